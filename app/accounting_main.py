@@ -21,7 +21,7 @@ DESCRIPTION = (
 
 
 def create_app(settings: config.Settings) -> FastAPI:
-    """Return the accounting service for the installation of `settings`, which must have been set up."""
+    """Return the accounting service for the installation in `settings`, which must already be set up."""
 
     @asynccontextmanager
     async def lifespan(service: FastAPI) -> AsyncIterator[None]:

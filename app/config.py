@@ -16,7 +16,7 @@ _SECRETS = Path("/run/secrets")
 
 
 class Settings(BaseSettings):
-    """Settings of the operator. None of them affects a guarantee; guarantees depend on a model's mechanism only."""
+    """The operator's settings. None of them affects a guarantee; guarantees depend only on a model's mechanism."""
 
     model_config = SettingsConfigDict(
         env_prefix="LETHE_",
@@ -224,7 +224,7 @@ class Settings(BaseSettings):
 
     @property
     def in_bucket(self) -> bool:
-        """True if weights and rows are stored in a bucket, not in a folder."""
+        """True if weights and rows are stored in a bucket rather than a folder."""
         return self.store_url is not None and self.store_url.startswith("s3://")
 
     def store_folder(self) -> Path:
@@ -238,5 +238,5 @@ class Settings(BaseSettings):
 
 
 def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Parse networks separated by commas. Raises `ValueError`."""
+    """Parse comma-separated networks. Raises `ValueError`."""
     return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())

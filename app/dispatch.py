@@ -41,26 +41,26 @@ class PipeNotifier:
                 os.close(descriptor)
 
     def listen(self) -> int:
-        """Return a descriptor for `wait`, which the caller closes."""
+        """Return a descriptor for `wait`. The caller must close it."""
         with contextlib.suppress(FileExistsError):
             os.mkfifo(self._path, 0o600)
         return os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
 
 
 def wait(descriptor: int, *, seconds: float) -> None:
-    """Return after a notification, or after `seconds`. All notifications until then count as one."""
+    """Return after a notification, or after `seconds`. All notifications received until then count as one."""
     if select.select([descriptor], [], [], seconds)[0]:
         with contextlib.suppress(BlockingIOError):
             os.read(descriptor, 65536)
 
 
 RingBroker: TypeAlias = Callable[[str], Notifier]
-"""Notifier of workers behind the broker at a URL (the socket `NOTIFIERS`)."""
+"""Factory of a notifier for workers behind the broker at a URL (the socket `NOTIFIERS`)."""
 
 
 class AtTicks:
     """Notifier that merges notifications and passes them on at the next tick. Ticks are multiples of `seconds` on the
-    host's clock, so that no request determines them."""
+    host's clock, so that requests do not affect their timing."""
 
     def __init__(self, notifier: Notifier, *, seconds: float) -> None:
         self.notifier = notifier
@@ -89,7 +89,7 @@ class AtTicks:
 
 
 def notifier(settings: config.Settings) -> AtTicks:
-    """Return the notifier for the settings: by a broker if one is configured, otherwise by the pipe."""
+    """Return the notifier for `settings`: through the broker if one is configured, otherwise through the pipe."""
     if settings.broker_url is None:
         return AtTicks(PipeNotifier(settings.data_dir), seconds=settings.poll_seconds)
     notifiers: tuple[RingBroker, ...] = sockets.plugs("app.features", "notifiers", "NOTIFIERS")

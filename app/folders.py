@@ -20,7 +20,7 @@ def make(folder: Path) -> None:
 
 
 def close(folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
-    """Remove the access of others, and of a group to which it was not granted, to existing folders and files. Raises
+    """Remove access to existing folders and files for others, and for groups that were not granted access. Raises
     `FolderExposed` if the mode of a path cannot be changed because another user owns it."""
     for path in (*folders, *files):
         try:
@@ -44,8 +44,8 @@ def close(folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
 
 
 def _is_of_group(path: Path) -> bool:
-    """Return True if this process owes its access to a path to a group: the path belongs to another user, or its folder
-    passes the group on (setgid)."""
+    """Return True if this process has access to a path through a group: the path belongs to another user, or its folder
+    passes its group on (setgid)."""
     status = path.stat()
     folder = status if stat.S_ISDIR(status.st_mode) else path.parent.stat()
     return status.st_gid in {os.getegid(), *os.getgroups()} and (

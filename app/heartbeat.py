@@ -43,7 +43,7 @@ def last_seen(data_dir: Path, *, host: str | None = None) -> datetime.datetime |
 
 
 def hosts(data_dir: Path) -> dict[str, datetime.datetime]:
-    """Return the time of the last heartbeat by host, by the file system's clock."""
+    """Return the time of each host's last heartbeat, by the file system's clock."""
     with contextlib.suppress(FileNotFoundError):
         return {file.name: _touched(file) for file in sorted(_folder(data_dir).iterdir())}
     return {}

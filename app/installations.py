@@ -106,7 +106,7 @@ def opened(
 def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
     """Create the data folder, migrate the database, and add the first admin key. Concurrent calls are safe.
 
-    Keys are created for an empty database only; the keys of any other must match it, or nothing is changed.
+    Keys are created only for an empty database; any other database must match the existing keys, or nothing is changed.
     `reader_role` is granted the access of the accounting service. Raises `DatabaseUnreadable`, `InstallationMismatch`,
     `FolderExposed`, `InputInvalid`, `KeyUnreadable`, `RestoreUnfinished`.
     """
@@ -137,9 +137,9 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
 
 
 def _migrate_with_keys(settings: Settings, database: Database) -> Keys:
-    """Migrate the database, and return the keys. Keys and stores then match the database. The marks of the places are
-    read before the database, which is marked last. If the database is empty, the contents of unmarked places therefore
-    belong to no other installation."""
+    """Migrate the database, and return the keys. Afterwards, keys and stores match the database. The marks of the
+    storage locations are read before the database, which is marked last. If it is empty, unmarked locations therefore
+    hold no data of another installation."""
     marked = places(settings)
     is_anything_kept = _is_anything_kept(settings)
     owners = {place.name: place.owner() for place in marked}
@@ -216,8 +216,8 @@ def key_encryption_of(settings: Settings) -> KeyEncryptionFile:
 
 
 def places(settings: Settings) -> list[StorageLocation]:
-    """Return the places with a mark of their installation: the data folder, and the folder or bucket of rows and
-    weights."""
+    """Return the storage locations marked with their installation: the data folder, and the folder or bucket that holds
+    rows and weights."""
     locations = [_data_folder(settings)]
     if settings.in_bucket:
         locations.append(_bucket(settings))
@@ -253,7 +253,7 @@ def _guard(settings: Settings, database: Database, keys: Keys, *, partly: bool =
 
 
 def _close_to_others(settings: Settings) -> None:
-    """Remove the access of other users to folders, keys and SQLite files. Raises `FolderExposed`."""
+    """Remove other users' access to folders, keys and SQLite files. Raises `FolderExposed`."""
     ours = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
     below = [folder / name for folder in ours for name in _FOLDERS]
     files = [path for path in (settings.data_dir / "keys").glob("*") if path.is_file()]
@@ -265,7 +265,7 @@ def _close_to_others(settings: Settings) -> None:
 
 
 def _is_anything_kept(settings: Settings) -> bool:
-    """Return True if rows, weights or texts of callers exist, whichever installation they belong to."""
+    """Return True if rows, weights or callers' texts exist, whichever installation they belong to."""
     keys = (path for name in _KINDS for path in settings.data_dir.glob(f"{name}/keys/[!.]*.key"))
     return any(keys) or any(_pages(settings))
 
@@ -289,7 +289,7 @@ def _all_sealed(settings: Settings) -> list[SealedStore | Vault]:
 
 
 def _sealed(settings: Settings, name: str) -> SealedStore:
-    """Return a store with objects at the configured location, and wrapped keys always in the data folder."""
+    """Return a store with its objects at the configured location and its wrapped keys always in the data folder."""
     keys = settings.data_dir / name / "keys"
     return SealedStore(_objects(settings, name), keys=keys, key_encryption=key_encryption_of(settings))
 

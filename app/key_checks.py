@@ -1,8 +1,8 @@
 """Consistency of keys, stores and database: check values and marks show that they belong to one installation.
 
 The database has the installation's id and a check value of each key. The data folder, and the folder or bucket of rows
-and weights, hold an object with the id. A process with wrong keys would find no person and open no content, so it is
-stopped before it answers any question about a person.
+and weights, hold an object with the id. A process with the wrong keys would find no person and could open no content,
+so it is stopped before it answers any question about a person.
 """
 
 import contextlib
@@ -47,33 +47,33 @@ class DatabaseIdentity:
 
     @property
     def is_marked(self) -> bool:
-        """True once every place has been marked."""
+        """True once every storage location has been marked."""
         return _UNMARKED not in self.check_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageLocation:
-    """Folder or bucket with a mark of its installation. `name` is shown to people."""
+    """Folder or bucket that bears its installation's mark. `name` is used in messages."""
 
     name: str
     objects: ObjectStore
 
     def owner(self) -> str | None:
-        """Return the id of the installation that the place is marked with; None without a mark."""
+        """Return the id of the installation whose mark the location bears; None if it has no mark."""
         try:
             return self.objects.get(_MARK).decode(errors="replace").strip()
         except (FileNotFoundError, FolderAway):
             return None
 
     def mark(self, installation_id: str) -> None:
-        """Mark the place with an installation, unless it already has a mark."""
+        """Mark the location with an installation's id, unless it already has a mark."""
         with contextlib.suppress(FileExistsError):
             if self.owner() is None:
                 self.objects.create(_MARK, installation_id.encode())
 
 
 def of_database(database: Database) -> DatabaseIdentity | None:
-    """Return the identity stored in the database; None if there is none."""
+    """Return the identity stored in the database; None if it has no identity."""
     with database.looking() as connection:
         if not sa.inspect(connection).has_table(_table.name):
             return None
@@ -94,7 +94,7 @@ def require_unused(database: Database) -> None:
 
 
 def enter(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFile) -> None:
-    """Store the check values of these keys in the database, unless it has an identity."""
+    """Store the check values of these keys in the database, unless it already has an identity."""
     if _read(connection) is None:
         installation_id = new_id("ins")
         values = _values(keys, installation_id) | {_KEK: key_encryption.check_values(installation_id), _UNMARKED: True}
@@ -103,14 +103,14 @@ def enter(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFi
 
 
 def accept(database: Database, key_encryption: Sequence[str]) -> None:
-    """Replace the check values of the key-encryption key; there are two during a rotation."""
+    """Replace the check values of the key-encryption key; during a rotation there are two."""
     with database.writing() as session:
         row = session.scalars(sa.select(InstallationIdentity)).one()
         row.check_values = row.check_values | {_KEK: list(dict.fromkeys(key_encryption))}
 
 
 def confirm_marked(database: Database) -> None:
-    """Record that every place is marked. From now on an unmarked place is a mismatch."""
+    """Record that every storage location is marked. From then on, a location without a mark is a mismatch."""
     with database.writing() as session:
         row = session.scalars(sa.select(InstallationIdentity)).one()
         row.check_values = {name: value for name, value in row.check_values.items() if name != _UNMARKED}
@@ -123,12 +123,12 @@ def is_anything_stored(database: Database) -> bool:
 
 
 def wrong(keys: Keys, key_encryption: KeyEncryptionFile, identity: DatabaseIdentity) -> str | None:
-    """Return a sentence about the key that does not match the database; None if all match."""
+    """Return a message about the key that does not match the database; None if all keys match."""
     return wrong_key(keys, identity) or _wrong_key_encryption(key_encryption, identity)
 
 
 def wrong_key(keys: Keys, identity: DatabaseIdentity) -> str | None:
-    """Return the sentence of `wrong`, ignoring the key-encryption key."""
+    """Return the same message as `wrong`, but ignore the key-encryption key."""
     for name, path in keys.paths().items():
         try:
             if keys.check_value(name, identity.id) != identity.check_values.get(name):
@@ -150,11 +150,11 @@ def _wrong_key_encryption(key_encryption: KeyEncryptionFile, identity: DatabaseI
 
 
 class Guard:
-    """Guard that compares a process's keys, their files and its stores with its database, at start and before sessions.
+    """Guard that compares a process's keys, key files and stores with its database, at startup and before sessions.
 
-    `keys` are those in the memory of the process. A changed or restored file is noticed at once (by `stat`), without a
-    restart. A bucket is checked at start only. `partly` is for a process without access to the key-encryption key and
-    the stores; whatever it can access is compared.
+    `keys` are the keys in the process's memory. A changed or restored file is noticed at once (by `stat`), without a
+    restart. A bucket is checked only at startup. `partly` is for a process that cannot access the key-encryption key
+    and the stores; only what it can access is compared.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Guard:
         self._said: str | None = None
 
     def start(self) -> None:
-        """Raise `InstallationMismatch` with the reason. An unreachable database or bucket counts as no mismatch."""
+        """Raise `InstallationMismatch` on any mismatch. An unreachable database or bucket does not count as one."""
         try:
             reason = self._wrong()
             if reason is None and self._bucket is not None:
@@ -195,7 +195,7 @@ class Guard:
             raise InstallationMismatch(reason)
 
     def check(self) -> None:
-        """Raise `InstallationMismatch`, logging the reason, or `Unavailable` if the database has no identity yet."""
+        """Log a mismatch and raise `InstallationMismatch`; raise `Unavailable` if the database has no identity yet."""
         states = self._look()
         if states == self._seen and time.monotonic() < self._until:
             return
@@ -215,7 +215,7 @@ class Guard:
         self._seen, self._until, self._said = states, until, None
 
     def _wrong(self) -> str | None:
-        """Return the reason for a mismatch, or None if all match. A change during the comparison restarts it."""
+        """Return the reason for a mismatch; None if there is none. A change during the comparison restarts it."""
         reason: str | None = None
         for _ in range(_ATTEMPTS):
             before = self._look()
@@ -239,7 +239,7 @@ class Guard:
         return self._wrong_references()
 
     def _wrong_references(self) -> str | None:
-        """Return a sentence if a dataset's people were stored under another key, so that requests would not find
+        """Return a message if a dataset's people were stored under a different key, so that requests would not find
         them."""
         if self._keys.is_public or time.monotonic() < self._references_until:
             return None
@@ -284,15 +284,15 @@ class Guard:
 
 
 def require(owners: Mapping[str, str | None], identity: DatabaseIdentity, *, is_needed: bool) -> None:
-    """Raise `InstallationMismatch` if a place, by name, is marked with another installation, or lacks a mark although
-    `is_needed`."""
+    """Raise `InstallationMismatch` if any of the named places bears another installation's mark, or if `is_needed` is
+    True and a place lacks a mark."""
     for name, owner in owners.items():
         if (owner is not None or is_needed) and (wrong := _wrong_owner(name, owner, identity)):
             raise InstallationMismatch(wrong)
 
 
 def require_nobodys(owners: Mapping[str, str | None], *, is_anything_kept: bool) -> None:
-    """Raise `InstallationMismatch` if a place, by name, is marked or has content although the database is empty."""
+    """For an empty database, raise `InstallationMismatch` if any of the named places has a mark or content."""
     marked = next((name for name, owner in owners.items() if owner is not None), None)
     if marked is not None or is_anything_kept:
         raise InstallationMismatch(

@@ -3,8 +3,8 @@
 `subject.key` turns subject ids into references (HMAC-SHA256), `webhook.key` derives the secrets of webhooks,
 `signing.jwk` signs certificates (Ed25519), `kek` wraps the keys of sealed content. `public/signing.jwk` is the public
 part of `signing.jwk`, which suffices for a process that only verifies. The first process that sets up an installation
-on an empty database creates them. They are never recreated, because new keys would find no person and open nothing. The
-database has a check value of each (`app.key_checks`).
+on an empty database creates the keys. They are never recreated, because new keys would find no person and open nothing.
+The database has a check value for each key (`app.key_checks`).
 """
 
 import contextlib
@@ -36,12 +36,12 @@ _NONCE_BYTES = 12
 
 
 class KeyUnreadable(OSError):
-    """Missing or invalid key file. Nothing is lost if the key is put back."""
+    """Missing or invalid key file. Nothing is lost if the file is restored."""
 
 
 class Keys:
-    """Folder of keys, each read once. All methods raise `KeyUnreadable` or another `OSError`. With `is_public` the
-    folder is absent, and only the public key next to it is available."""
+    """Folder of keys, each of which is read once. All methods can raise `KeyUnreadable` or another `OSError`. With
+    `is_public`, the folder is absent and only the public key next to it is available."""
 
     def __init__(self, folder: Path, *, is_public: bool = False) -> None:
         self._folder = folder
@@ -56,7 +56,7 @@ class Keys:
         return self
 
     def paths(self) -> dict[str, Path]:
-        """Return the path of each key file, by the name of the key."""
+        """Return the path of each key file, keyed by the key's name."""
         return {name: self._path(name) for name in ((PUBLIC,) if self.is_public else (*SECRETS, SIGNING))}
 
     def publish(self) -> None:
@@ -105,11 +105,11 @@ class Keys:
         return self.subject_ref_of_hash(tenant_id, hashlib.sha256(subject_id.encode()).digest())
 
     def subject_ref_of_hash(self, tenant_id: str, sha256: bytes) -> str:
-        """Return the pseudonym from the SHA-256 of the subject id, for lists that contain hashes only."""
+        """Return a person's pseudonym, given the SHA-256 of the subject id, for lists that contain only hashes."""
         return "sub_" + self.fingerprint(b"subject", tenant_id.encode(), sha256)[:40]
 
     def subject_refs(self, tenant_id: str, subject_ids: Iterable[str]) -> list[str]:
-        """Return the pseudonyms of many people as `subject_ref` does, in a third of the time."""
+        """Return many people's pseudonyms in a third of the time that `subject_ref` takes."""
         prefix = _mac_of(self._subject_key, b"subject", tenant_id.encode())
         prefix.update(hashlib.sha256().digest_size.to_bytes(8, "big"))
         references = []
@@ -124,11 +124,11 @@ class Keys:
         return mac(self._subject_key, *parts).hex()
 
     def reference(self, text: bytes) -> str:
-        """Return the keyed hash (hex) of a caller's text, by which the text is found without being stored."""
+        """Return the keyed hash (hex) of a caller's text, so that the text can be looked up without being stored."""
         return self.fingerprint(b"reference", text)
 
     def record_key(self, dataset_id: str) -> bytes:
-        """Return the 32-byte key of the check values of a dataset's records (`app.rows.records`)."""
+        """Return the 32-byte key for the check values of a dataset's records (`app.rows.records`)."""
         return mac(self._subject_key, b"records", dataset_id.encode())
 
     def webhook_secret(self, tenant_id: str, generation: int) -> bytes:
@@ -171,16 +171,16 @@ class Keys:
 
 
 class KeyEncryptionKeyLost(OSError):
-    """Missing key-encryption key of wrapped keys. Nothing is lost if it is put back."""
+    """Missing key-encryption key. Nothing is lost if it is restored."""
 
 
 class WrappedUnderAnotherKey(KeyEncryptionKeyLost):
-    """Wrapped key that names a key-encryption key which this installation lacks: it is damaged or from elsewhere."""
+    """Wrapped key that names a key-encryption key unknown to this installation: it is damaged or from elsewhere."""
 
 
 class Wrapping(Protocol):
     """Wrapping of the keys of sealed content, so that a copy of a wrapped key is worthless without the key-encryption
-    key. `context` names the content that the key seals; a wrapped key unwraps in this context only."""
+    key. `context` names the content that the key seals; a wrapped key can be unwrapped only in this context."""
 
     def wrap(self, key: bytes, context: str) -> bytes:
         """Wrap `key` under the current key. Raises `KeyEncryptionKeyLost`."""
@@ -194,14 +194,14 @@ class KeyEncryption(Wrapping, Protocol):
     """Wrapping that reads the key at each use, and can rotate it."""
 
     def held(self) -> Wrapping:
-        """Return a wrapping with the current key in memory, for many uses. Release it afterwards, because a key that is
-        destroyed meanwhile would survive in it. Raises `KeyEncryptionKeyLost`."""
+        """Return a wrapping that keeps the current key in memory, for many uses. Release it afterwards, because a key
+        destroyed in the meantime would survive in it. Raises `KeyEncryptionKeyLost`."""
 
     def begin_rotation(self) -> None:
         """Make the next key the current key and retain the previous one. Repeating the call is a no-op."""
 
     def end_rotation(self) -> None:
-        """Destroy the previous key, and thereby every copy of keys still wrapped under it."""
+        """Destroy the previous key, and with it every copy of a key that is still wrapped under it."""
 
 
 class KeyEncryptionFile:
@@ -223,17 +223,17 @@ class KeyEncryptionFile:
         self._keys()
 
     def paths(self) -> tuple[Path, Path]:
-        """Return the file of the key, and that of the next key, which exists during a rotation."""
+        """Return the paths of the key file and of the next key's file, which exists only during a rotation."""
         return self._path, self._next
 
     def check_values(self, installation_id: str) -> list[str]:
-        """Return the check values of the current and then the previous key, as `Keys.check_value` does. Raises
-        `KeyEncryptionKeyLost`."""
+        """Return the check values (see `Keys.check_value`) of the current key and then of the previous key, if any.
+        Raises `KeyEncryptionKeyLost`."""
         return [_kek_check_value(key, installation_id) for key in self._keys()]
 
     def prepare_rotation(self, installation_id: str) -> str:
-        """Create the key of the next rotation without using it, and return its check value. Calls before the rotation
-        begins return the same value."""
+        """Create the key for the next rotation without using it yet, and return its check value. Further calls before
+        the rotation begins return the same value."""
         path = self._next if self._next.exists() else self._prepared
         return _kek_check_value(bytes.fromhex(read_or_create(path, _new_secret)), installation_id)
 
@@ -346,7 +346,7 @@ def _new_secret() -> str:
 
 
 def mac(key: bytes, *parts: bytes) -> bytes:
-    """Return the MAC of the list of `parts`, including their lengths."""
+    """Return a MAC over `parts` that also covers the length of each part."""
     return _mac_of(key, *parts).digest()
 
 
@@ -358,7 +358,7 @@ def _mac_of(key: bytes, *parts: bytes) -> hmac.HMAC:
 
 
 def _text(path: Path) -> str:
-    """Read a short file in a third of the time of `Path.read_text`; a page of requests does so fifty times."""
+    """Read a short file in a third of the time of `Path.read_text`; one page of requests does this fifty times."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, 1024).decode(errors="replace")

@@ -76,8 +76,8 @@ def create_app(settings: config.Settings) -> FastAPI:
 
 @functools.cache
 def _routes() -> Sequence[BaseRoute]:
-    """Return the routes, which are the same for all settings. The framework analyses them at their first use, which
-    takes 0.25 s, so all applications of a process share them."""
+    """Return the routes, which are the same for all settings. The framework analyses them on first use, which takes
+    0.25 s, so all applications in a process share them."""
     api = APIRouter(generate_unique_id_function=document.operation_id)
     for mount in _mounts():
         api.include_router(mount.router, prefix=mount.prefix, include_in_schema=mount.described)
@@ -87,13 +87,13 @@ def _routes() -> Sequence[BaseRoute]:
 
 
 def _mounts() -> list[Mount]:
-    """Return the routers in the order of matching, the core's routers first."""
+    """Return the routers in the order in which they are matched, the core's routers first."""
     return [*(Mount(router=router) for router in _ROUTERS), Mount(router=operations.probes, prefix=""), *of_features()]
 
 
 def _refused(request: Request, error: Problem) -> Response:
-    """Answer a call that was refused before its route was known: with a feature's page if there is one, else with a
-    problem."""
+    """Return the response to a call that was refused before its route was known: a feature's page if there is one,
+    otherwise a problem."""
     for prefix, refused in sockets.plugs("app.features", "endpoints", "REFUSALS"):
         if f"{request.url.path}/".startswith(f"{prefix}/"):
             page: Response = refused(request, error)

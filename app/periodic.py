@@ -8,9 +8,9 @@ from app import telemetry
 
 
 class Periodic:
-    """Periodic call of a function every `seconds`, from `start` until `stop`; with `seconds=None`, only when woken. The
-    first call begins after the first interval. A failed call is logged by the class of its error, unless the preceding
-    one raised the same; the next call is on time. An instance that lives as long as the process need not be stopped."""
+    """Thread that calls a function every `seconds` from `start` until `stop`; with `seconds=None`, only when woken. The
+    first call begins after the first interval. If a call fails, its error class is logged unless the previous call
+    raised the same; the next call is on time. An instance that lives as long as the process need not be stopped."""
 
     def __init__(self, name: str, call: Callable[[], object], *, seconds: float | None) -> None:
         self._name = name
@@ -25,11 +25,11 @@ class Periodic:
         return self
 
     def wake(self) -> None:
-        """Begin the next call at once, or after the one in progress."""
+        """Start the next call at once, or as soon as the one in progress ends."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Finish the call in progress and begin no other. The function itself may call this."""
+        """Let the call in progress finish, and start no other. The function itself may call this."""
         self._stopping = True
         self._woken.set()
         if threading.current_thread() is not self._thread:
@@ -37,7 +37,7 @@ class Periodic:
 
     @property
     def is_stopping(self) -> bool:
-        """True after `stop`; a function with several steps checks it between them."""
+        """True once `stop` has been called. A function with several steps checks this between steps."""
         return self._stopping
 
     def __enter__(self) -> Self:

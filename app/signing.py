@@ -34,15 +34,15 @@ Wanted: TypeAlias = tuple[Any, Callable[[], Any]]
 
 
 class NotSigned(Exception):
-    """Error for signatures that a transaction needs but that were not made before it."""
+    """Error for signatures that a transaction needs but that were not made in advance."""
 
 
 class SignedAhead:
-    """Signatures made outside the write transaction that stores them, where no other writer waits for them.
+    """Signatures made outside the write transaction that stores them, so that no other writer waits for them.
 
-    The transaction gets them from `of`. While it fails with `NotSigned`, call `sign` to make them, and repeat it. With
-    `at_once`, or for up to `few`, which take less time than a second transaction, `of` makes them itself. `at` is the
-    stated time, set by the first transaction.
+    The transaction gets them from `of`. As long as it fails with `NotSigned`, call `sign` to make them and repeat it.
+    With `at_once`, or for up to `few` signatures (faster than a second transaction), `of` makes them itself. `at` is
+    the signed time, set by the first transaction.
     """
 
     def __init__(self, *, at_once: bool = False, few: int = 5) -> None:
@@ -53,7 +53,7 @@ class SignedAhead:
         self._signed: dict[str, tuple[Any, Any]] = {}
 
     def of(self, wanted: Mapping[str, Wanted]) -> dict[str, Any]:
-        """Return the signed rows by name. Raises `NotSigned` unless the facts of all were signed."""
+        """Return the signed rows, keyed by name. Raises `NotSigned` if more than a few facts are not signed yet."""
         lacking = {name for name, (facts, _) in wanted.items() if self._signed.get(name, (None,))[0] != facts}
         self._wanted = {name: wanted[name] for name in lacking}
         if len(lacking) > self._few and not self.at_once:

@@ -42,7 +42,7 @@ _DESCRIPTORS = 4096
 
 
 def up(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; `on_ready` gets the address. Raises `AlreadyRunning`, `AddressInUse`."""
+    """Serve until SIGTERM or SIGINT; `on_ready` receives the address. Raises `AlreadyRunning`, `AddressInUse`."""
     telemetry.configure(settings.log_level)
     folders.make(settings.data_dir)
     with _locked(settings.data_dir), _listening(settings) as listener:
@@ -105,7 +105,7 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """Server that ticks once per second, not ten times, and never garbage-collects the objects of its start."""
+    """Server that ticks once per second instead of ten times, and never garbage-collects objects created at startup."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -135,7 +135,7 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP/1.1 protocol that closes a connection if over `_MAX_PIPELINED` of its calls wait for an earlier answer."""
+    """HTTP/1.1 protocol that closes a connection if over `_MAX_PIPELINED` of its calls wait for an earlier response."""
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
@@ -153,9 +153,9 @@ def _raise_descriptor_limit() -> None:
 
 
 class _Forgetting:
-    """Callback that collects and overwrites what the last request left in memory. It is called every second, and acts
-    on the first call without a new request. A busy event loop collects anyway, and callers would wait, so up to ten
-    calls in a row are skipped while requests arrive; without requests it acts every five seconds, because of background
+    """Callback that garbage-collects and overwrites what the last request left in memory. It is called every second and
+    acts on the first call without a new request. While requests arrive, up to ten calls in a row are skipped, because a
+    busy event loop collects anyway and callers would wait. Without requests it acts every five seconds, for background
     jobs."""
 
     def __init__(self, server: uvicorn.Server) -> None:
@@ -175,8 +175,8 @@ class _Forgetting:
 
 
 class Worker:
-    """Child process that performs runs, restarted when it dies. The worker of `number` 2 claims only runs that honour
-    deletions, so that these need not wait for a model that learns."""
+    """Child process that performs runs and is restarted when it dies. Worker number 2 claims only runs that carry out
+    deletions, so that these need not wait while a model is being trained."""
 
     def __init__(self, settings: Settings, installation: installations.Installation, *, number: int = 1) -> None:
         # Unique, because the supervisor takes back all runs claimed under this name.
@@ -225,7 +225,7 @@ class Worker:
         self._take_back()
 
     def _take_back(self) -> None:
-        """Release the runs of the dead child at once, instead of when the lease expires."""
+        """Release the dead child's runs at once, without waiting for their leases to expire."""
         try:
             with self._installation.database.writing() as session:
                 unlearning.take_back(session, worker=self.name)
@@ -235,7 +235,7 @@ class Worker:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """Return the environment of the child, with the settings of this process from every source."""
+    """Return the child's environment, with this process's settings from every source."""
     variables = {f"LETHE_{name.upper()}": value for name, value in settings.model_dump(mode="json").items()}
     # model_dump masks secrets.
     for name in ("database_url", "broker_url"):

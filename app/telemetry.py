@@ -1,7 +1,7 @@
 """Logs and metrics of one process: ids, numbers and names of routes; never records, weights, keys or subjects.
 
-A log line is one JSON object on standard error with a dotted event in the past tense. Messages of libraries are logged
-only if they are constants in the source, without their arguments. Only the class and the stack of an exception are
+A log line is one JSON object on standard error with a dotted event in the past tense. Library messages are logged only
+if they are constants in the source, and without their arguments. Of an exception, only the class and the stack are
 logged, because its text may quote personal data.
 """
 
@@ -29,7 +29,7 @@ _complaints = Counter("lethe_log_events", "Warnings and errors that were logged"
 
 
 def configure(level: str) -> None:
-    """Log to standard error from `level` up. Informational messages of libraries are logged only at `debug`."""
+    """Log to standard error at `level` and above. Informational messages from libraries are logged only at `debug`."""
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
@@ -75,7 +75,7 @@ def call_answered(*, method: str, route: str, status: int, seconds: float) -> No
 
 
 def known_method(method: str) -> str:
-    """Return a method known to HTTP unchanged and any other as "other", because callers may send any word."""
+    """Return a standard HTTP method unchanged and any other as "other", because callers can send any word."""
     return method if method in _METHODS else "other"
 
 

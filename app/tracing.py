@@ -1,7 +1,7 @@
 """Traces: durations of calls and phases, which a feature sends to a collector. Off unless an endpoint is configured.
 
 Spans are named by route or phase and carry the same data as logs: ids, numbers, codes. Paths, queries, bodies and texts
-of exceptions are not recorded. A caller's `traceparent` is continued, and none of its other headers is kept.
+of exceptions are not recorded. A caller's `traceparent` is continued; the caller's other headers are not kept.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -19,8 +19,8 @@ class TraceSpan(Protocol):
 
 
 class Tracer(Protocol):
-    """Sender of spans. A feature lists functions that create one from an endpoint and a `service` as `TRACERS` of its
-    module `traces`; they return None if their packages are missing."""
+    """Sender of spans. In its module `traces`, a feature lists as `TRACERS` functions that create one from an endpoint
+    and a `service`, or return None if their packages are missing."""
 
     def span(
         self, name: str, parent: str | None, attributes: dict[str, str | int | float]
@@ -43,8 +43,8 @@ _tracer: Tracer | None = None
 
 
 def configure(endpoint: str | None, *, service: str) -> bool:
-    """Send spans to the collector at `endpoint` (OTLP over HTTP, such as `http://collector:4318`); send none if it is
-    None. Return False if no installed feature can send them."""
+    """Send spans to the collector at `endpoint` (OTLP over HTTP, such as `http://collector:4318`); send none if
+    `endpoint` is None. Return False if no installed feature can send them."""
     global _tracer
     close()
     if endpoint is not None:
@@ -64,12 +64,12 @@ def close() -> None:
 def span(
     name: str, *, parent: str | None = None, **attributes: str | int | float | None
 ) -> AbstractContextManager[TraceSpan]:
-    """Open a span around the block, as child of `parent`, a traceparent, or of the open span of this thread. An
-    exception that leaves the block is recorded by the name of its class."""
+    """Open a span around the block, as a child of the traceparent `parent` or of this thread's open span. An exception
+    that leaves the block is recorded by class name only."""
     known = {key: value for key, value in attributes.items() if value is not None}
     return nullcontext(_NoSpan()) if _tracer is None else _tracer.span(name, parent, known)
 
 
 def trace_id() -> str | None:
-    """Return the id of the trace of this thread's open span, or None if no span is open."""
+    """Return the trace id of this thread's open span, or None if no span is open."""
     return _tracer.trace_id() if _tracer else None

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 
 
 class NoTurn(TimeoutError):
-    """Turn that did not begin in time."""
+    """Error for a turn that did not begin in time."""
 
 
 class Turns:
     """Turns for threads and coroutines: at most `at_once` at a time, and at most `of_one` per tenant.
 
-    Waiting tenants are served round-robin, however many turns each of them waits for: between two turns of a tenant,
-    every other waiting tenant has one. The turns of one tenant come in the order in which they were requested.
+    Waiting tenants are served round-robin, however many turns each is waiting for: between two turns of a tenant, every
+    other waiting tenant gets one. A tenant's own turns begin in the order in which they were requested.
 
-    A thread that holds a turn cannot wait for another of the same turns, which might never begin.
+    A thread that holds a turn cannot wait for another turn of the same instance, because it might never begin.
     """
 
     def __init__(self, at_once: int = 1, *, of_one: int = 1) -> None:
@@ -46,7 +46,7 @@ class Turns:
             self.end(tenant, turn)
 
     def ask(self, tenant: str) -> Future[None]:
-        """Return a turn, which is done when it begins. The caller must `end` it, whether or not it has begun."""
+        """Return the future of a turn, done when it begins. The caller must `end` it, whether or not it has begun."""
         turn: Future[None] = Future()
         with self._lock:
             self._waiting.setdefault(tenant, deque()).append(turn)

@@ -13,7 +13,7 @@ __all__ = ["AsyncClient", "Client"]
 def __getattr__(name: str) -> Any:
     """Load the clients on first use: proofs need neither HTTP nor pydantic.
 
-    They have the calls of every feature, and only those of the core if no features are installed.
+    The clients have the calls of every feature, or only those of the core if no features are installed.
     """
     if name in __all__:
         return getattr(import_module("lethe.features.client" if find_spec("lethe.features") else "lethe.client"), name)

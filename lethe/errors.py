@@ -1,4 +1,4 @@
-"""Errors of a call: those returned by the gateway, and those of the connection to it.
+"""Errors raised by calls: those returned by the gateway and those of the connection to it.
 
 Each family calls for a different reaction: `Refused` (`NotAllowed`, `NotFound`, `Conflict`, `Gone`, `Malformed`) is
 refused again if repeated, while `Unavailable` and `Unreachable` may be retried later. Each error code of the gateway
@@ -21,19 +21,19 @@ from lethe.contract.problems import Unavailable as Unavailable
 
 
 class Unreachable(Problem, title="The server is unreachable"):
-    """The gateway did not answer. A call that changes something may have taken effect nevertheless."""
+    """The gateway did not respond. A call that changes something may nevertheless have taken effect."""
 
     status = None
 
 
 class AnswerInvalid(Problem, title="The answer cannot be read"):
-    """The server that answered is not Lethe, or not a version of it that this package understands."""
+    """The server that responded is not Lethe, or runs a version that this package does not understand."""
 
     status = None
 
 
 class WaitTimedOut(Problem, TimeoutError, title="Timed out waiting"):
-    """An operation did not finish within the time limit; it continues."""
+    """An operation did not finish within the time limit. It is still in progress."""
 
     status = None
 

@@ -1,4 +1,4 @@
-"""Hardening of a process that holds people's data or a customer's network: no file may receive its memory."""
+"""Hardening of a process that holds people's data or a customer's network: its memory must never reach a file."""
 
 import ctypes
 import sys
@@ -12,15 +12,15 @@ OVERWRITING = {
     "GLIBC_TUNABLES": "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
-"""Environment of a program that overwrites the memory it frees."""
+"""Environment variables that make a program overwrite the memory it frees."""
 _PR_SET_DUMPABLE = 4
 _CAP_IPC_LOCK = 14
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 
 
 def harden() -> bool:
-    """Disable core dumps and, on Linux, swap and debugging by other processes. Return True if swap is disabled.
-    Children must call this too: they inherit only the allocator settings."""
+    """Disable core dumps and, on Linux, swap and debugging by other processes. Return True if swap is disabled. Child
+    processes must call this as well: they inherit only the allocator settings."""
     # Windows does not have this module.
     import resource
 
@@ -33,7 +33,7 @@ def harden() -> bool:
 
 
 def _may_lock_all() -> bool:
-    """Return True if this process may lock all its memory. With a finite limit mlockall would fail in mid-operation."""
+    """Return True if this process can lock all its memory. With a finite limit, mlockall would fail mid-operation."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)

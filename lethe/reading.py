@@ -1,4 +1,4 @@
-"""Parsing of answers from JSON into the types of the contract."""
+"""Parsing of JSON responses into the contract's types."""
 
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def read(kind: type[T], content: bytes, *, of: str) -> T:
-    """Parse `content`, the answer to the call `of`, into the type `kind`.
+    """Parse `content`, the response to the call `of`, into the type `kind`.
 
-    Raises `AnswerInvalid`, which names the faulty field. The error neither quotes the content nor has a cause.
+    Raises `AnswerInvalid`, naming the invalid field. The error does not quote the content and has no cause.
     """
     if kind is bytes:
         return content  # type: ignore[return-value]
@@ -33,7 +33,7 @@ def read(kind: type[T], content: bytes, *, of: str) -> T:
 
 
 def to_json(value: Any) -> Any:
-    """Return a value in the form in which the gateway sent it, for `json.dumps`."""
+    """Return a value in the form sent by the gateway, ready for `json.dumps`."""
     return to_jsonable_python(value, by_alias=True)
 
 

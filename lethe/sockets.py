@@ -14,9 +14,9 @@ from typing import Any
 
 @functools.cache
 def modules(package: str, name: str) -> tuple[ModuleType, ...]:
-    """Import the module `name` of every feature of `package` that has one, in the order of its `FEATURES`.
+    """Import the module `name` from every feature of `package` that has it, in the order of the package's `FEATURES`.
 
-    The result is empty if the package of features is not installed.
+    The result is empty if the package is not installed.
     """
     if importlib.util.find_spec(package) is None:
         return ()
@@ -29,5 +29,5 @@ def modules(package: str, name: str) -> tuple[ModuleType, ...]:
 
 @functools.cache
 def plugs(package: str, name: str, attribute: str) -> tuple[Any, ...]:
-    """Concatenate the tuples called `attribute` in the modules `name` of all features in `package`."""
+    """Concatenate the tuples called `attribute` from the modules `name` of all features in `package`."""
     return tuple(plug for module in modules(package, name) for plug in getattr(module, attribute, ()))

@@ -5,7 +5,7 @@ import sys
 
 
 def main() -> None:
-    """Run the worker. Objects created before it is ready are never garbage-collected, as in a gateway."""
+    """Run the worker. As in a gateway, objects created before it is ready are never garbage-collected."""
     gc.disable()
     from app.config import Settings
     from lethe.contract.problems import Problem

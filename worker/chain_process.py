@@ -1,6 +1,6 @@
-"""Process of a single run: it takes the steps, and is the only process that needs torch and the compiled loops.
+"""Process for a single run: it takes the steps, and no other process needs torch or the compiled loops.
 
-Noise is drawn only here, and its key never leaves the process. `worker/isolated.py` starts it and talks to it.
+Noise is drawn only here, and its key never leaves the process. `worker/isolated.py` starts and controls the process.
 """
 
 import contextlib
@@ -32,8 +32,8 @@ _SECONDS_BETWEEN_NEWS = 0.05
 
 @functools.cache
 def _runners() -> dict[str, Callable[..., chain.Ran]]:
-    """Map each method to the function that takes the steps of its runs, called as `chain.run` and with the same result.
-    Features list pairs of a method's name and its function as `METHODS` of their module `methods`."""
+    """Map each method to the function that takes its runs' steps, with the arguments and result of `chain.run`.
+    Features list pairs of method name and function as `METHODS` in their module `methods`."""
     return {Mechanism.method: chain.run, **dict(sockets.plugs("worker.features", "methods", "METHODS"))}
 
 
@@ -43,12 +43,12 @@ _runners()
 
 
 def warm() -> None:
-    """Import the module that torch imports at the first derivative of a network, which takes a second per process."""
+    """Import the module that torch would import at a network's first derivative, which takes one second per process."""
     importlib.import_module("torch._dynamo")
 
 
 def main(connection: Connection, rows: int) -> None:
-    """Serve a `run` in its own process. `rows` is the descriptor of the memory that holds the rows."""
+    """Carry out a run in its own process. `rows` is the file descriptor of the memory that contains the rows."""
     try:
         request = json.loads(connection.recv_bytes())
         initial = np.frombuffer(bytearray(connection.recv_bytes())).reshape(request["shape"])
@@ -101,7 +101,7 @@ def _run(
 
 
 def _sending(connection: Connection) -> Callable[[int, NDArray[np.float64]], None]:
-    """Return a callback that sends the iterate of a checkpoint and overwrites it."""
+    """Return a callback that sends a checkpoint's iterate and then overwrites it."""
 
     def reached(steps_done: int, parameters: NDArray[np.float64]) -> None:
         connection.send_bytes(json.dumps({"checkpoint": steps_done}).encode())
@@ -123,7 +123,7 @@ def _asking(connection: Connection) -> Callable[[int], Window]:
 
 
 def _news(connection: Connection, *, seconds_between: float = _SECONDS_BETWEEN_NEWS) -> Callable[[int], None]:
-    """Return a callback that reports the number of steps, at most every `seconds_between`, and waits for the reply."""
+    """Return a callback that reports the step count at most every `seconds_between` seconds and awaits the reply."""
     reported_at = time.monotonic()
 
     def progressed(steps_done: int) -> None:

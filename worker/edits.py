@@ -1,4 +1,4 @@
-"""Edit before a run: added rows are written to their slots, and rows of people to be erased become null."""
+"""Edits made before a run: added rows are written to their slots, and rows of people to be erased become null."""
 
 from app import errors, installations, tracing
 from app.rows.blocks import Filling
@@ -10,12 +10,12 @@ from worker import windows
 
 
 def edited(installation: installations.Installation, run: ClaimedRun) -> str:
-    """Edit the rows of a run and return the root of the result. Rows added for people to be erased become null.
+    """Edit a run's rows and return the root of the result. Rows added for people to be erased become null.
 
-    If an earlier run was cut off, its remains are destroyed first; a run that learns from scratch searches for such
-    remains in any case. The blocks that this run reads are opened once, and if one of them or of the blocks to be
-    edited is damaged, no row is erased. The new root is recorded, then the keys of the replaced blocks are destroyed,
-    and only then are people reported as erased.
+    If an earlier run was cut off, its remains are destroyed first; a run that learns from scratch always searches for
+    such remains. The blocks that this run reads are opened once, and if any of them or any block to be edited is
+    damaged, no row is erased. The new root is recorded, then the keys of the replaced blocks are destroyed, and only
+    then are people reported as erased.
     """
     # The lock waits for a worker that lost its run and may still be destroying rows.
     with installation.rows.alone(run.dataset_id):
@@ -42,15 +42,15 @@ def edited(installation: installations.Installation, run: ClaimedRun) -> str:
 
 
 def _read_by(run: ClaimedRun) -> tuple[range, ...]:
-    """Return the blocks that the steps of a run read."""
+    """Return the blocks that a run's steps read."""
     if run.mechanism is None or run.kind in kinds.asked_kinds():
         return ()
     return windows.read_by(run.mechanism, first_step=run.first_step, steps=run.steps)
 
 
 def _edit(installation: installations.Installation, run: ClaimedRun) -> str:
-    """Write additions to their slots, null the slots to erase, and return the root. Raises `RunDiffersFromPlan` if the
-    slots to erase are not null when read back."""
+    """Write added rows to their slots, null the slots to be erased, and return the root. Raises `RunDiffersFromPlan` if
+    the slots to be erased are not null when read back."""
     fillings = [
         Filling(rows_id=rows.addition_id, root=rows.root, slots=rows.slots) for rows in run.additions if rows.slots
     ]

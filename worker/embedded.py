@@ -14,8 +14,8 @@ from worker import isolated, runner
 
 
 def main(settings: config.Settings, *, name: str, deletions_only: bool = False) -> None:
-    """Work until SIGTERM or SIGINT, then finish the run in progress. With `deletions_only` claim only runs for which a
-    deletion request waits."""
+    """Process runs until SIGTERM or SIGINT, then finish the run in progress. With `deletions_only`, claim only runs for
+    which a deletion request is waiting."""
     telemetry.configure(settings.log_level)
     hardening.ensure()
     isolated.prepare(device=settings.device)

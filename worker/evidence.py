@@ -1,5 +1,5 @@
-"""Evidence that every run gives about itself, so that it need not be trusted: lanes, counted rows, and a second
-gradient.
+"""Evidence that every run produces about itself, so that the run need not be trusted: lanes, a count of rows, and a
+second gradient.
 
 Lanes are extra coordinates of a run that no row touches, half of them with a canary and all of them with witnesses,
 driven by the run's own steps. `lethe/proof/canary_test.py` states their law and the conclusions from their final
@@ -22,14 +22,14 @@ from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 
 TOLERANCE = 0.05
-"""Tolerance as a share of one record's maximum contribution: a missing or extra record is detected unless it hardly
-contributes."""
+"""Tolerance as a share of one record's maximum contribution. A missing or extra record is detected unless it
+contributes hardly anything."""
 ROUNDING = 2.0**-18
 """Tolerance as a share of the sum of all gradient norms. Products are in single precision (2^-24), and the rounding of
 many similar rows does not cancel, so that one of several hundred thousand records can go undetected."""
 SCORE_ROUNDING = 2.0**-23
-"""Tolerance of a score as a share of the norm of the weights. In a close fit gradients are short, and the rounding of
-the scores of similar rows does not cancel."""
+"""Tolerance of a score as a share of the weights' norm. When the fit is close, gradients are small, and the rounding of
+similar rows' scores does not cancel."""
 _BLOCK_ROWS = 4096
 
 
@@ -39,8 +39,8 @@ class Draws(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """Displacement of each lane by a full-size step: by the witnesses in the batch that the step reads, and by the
-    lane's canary, while present, if the step reads the canary's batch."""
+    """Displacement of each lane in a full-size step: by the witnesses in the batch that the step reads and, if that is
+    the batch of the lane's canary, by the canary while it is present."""
 
     witnesses: Tensor  # (batches that differ, groups) float64
     groups: Tensor  # (p,) int64
@@ -48,7 +48,7 @@ class Push:
     places: Tensor  # (p,) int64
 
     def of(self, batch: int) -> Tensor:
-        """Return the displacement of each lane by a full-size step that reads `batch`  # (p,)"""
+        """Return each lane's displacement in a full-size step that reads `batch`  # (p,)"""
         push = self.witnesses[batch % len(self.witnesses)].index_select(0, self.groups)
         return push if self.canaries is None else push.add_(torch.where(self.places == batch, self.canaries, 0.0))
 
@@ -62,7 +62,7 @@ class Push:
 
 
 class Lanes:
-    """Lanes of one run, the first half with a canary. `start`, (lanes,), is their position if it is known."""
+    """Lanes of one run, the first half with a canary. `start`, (lanes,), is their starting position if known."""
 
     def __init__(self, law: canary_test.Law, plan: canary_test.CanaryPlan, *, start: Tensor | None = None) -> None:
         self._law, self._plan, self._start = law, plan, start
@@ -71,7 +71,7 @@ class Lanes:
         self._groups = (torch.arange(plan.lanes // 2) % plan.groups).repeat(2)
 
     def start(self, noise: Draws) -> Tensor:
-        """Return the lanes before the run: at the origin, or as the steps before it left them  # (lanes,)"""
+        """Return the lanes before the run: at the origin, or where the preceding steps left them  # (lanes,)"""
         if self._start is not None:
             return self._start.clone()
         start = self._each(self._law.start) * self._canaries
@@ -81,7 +81,7 @@ class Lanes:
 
     @property
     def push(self) -> Push:
-        """Return the displacement of the lanes by a full-size step, for every batch."""
+        """Return the lanes' displacement in a full-size step, for every batch."""
         return Push(
             witnesses=torch.from_numpy(self._law.witnesses),
             groups=self._groups,
@@ -90,11 +90,11 @@ class Lanes:
         )
 
     def without_witnesses(self, end: Tensor) -> Tensor:
-        """Return the positions at which lanes that ended at `end` would have ended without witnesses  # (lanes,)"""
+        """Return the positions that lanes now at `end` would have reached without witnesses  # (lanes,)"""
         return end - torch.from_numpy(self._law.witnessed)[self._groups]
 
     def observed(self, start: Tensor, end: Tensor) -> canary_test.Observed:
-        """Return the statistics of lanes that went from `start` to `end`  # (lanes,) each"""
+        """Return the statistics of lanes that moved from `start` to `end`  # (lanes,) each"""
         law, mean = self._law, self._each(self._law.mean)
         if not bool(end.isfinite().all()):
             raise AuditFailed("A lane did not end as a finite number.")
@@ -123,7 +123,7 @@ class Lanes:
         )
 
     def _apart(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the lanes' numbers less the mean of their group, and this mean for each lane  # (lanes,) each"""
+        """Return each lane's number less its group's mean, and that mean  # (lanes,) each"""
         sums = numbers.new_zeros(2, self._plan.groups)
         sums.index_add_(1, self._groups, torch.stack((numbers, torch.ones_like(numbers))))
         means = (sums[0] / sums[1])[self._groups]
@@ -150,8 +150,8 @@ def differs(
     loss_width: float | None = None,
     class_weights: tuple[float, ...] | None = None,
 ) -> bool:
-    """Return True if `ours` is not the sum of the records' gradients at `parameters`, recomputed in double precision.
-    `bound` limits one record's gradient. Intermediate values are overwritten."""
+    """Return True if `ours` differs from the sum of the records' gradients at `parameters`, recomputed in double
+    precision. `bound` is the largest gradient expected of one record. Intermediate values are overwritten."""
     theirs, lengths, records = np.zeros_like(parameters), 0.0, 0
     rows = np.empty((min(_BLOCK_ROWS, len(features)), features.shape[1]))
     for start in range(0, len(features), _BLOCK_ROWS):
@@ -189,7 +189,7 @@ def _curvature(objective: Objective, loss_width: float | None) -> float:
 def _residuals(
     scores: NDArray[np.float64], labels: NDArray[np.int32], objective: Objective, loss_width: float | None
 ) -> NDArray[np.float64]:
-    """Return the slope of each row's loss by its scores  # (b, 1) or (b, C)"""
+    """Return the slope of each row's loss in its scores  # (b, 1) or (b, C)"""
     if objective is Objective.POISSON_REGRESSION and loss_width is not None:
         return np.asarray(np.exp(np.minimum(scores - loss_width, 0)) - (labels[:, None] / UNIT + 1) / 2)
     if objective.is_regression:

@@ -1,4 +1,4 @@
-"""Handlers of runs by kind. Each completes a run whose rows have been edited, and ends it in the database."""
+"""Run handlers by kind. Each completes a run whose rows have been edited, and ends the run in the database."""
 
 import functools
 import importlib
@@ -19,7 +19,7 @@ _MODULE = "worker.learning"
 
 
 class Holder(Protocol):
-    """Holder of a run's lease. Both methods raise `LeaseLost` if the run was taken away."""
+    """Holder of a run's lease. Both methods raise `LeaseLost` if the run was taken from this worker."""
 
     def progressed(self, steps_done: int) -> None:
         """Report the number of steps done. The run pauses until this returns."""
@@ -29,26 +29,26 @@ class Holder(Protocol):
 
 
 class RunHandler(Protocol):
-    """Function that completes a claimed run on the edited rows under `root`, and ends it in the database. If a handler
-    raises, the run is handed back with the code of the error."""
+    """Function that completes a claimed run on the edited rows under `root` and ends it in the database. If a handler
+    raises an error, the run is handed back with the error's code."""
 
     def __call__(self, installation: Installation, run: ClaimedRun, root: str, holder: Holder, /) -> None: ...
 
 
 HandledKind: TypeAlias = tuple[RunKind, RunHandler]
-"""Pair of a kind of run and its handler. A feature lists such pairs as `HANDLERS` of its module `runs`."""
+"""Pair of a kind of run and its handler. A feature lists such pairs as `HANDLERS` in its module `runs`."""
 
 _HANDLERS: dict[RunKind, RunHandler] = {}
 
 
 def register(handler: RunHandler, *kinds: RunKind) -> None:
-    """Register `handler` for the runs of these kinds."""
+    """Register `handler` for runs of these kinds."""
     for kind in kinds:
         assert _HANDLERS.setdefault(kind, handler) is handler, f"{kind} has two handlers"
 
 
 def handler_of(kind: str) -> RunHandler:
-    """Return the handler of a kind of run. Raises `RunKindUnsupported` if neither the core nor a feature has one."""
+    """Return the handler for a kind of run. Raises `RunKindUnsupported` if neither the core nor a feature has one."""
     _register_all()
     try:
         return _HANDLERS[RunKind(kind)]
@@ -64,7 +64,7 @@ def _register_all() -> None:
 
 
 def examine(installation: Installation, run: ClaimedRun, *, records: int, observed: Observed | None) -> None:
-    """Check a run against its plan and its lanes. Raises `AuditFailed` if the lanes refute what would be certified."""
+    """Check a run against its plan and lanes. Raises `AuditFailed` if the lanes refute the guarantee."""
     with tracing.span("examine"), installation.database.reading() as session:
         findings = unlearning.examine(session, run_id=run.run_id, records=records, observed=observed)
     if findings:
@@ -78,7 +78,7 @@ def alarm(run: ClaimedRun, observed: Observed | None) -> None:
 
 
 def network_of(installation: Installation, mechanism: Mechanism) -> bytes | None:
-    """Return the file of the network whose weights a tangent model moves; None for any other model. Raises
+    """Return the file of the network whose weights a tangent model trains, or None for any other model. Raises
     `DatabaseDamaged`."""
     if mechanism.network is None or not mechanism.is_tangent:
         return None

@@ -1,9 +1,9 @@
-"""Chain of a run in a separate process, which is forked for it and ends with it (`worker/chain_process.py`).
+"""A run's chain in a separate process that is forked for the run and ends with it (`worker/chain_process.py`).
 
-The process receives its request through a pipe: the mechanism, the shape of the rows and the initial iterate. Rows are
-in memory that both processes map (`app/vault/memory.py`), as far as the next steps read them; the process asks for
-others when it needs them. It answers through the pipe too: the number of steps done, in a rehearsal the iterates at its
-checkpoints, at the end the result with the last iterate, or the name of the error.
+The process receives its request through a pipe: the mechanism, the shape of the rows and the initial iterate. The rows
+that the next steps read are in memory mapped by both processes (`app/vault/memory.py`); the process requests other rows
+when it needs them. It also replies through the pipe: with the number of steps done, in a rehearsal with the iterates at
+checkpoints, and at the end with the result and the last iterate, or with the error's name.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ DIED = "run_process_died"
 """Error code of a run whose process was killed, or could not be started."""
 
 _SECONDS_BETWEEN_SIGNS = 0.05
-"""Seconds after which the holder of the run is notified again that it continues, even without progress."""
+"""Seconds after which the run's holder is notified again that the run continues, even without progress."""
 
 _FORKER = process.Forker("worker.chain_process")
 
 
 class ChainFailed(Exception):
-    """A run's process ended without an iterate. `code` names the reason, and contains nothing computed from data."""
+    """A run's process ended without an iterate. `code` names the reason and contains nothing computed from data."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -45,8 +45,8 @@ class ChainFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolatedResult:
-    """Result of a run, as reported by its process. `records` counts the non-null rows that the process was shown, and
-    `observed` has the statistics of the lanes."""
+    """Result of a run, as reported by its process. `records` counts the non-null rows given to the process, and
+    `observed` contains the lanes' statistics."""
 
     parameters: NDArray[np.float64]  # (1, d) or (C, d)
     first_step: int
@@ -57,7 +57,7 @@ class IsolatedResult:
 
 
 def prepare(*, device: str) -> None:
-    """Prepare to start processes of runs without delay. Call it before the worker opens or starts anything else.
+    """Prepare to start run processes without delay. Must be called before the worker opens or starts anything else.
 
     Exit with a one-line message if `device` is not available.
     """
@@ -88,14 +88,14 @@ def run(
     network: bytes | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> IsolatedResult:
-    """Take `steps` noisy steps from `initial`, which `first_step` earlier steps of the chain reached. With an `audit`
-    its lanes take part. `network` is the file named by a tangent model's mechanism.
+    """Take `steps` noisy steps from `initial`, the chain's iterate after `first_step` earlier steps. The lanes of an
+    `audit` take part. `network` is the file named by a tangent model's mechanism.
 
-    At most `threads` CPU threads compute; None allows all. `on_progress` receives the number of steps about twenty
+    At most `threads` CPU threads are used; None allows all. `on_progress` receives the number of steps about twenty
     times a second, and `on_opened` is called after each block of rows opened for the next steps. The run waits for
-    both, and they may raise to stop it. On return or error the run's process has ended. Raises `ChainFailed`,
-    `DatasetTooLarge` if the rows of a step may exceed the room for them, and `RunDiffersFromPlan` if the process has
-    not counted the rows that it should read.
+    both, and both may raise to stop it. On return or error, the run's process has ended. Raises `ChainFailed`,
+    `DatasetTooLarge` if a step's rows may not fit in the memory available, and `RunDiffersFromPlan` if the process did
+    not count the rows that it should have read.
     """
     if mechanism.num_slots != rows.shape.num_slots:
         raise RunDiffersFromPlan("The dataset has another number of slots than the model's mechanism says.")
@@ -152,8 +152,8 @@ def _answer(
     checkpoints: Checkpoints | None,
     shape: tuple[int, ...],
 ) -> dict[str, Any]:
-    """Return the final answer of the run's process. Until then load the rows that it requests. Raises `ChainFailed` as
-    soon as the process fails."""
+    """Return the final message from the run's process, loading the rows that it requests until then. Raises
+    `ChainFailed` as soon as the process fails."""
     steps_done = 0
     while True:
         message = json.loads(_received(connection)) if connection.poll(_SECONDS_BETWEEN_SIGNS) else None
@@ -175,7 +175,7 @@ def _answer(
 
 
 def _received_into(connection: Connection, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Receive an iterate from the run's process, which the caller may overwrite."""
+    """Receive an iterate from the run's process. The caller may overwrite the iterate."""
     iterate = np.empty(shape)
     try:
         connection.recv_bytes_into(iterate.data.cast("B"))

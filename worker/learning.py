@@ -29,7 +29,7 @@ _SIGNED_AHEAD = 10
 
 
 def make_version(installation: Installation, run: ClaimedRun, root: str, holder: handlers.Holder) -> None:
-    """Take the steps of a run and publish the resulting version."""
+    """Take a run's steps and publish the resulting version."""
     assert run.mechanism is not None
     with tracing.span("steps"):
         result = run_chain(installation, run, run.mechanism, root, holder)
@@ -47,7 +47,7 @@ handlers.register(make_version, RunKind.LEARN, RunKind.UNLEARN, RunKind.RELEARN)
 def run_chain(
     installation: Installation, run: ClaimedRun, mechanism: Mechanism, root: str, holder: handlers.Holder
 ) -> IsolatedResult:
-    """Take the steps of a run in its own process, so that this process only holds the last iterate."""
+    """Take a run's steps in a separate process, so that this process holds only the last iterate."""
     network = handlers.network_of(installation, mechanism)
     with installation.rows.open(run.dataset_id, root) as rows:
         if run.parent_version_id is not None:
@@ -70,9 +70,9 @@ def run_chain(
 
 
 def _evaluate(installation: Installation, run: ClaimedRun, result: IsolatedResult) -> dict[str, Any]:
-    """Return metrics on the evaluation dataset. They post-process the version and never use the data that it learned.
+    """Return metrics on the evaluation dataset. They only post-process the version and never use its training data.
 
-    The result is empty if that dataset is damaged: a deletion must not wait for another dataset.
+    The result is empty if that dataset is damaged, because a deletion must not wait for another dataset.
     """
     dataset_id = run.evaluation_dataset_id
     if dataset_id is None:

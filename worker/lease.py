@@ -11,10 +11,10 @@ from app.unlearning.queue import ClaimedRun
 
 
 class Lease(periodic.Periodic):
-    """Lease of a run. A heartbeat renews it at least every third of its duration, and reports progress.
+    """Lease of a run. A heartbeat renews it at least every third of its duration and reports progress.
 
-    A run that has neither taken a step nor opened a block for `stall_seconds` is abandoned: its disk or GPU may hang,
-    and another worker's may work.
+    A run that has neither taken a step nor opened a block for `stall_seconds` is abandoned: this worker's disk or GPU
+    may be hanging while another worker's is not.
     """
 
     def __init__(self, installation: installations.Installation, run: ClaimedRun) -> None:
@@ -29,7 +29,7 @@ class Lease(periodic.Periodic):
 
     def progressed(self, steps_done: int) -> None:
         """Report the number of steps; called many times a second. Raises `LeaseLost`, which kills the run's processes,
-        if the run was taken away."""
+        if the run was taken from this worker."""
         if steps_done != self._steps_done or self._moved_at == math.inf:
             self._steps_done, self._moved_at = steps_done, time.monotonic()
         if self._lost:
@@ -42,7 +42,7 @@ class Lease(periodic.Periodic):
             raise errors.LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
     def renew(self) -> bool:
-        """Renew the lease; return False if the database does not answer. Raises `LeaseLost`."""
+        """Renew the lease, or return False if the database does not respond. Raises `LeaseLost`."""
         seconds = self._installation.settings.lease_seconds
         try:
             with self._installation.database.writing(exclusive=False) as session:
@@ -57,7 +57,7 @@ class Lease(periodic.Periodic):
         return True
 
     def stand_still(self) -> None:
-        """Pause the detection of stalls until the next progress."""
+        """Suspend stall detection until progress is next reported."""
         self._moved_at = math.inf
 
     def _beat(self) -> None:
@@ -72,11 +72,11 @@ class Lease(periodic.Periodic):
 
 
 class PreemptibleLease:
-    """Lease of a run that serves no deletion request. Between two steps the run waits while its worker does the due
-    deletions of other datasets, and then continues in the memory of its process.
+    """Lease of a run that serves no deletion request. Between steps, the run waits while its worker processes deletions
+    due for other datasets, and then continues from the memory of its own process.
 
-    `run_deletion` does one run, and returns False if none is due. It is called before the first step and every
-    `poll_seconds`. After each deletion the run takes steps for at least a tenth of the deletion's time, so that
+    `run_deletion` carries out one run, or returns False if none is due. It is called before the first step and every
+    `poll_seconds`. After each deletion, the run takes steps for at least a tenth of the deletion's time, so that
     learning finishes however many deletions are requested.
     """
 
@@ -92,7 +92,7 @@ class PreemptibleLease:
         self._lease.opened()
 
     def progressed(self, steps_done: int) -> None:
-        """Report the number of steps, and do the due deletions. Raises the errors of `Lease.progressed`."""
+        """Report the number of steps and process any deletions due. Raises the errors of `Lease.progressed`."""
         self._lease.progressed(steps_done)
         if (began := time.monotonic()) < self._next_check_at:
             return

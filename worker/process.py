@@ -3,10 +3,10 @@
 A server that has never held a record forks them. It imports their modules when the first child is requested, so that a
 worker without work needs neither torch nor its memory; every later child starts within milliseconds. Each child has a
 lifeline, a socket whose other end its owner holds: when the owner closes it or dies, the server kills the child. In any
-case all memory of the child returns to the operating system.
+case, all of the child's memory returns to the operating system.
 
-Unlike the fork server of `multiprocessing`, this server is forked from its worker, kills the children of a dead owner,
-and leaves no file behind (`docs/decisions/0005-one-process-per-run.md`).
+Unlike `multiprocessing`'s fork server, this server is forked from its worker, kills a dead owner's children, and leaves
+no file behind (`docs/decisions/0005-one-process-per-run.md`).
 """
 
 import atexit
@@ -32,14 +32,14 @@ _GONE_WITHIN = 10.0
 """Seconds to wait until a killed child has ended and the server reports it."""
 _MAX_DESCRIPTORS = 128
 _COLD, _WARM = b"!", b"w"
-"""Messages that request a child; the second makes the server call `warm` of its module first."""
+"""Messages that request a child; the second makes the server first call the module's `warm`."""
 _NICENESS = 10
 """Niceness of children, which leaves them a tenth of a core that other processes use fully."""
 
 
 class Child:
     """Child process that sends messages through `connection`, which is closed when the child ends. Leaving the block
-    kills the child if it still runs, and waits until the process and its memory are gone."""
+    kills the child if it is still running, and waits until the process and its memory are gone."""
 
     def __init__(self, connection: Connection, lifeline: socket.socket) -> None:
         self.connection = connection
@@ -61,8 +61,8 @@ class Child:
 
 
 class Forker:
-    """Forker of children that run `main(connection, *descriptors)` of a module, from a separate server process. A
-    module may have a function `warm`, which the server calls once, before the first child that is started `warm`."""
+    """Forks children from a separate server process; each runs `main(connection, *descriptors)` of a module. If the
+    module has a function `warm`, the server calls it once, before the first child started with `warm`."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -71,8 +71,8 @@ class Forker:
         self._server: int | None = None
 
     def prepare(self) -> None:
-        """Fork the server from this process, before the worker opens or starts anything else. Without this call the
-        server is a new interpreter, which must import even modules that are loaded here."""
+        """Fork the server from this process, before the worker opens or starts anything else. Without this call, the
+        server is a new interpreter that must import even modules already loaded here."""
         with self._lock:
             if self._control is None:
                 with self._new_control() as theirs:
@@ -81,7 +81,7 @@ class Forker:
                         _be_the_server(theirs.fileno(), self._module)
 
     def start(self, *descriptors: int, warm: bool = False) -> Child:
-        """Start a child with copies of these descriptors. A child that cannot run counts as ended."""
+        """Start a child with copies of these descriptors. A child that cannot run is treated as ended."""
         mine, theirs = socket.socketpair()
         lifeline, lifeline_end = socket.socketpair()
         try:
@@ -111,7 +111,7 @@ class Forker:
         self._server, server.returncode = server.pid, 0
 
     def _new_control(self) -> socket.socket:
-        """Open a new connection to a server and return the server's end."""
+        """Open a connection to a new server and return the server's end."""
         if self._control and self._server:
             self._control.close()
             with contextlib.suppress(ChildProcessError):
@@ -122,7 +122,7 @@ class Forker:
 
 
 def _be_the_server(control: int, module: str) -> NoReturn:
-    """Run `module.main` in a child for each message of `control`. When `control` closes, kill all children and end."""
+    """Run `module.main` in a child for each message on `control`. When `control` closes, kill all children and exit."""
     try:
         control = _alone_with(control)
         hardening.harden()
@@ -139,7 +139,7 @@ def _be_the_server(control: int, module: str) -> NoReturn:
 
 
 def _main_of(module: str, message: bytes) -> Callable[..., None]:
-    """Import `module` and return its `main`. Its objects are never collected, so that children share their memory."""
+    """Import `module` and return its `main`. Its objects are never garbage-collected, so children share them."""
     loaded = importlib.import_module(module)
     if message == _WARM:
         loaded.warm()
@@ -206,7 +206,7 @@ def _kill(child: int) -> None:
 
 
 def _alone_with(descriptor: int) -> int:
-    """Close all inherited descriptors except `descriptor` and the output, and return the new number of `descriptor`."""
+    """Close all inherited descriptors except `descriptor`, stdout and stderr. Return the new number of `descriptor`."""
     copy, nothing = os.dup(descriptor), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     for inherited in os.listdir("/dev/fd"):

@@ -18,11 +18,11 @@ from worker.lease import Lease, PreemptibleLease
 
 
 def run_next(installation: Installation, *, worker: str, deletions_only: bool = False) -> bool:
-    """Do the next run that is due; return False if there is none. A run that fails is handed back without an error.
-    With `deletions_only` consider only runs for which a deletion request waits.
+    """Carry out the next run that is due, or return False if there is none. A run that fails is handed back; its error
+    is not raised. With `deletions_only`, consider only runs for which a deletion request is waiting.
 
-    While the database is unreachable, or was created with other keys, no run is due. The lease of a run that this
-    interrupts expires.
+    No run is due while the database is unreachable or was created with different keys. If this interrupts a run, the
+    run's lease expires.
     """
     try:
         return _run_next(installation, worker=worker, deletions_only=deletions_only)
@@ -86,7 +86,7 @@ def _do(installation: Installation, run: queue.ClaimedRun, span: tracing.TraceSp
 
 
 def _log_lost(installation: Installation, claimed_run: queue.ClaimedRun) -> None:
-    """Log that the run was taken from this worker, with the reason."""
+    """Log that the run was taken from this worker, and why."""
     with installation.database.reading() as session:
         run = repository.run(session, claimed_run.run_id)
         reason = run.error_code or run.status if run else "missing"
@@ -96,7 +96,7 @@ def _log_lost(installation: Installation, claimed_run: queue.ClaimedRun) -> None
 
 
 def _name(span: tracing.TraceSpan, run: queue.ClaimedRun) -> None:
-    """Label the span with facts of the run. The run's id leads from logs and the API to this trace."""
+    """Label the span with the run's attributes. The run's id links logs and the API to this trace."""
     span.set_attribute("lethe.run_id", run.run_id)
     span.set_attribute("lethe.kind", run.kind)
     span.set_attribute("lethe.dataset_id", run.dataset_id)
@@ -106,7 +106,7 @@ def _name(span: tracing.TraceSpan, run: queue.ClaimedRun) -> None:
 
 
 def destroy_unneeded(installation: Installation) -> None:
-    """Destroy superseded weights, and weights of runs that ended unpublished, as recorded in the database."""
+    """Destroy the weights that the database records as superseded or as left by runs that ended without publishing."""
     periodic_jobs.destroy_retired(installation)
     periodic_jobs.destroy_orphans(installation)
 
@@ -120,7 +120,7 @@ def _work(installation: Installation, run: queue.ClaimedRun, holder: handlers.Ho
 
 
 def _finish(installation: Installation, run: queue.ClaimedRun, root: str, holder: handlers.Holder) -> None:
-    """End a run that only edits rows."""
+    """End a run that has only edited rows."""
     with installation.database.writing() as session:
         unlearning.finish(session, run_id=run.run_id)
 

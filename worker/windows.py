@@ -1,4 +1,4 @@
-"""Blocks of a dataset's rows that are in memory at the same time during a run, as functions of public numbers only."""
+"""Blocks of a dataset's rows that are in memory together during a run, determined by public numbers only."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from worker.langevin.schedule import Schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """Blocks that the steps before the first `until` are done read: disjoint ranges of their `numbers`."""
+    """Blocks read until the first `until` steps are done: their `numbers`, as disjoint ranges."""
 
     until: int
     numbers: tuple[range, ...]
 
 
 def next_blocks(schedule: Schedule, shape: Shape, *, steps_done: int, most_bytes: int) -> Blocks:
-    """Return the blocks of the next steps: of as many steps as fit into `most_bytes`, but at least of one."""
+    """Return the blocks for as many of the next steps as fit into `most_bytes`, but for at least one step."""
 
     def needed(until: int) -> int:
         return num_bytes(shape, blocks_of(schedule.reads(steps_done, until)))
@@ -29,12 +29,12 @@ def next_blocks(schedule: Schedule, shape: Shape, *, steps_done: int, most_bytes
 
 
 def read_by(mechanism: Mechanism, *, first_step: int, steps: int) -> tuple[range, ...]:
-    """Return all blocks that the steps of a run read."""
+    """Return all blocks read by a run's steps."""
     return blocks_of(Schedule.of(mechanism, first_step=first_step, steps=steps).reads(0, steps))
 
 
 def bytes_of_a_step(schedule: Schedule, shape: Shape) -> int:
-    """Return the maximum number of bytes that the blocks of one step occupy, wherever its batch begins."""
+    """Return the maximum number of bytes occupied by one step's blocks, wherever the step's batch begins."""
     most_rows = -(-schedule.num_slots // schedule.num_batches)
     touched = min(shape.num_blocks, -(-(most_rows - 1) // BLOCK_ROWS) + 1)
     return num_bytes(shape, (range(touched),))

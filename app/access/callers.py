@@ -16,7 +16,7 @@ from app.db import Database, now, tables
 from lethe.contract.problems import Unauthenticated, Unavailable
 
 _BELIEVED_SECONDS = 1.0
-"""Lifetime of a cached caller. A key that another process revokes is refused no later than after this time."""
+"""Lifetime of a cached caller. A key revoked by another process is refused after this time at the latest."""
 _MAX_CACHED_KEYS = 1000
 _NOTED_EVERY = datetime.timedelta(minutes=1)
 _WRITTEN_EVERY_SECONDS = 20.0
@@ -32,8 +32,8 @@ class Callers:
         self._known: dict[str, tuple[float, int, access.Caller]] = {}
 
     def recall(self, key: str | None, *, however_old: bool = False) -> access.Caller | None:
-        """Return the cached caller of a key; None if the key has to be read from the database. With `however_old`, a
-        caller of any age is returned unless this process has changed keys or policies since."""
+        """Return the cached caller for a key, or None if the key must be read from the database. With `however_old`,
+        return the cached caller regardless of its age, unless this process has changed keys or policies since."""
         entry = self._known.get(access.hash_of(key)) if key else None
         if entry is None:
             return None
@@ -41,12 +41,12 @@ class Callers:
         return caller if (however_old or time.monotonic() < until) and changes == access.changes() else None
 
     def has_known(self, key: str) -> bool:
-        """Return True if the key was valid when last read. Such a key is read again even if its sender is rate
-        limited."""
+        """Return True if the key was valid when last read. Such a key is read again even if it comes from a
+        rate-limited address."""
         return access.hash_of(key) in self._known
 
     def authenticate(self, key: str | None) -> access.Caller:
-        """Read the caller of a key from the database. Raises `Unauthenticated`."""
+        """Read a key's caller from the database. Raises `Unauthenticated`."""
         if not key:
             raise access.unauthenticated()
         until, changes = time.monotonic() + _BELIEVED_SECONDS, access.changes()
@@ -81,7 +81,7 @@ class LastUses:
             self._noted.add(key.id)
 
     def write(self) -> None:
-        """Write the collected times to the database. Keep them if the database is unreachable or has another schema."""
+        """Write the collected times to the database. Keep them if the database is unreachable or its schema differs."""
         key_ids, self._noted = self._noted, set()
         if not key_ids:
             return

@@ -14,9 +14,9 @@ from lethe.contract.problems import IdempotencyConflict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Once:
-    """Call that may be repeated. `name` is a keyed hash of the API key and the Idempotency-Key, which all repetitions
-    share; None without an Idempotency-Key. `fingerprint` is a hash of method, path and body, keyed because the body may
-    name a person."""
+    """Call that may be repeated. `name` is a keyed hash of the API key and the Idempotency-Key, shared by all
+    repetitions, or None without an Idempotency-Key. `fingerprint` is a hash of method, path and body, keyed because the
+    body may name a person."""
 
     name: str | None
     fingerprint: str
@@ -30,8 +30,8 @@ class StoredResponse:
 
 
 def replay(session: Session, once: Once) -> StoredResponse | None:
-    """Return the first answer to a call, or None if the call is new. Raises `IdempotencyConflict` if the first call
-    differed."""
+    """Return the stored response to a call, or None if the call is new. Raises `IdempotencyConflict` if the original
+    call differed."""
     [answer] = replay_all(session, [once])
     if isinstance(answer, IdempotencyConflict):
         raise answer
@@ -39,15 +39,15 @@ def replay(session: Session, once: Once) -> StoredResponse | None:
 
 
 def replay_all(session: Session, calls: Sequence[Once]) -> list[StoredResponse | IdempotencyConflict | None]:
-    """Return for each call its first answer, None if the call is new, or the conflict if the first call differed."""
+    """Return, for each call, its stored response, None if the call is new, or a conflict if the original differed."""
     names = [once.name for once in calls if once.name is not None]
     stored = repository.answers(session, names) if names else {}
     return [_replayed(once, stored.get(once.name) if once.name else None) for once in calls]
 
 
 def perform(session: Session, once: Once, make: Callable[[Session], StoredResponse]) -> StoredResponse:
-    """Return the first answer to a call. A new call is performed by `make`, whose answer all repetitions get. Raises
-    `IdempotencyConflict` if the first call with its Idempotency-Key differed."""
+    """Return the stored response to a call. If the call is new, perform it with `make` and store the response for
+    repetitions. Raises `IdempotencyConflict` if the first call with this Idempotency-Key differed."""
     answer = replay(session, once)
     if answer is None:
         answer = make(session)
@@ -58,8 +58,8 @@ def perform(session: Session, once: Once, make: Callable[[Session], StoredRespon
 def remember_all(
     session: Session, answered: Sequence[tuple[Once, StoredResponse]], *, at: datetime.datetime | None = None
 ) -> None:
-    """Store the answer to each call, to be returned when the call is repeated. The calls must be distinct. `at` is the
-    current time, if already known."""
+    """Store the response to each call, to be returned when the call is repeated. The calls must be distinct. `at` is
+    the current time, if already known."""
     named = [(once, answer) for once, answer in answered if once.name is not None]
     if not named:
         return

@@ -27,7 +27,7 @@ _MAX_ADDRESSES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateWindow:
-    """Calls that a key may still make: `remaining` of its `quota`, in the `seconds` that are left of the minute."""
+    """Calls that a key may still make: `remaining` out of its `quota`, within the `seconds` left in the minute."""
 
     quota: int
     remaining: int
@@ -36,9 +36,9 @@ class RateWindow:
 
 @dataclass(slots=True)
 class Minute:
-    """Counts of one minute, by API key and by `_place`. The event loop updates `own` and `failed`; the exchange updates
-    `reported` (calls that the other gateways know of) and `elsewhere` (calls at other gateways). Each update is atomic,
-    so no call waits for a lock that a waiting thread holds."""
+    """Counts for one minute, by API key and by `_place`. The event loop updates `own` and `failed`; the exchange
+    updates `reported` (calls that the other gateways know of) and `elsewhere` (calls at other gateways). Each update is
+    atomic, so no call waits for a lock held by a waiting thread."""
 
     number: int
     own: dict[str, int] = field(default_factory=dict)
@@ -48,18 +48,18 @@ class Minute:
 
 
 class Exchange(Protocol):
-    """Exchange of counts between this gateway and the others, until it is closed."""
+    """Exchange of counts between this gateway and the others, which runs until it is closed."""
 
     def close(self) -> None: ...
 
 
 ShareRates: TypeAlias = Callable[[str, Callable[[], Minute]], Exchange | None]
-"""Begin to exchange the counts of the current minute through the broker at a URL; return None if it keeps no counts."""
+"""Start exchanging the current minute's counts through the broker at a URL; return None if it keeps no counts."""
 
 
 class Rates:
-    """Counts of calls in one process, used only from its event loop. A limit of 0 means no limit. `broker_url` is where
-    gateways exchange their counts."""
+    """Call counts of one process, used only from its event loop. A limit of 0 means no limit. Gateways exchange their
+    counts through the broker at `broker_url`."""
 
     def __init__(self, *, calls_per_minute: int, failed_calls_per_minute: int, broker_url: str | None = None) -> None:
         self._quota = calls_per_minute
@@ -70,7 +70,7 @@ class Rates:
         self._exchanges = [exchange for exchange in begun if exchange is not None]
 
     def count(self, caller: Caller) -> RateWindow | None:
-        """Count a call and return its window; None if the key has no limit. Raises `RateLimited`."""
+        """Count a call and return its key's rate window, or None if the key has no limit. Raises `RateLimited`."""
         quota = min(filter(None, (caller.calls_per_minute, self._quota)), default=0)
         if not quota:
             return None
@@ -98,7 +98,7 @@ class Rates:
             raise _limited(Sentence("Too many wrong passwords came for this account."))
 
     def count_login(self, address: str) -> None:
-        """Count the start of a login, which may cost a request to the identity provider. Raises `RateLimited`."""
+        """Count the start of a login, because it may cause a request to the identity provider. Raises `RateLimited`."""
         failed = self._this_minute().failed
         place = _place(failed, f"begun {_network(address)}")
         if self._most_failed and failed.get(place, 0) >= self._most_failed:
@@ -123,8 +123,8 @@ class Rates:
 
 
 def _network(address: str) -> str:
-    """Return the network under which an address is counted. IPv6 counts by /64, because one holder has 2^64
-    addresses."""
+    """Return the network under which an address is counted. IPv6 addresses are counted by /64, because one subscriber
+    has 2^64 addresses."""
     if ":" in address:
         with contextlib.suppress(ValueError):
             return str(ipaddress.ip_network((address, 64), strict=False))
@@ -132,7 +132,7 @@ def _network(address: str) -> str:
 
 
 def _place(failed: dict[str, int], name: str) -> str:
-    """Return the key of a count; "others" once `_MAX_ADDRESSES` keys exist, which bounds memory."""
+    """Return the key under which to count `name`. To bound memory, new names beyond `_MAX_ADDRESSES` share "others"."""
     return name if name in failed or len(failed) < _MAX_ADDRESSES else "others"
 
 

@@ -17,14 +17,14 @@ def tenant_named(session: Session, name: str) -> Tenant | None:
 
 
 def is_business(session: Session, business_id: str, *, besides: str | None) -> bool:
-    """Return True if a tenant other than `besides` has this id in the network of the Data Rights Protocol."""
+    """Return True if a tenant other than `besides` has this business id in the Data Rights Protocol network."""
     query = sa.select(Tenant.id).where(Tenant.policy["drp_business_id"].as_string() == business_id)
     return any(tenant_id != besides for tenant_id in session.scalars(query))
 
 
 def knows_anybody(session: Session) -> bool:
-    """Return True if the session's tenant has datasets or requests, which refer to people by its rule for subject
-    ids."""
+    """Return True if the session's tenant has datasets or requests. These identify people according to the tenant's
+    rule for subject ids."""
     first = [sa.select(table.id).limit(1) for table in (Dataset, DeletionRequest)]
     return any(session.scalars(query).first() is not None for query in first)
 
@@ -64,7 +64,7 @@ def lasting_keys(session: Session, *, tenant_id: str) -> list[ApiKey]:
 
 
 def names(session: Session, ids: Collection[str]) -> dict[str, str]:
-    """Map each of `ids` that belongs to an API key to the name of the key."""
+    """Map each id in `ids` that belongs to an API key to the key's name."""
     query = sa.select(ApiKey.id, ApiKey.name).where(ApiKey.id.in_(ids))
     return {row.id: row.name for row in session.execute(query)}
 
@@ -78,8 +78,8 @@ _USED = (
 
 
 def used(session: Session, key_ids: Sequence[str], *, at: datetime.datetime, unless_since: datetime.datetime) -> None:
-    """Write when API keys were last used, except for keys that were used after `unless_since`. The rows are updated in
-    the order of their ids, so that two gateways cannot deadlock."""
+    """Record when API keys were last used, except for keys whose recorded use is later than `unless_since`. Rows are
+    updated in order of id, so that two gateways cannot deadlock."""
     rows = [{"key_id": key_id, "at": at, "unless_since": unless_since} for key_id in sorted(key_ids)]
     session.connection().execute(_USED, rows)
 
@@ -90,7 +90,7 @@ _ANSWERS = sa.select(*IdempotentAnswer.__table__.columns).where(
 
 
 def answers(session: Session, names: Sequence[str]) -> dict[str, Any]:
-    """Return the stored answer to each call by name: its name, fingerprint, status, location, body and time."""
+    """Map call names to the stored responses: name, fingerprint, status, location, body and time."""
     return {row[0]: row for row in rows(session, _ANSWERS, {"names": names})}
 
 
@@ -99,7 +99,7 @@ def is_any_answer_older(session: Session, *, than: datetime.datetime) -> bool:
 
 
 def drop_answers(session: Session, *, before: datetime.datetime, limit: int) -> int:
-    """Delete at most `limit` answers created before `before`, oldest first, and return their number."""
+    """Delete at most `limit` responses stored before `before`, oldest first, and return the number deleted."""
     oldest = sa.select(IdempotentAnswer.name).where(IdempotentAnswer.created_at < before)
     oldest = oldest.order_by(IdempotentAnswer.created_at).limit(limit)
     dropped = session.execute(sa.delete(IdempotentAnswer).where(IdempotentAnswer.name.in_(oldest)))

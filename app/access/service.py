@@ -53,7 +53,7 @@ class Caller:
 
     @property
     def maker(self) -> str:
-        """Id under which requests are made, which stays the same when a key is rotated."""
+        """Id under which requests are made. It stays the same when a key is rotated."""
         return self.line_id or self.id
 
     @property
@@ -99,7 +99,7 @@ def hash_of(key: str) -> str:
 
 
 def ensure_default_tenant(session: Session) -> Actor:
-    """Create the default tenant if it is missing, and return the service itself as its actor."""
+    """Create the default tenant if it is missing, and return an actor for the service itself in that tenant."""
     if session.get(Tenant, DEFAULT_TENANT) is None:
         policy = Policy().model_dump(mode="json")
         session.add(Tenant(id=DEFAULT_TENANT, name="default", policy=policy, created_at=now(session)))
@@ -120,9 +120,9 @@ def add_key(
 ) -> ApiKey:
     """Add `key`, storing only its hash.
 
-    `own_requests_only` defaults to True for a key that makes requests and has no other scopes. Raises `InputInvalid` if
+    `own_requests_only` defaults to True for a key that can make, and at most read, requests. Raises `InputInvalid` if
     the key has already expired, combines `own_requests_only` with a scope over all requests, or may review requests but
-    not read accounting: refused decisions would disclose what is held.
+    not read accounting, because refused decisions would disclose what is held.
     """
     at = now(session)
     granted = {Scope(scope) for scope in scopes}
@@ -176,9 +176,9 @@ def rotate_key(
     overlap_seconds: int,
     expires_at: datetime.datetime | None = None,
 ) -> ApiKey:
-    """Add `key` with the permissions of key `key_id`, which then expires after `overlap_seconds` at the latest. Without
-    `expires_at` the new key gets the lifetime of the old one. Raises `KeyUnknown`, `ScopeMissing` if `by` lacks a scope
-    of the old key, and `LastAdminKey`."""
+    """Add `key` with the permissions of key `key_id`, and let the old key expire after at most `overlap_seconds`.
+    Without `expires_at`, the new key has the same lifetime as the old key. Raises `KeyUnknown`, `ScopeMissing` if `by`
+    lacks one of the old key's scopes, and `LastAdminKey`."""
     old = _in_force(session, key_id)
     _require(by, old)
     at = now(session)
@@ -205,8 +205,8 @@ def rotate_key(
 
 
 def revoke_key(session: Session, key_id: str, *, by: Caller | None) -> None:
-    """Revoke a key; `by` is None if the service itself revokes it. Raises `KeyUnknown`, `ScopeMissing` if `by` lacks a
-    scope of the key, and `LastAdminKey`."""
+    """Revoke a key; `by` is None if the service itself revokes it. Raises `KeyUnknown`, `ScopeMissing` if `by` lacks
+    one of the key's scopes, and `LastAdminKey`."""
     row = _in_force(session, key_id)
     if by is not None:
         _require(by, row)
@@ -249,7 +249,7 @@ def caller_with(session: Session, key: ApiKey) -> Caller:
 
 
 def names_of(session: Session, ids: Iterable[str]) -> dict[str, str]:
-    """Map each of `ids` that belongs to an API key or a person of the session's tenant to a name."""
+    """Map each id in `ids` that belongs to an API key or a person in the session's tenant to a name."""
     known_ids = frozenset(ids)
     names = repository.names(session, known_ids)
     for names_of_feature in sockets.plugs("app.features", "hooks", "NAMES"):
@@ -271,17 +271,17 @@ def rule_changed() -> problems.SubjectRuleFixed:
 
 
 def policies(session: Session) -> dict[str, Policy]:
-    """Return the policy of every tenant, by tenant id."""
+    """Return every tenant's policy, keyed by tenant id."""
     return {tenant.id: Policy.stored(tenant.policy) for tenant in repository.every_tenant(session)}
 
 
 def changes() -> int:
-    """Count the changes to keys and policies in this process. A cache entry with a smaller number is stale."""
+    """Return how often this process has changed keys or policies. A cache entry with a smaller number is stale."""
     return _changes
 
 
 def will_change(session: Session) -> None:
-    """Invalidate the cached callers of this process once `session` has been committed."""
+    """Invalidate this process's cached callers once `session` has been committed."""
 
     def count(_session: Session) -> None:
         global _changes
@@ -302,13 +302,13 @@ def _in_force(session: Session, key_id: str) -> ApiKey:
 
 
 def _require(by: Caller, row: ApiKey) -> None:
-    """Raise `ScopeMissing` if `by` lacks a scope of the key."""
+    """Raise `ScopeMissing` if `by` lacks one of the key's scopes."""
     for scope in row.scopes:
         by.require(Scope(scope))
 
 
 def _require_other_holder(session: Session, row: ApiKey) -> None:
-    """Raise `LastAdminKey` if this key has a `LASTING` scope that no other holder has without expiry."""
+    """Raise `LastAdminKey` if the key has a `LASTING` scope that no other key or person holds without expiry."""
     others = [other for other in repository.lasting_keys(session, tenant_id=row.tenant_id) if other.id != row.id]
     for scope in LASTING:
         if scope not in row.scopes or any(scope in other.scopes for other in others):

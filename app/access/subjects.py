@@ -17,12 +17,12 @@ IN_WORDS: dict[SubjectRule, str] = {
     SubjectRule.EMAIL_DOMAIN: f"email_domain: {_SAME}; what comes after the last @ in whatever case",
     SubjectRule.EMAIL: f"email: {_SAME}; with an @ in it, in whatever case",
 }
-"""Each rule in the words of certificates and statements: the properties that two ids of one person share."""
+"""Wording of each rule in certificates and statements: the properties that two ids of one person share."""
 
 
 def normal(subject_id: str, rule: SubjectRule) -> str:
-    """Return the normal form of a subject id, by which ids are compared; empty if the id has no visible characters.
-    Idempotent."""
+    """Return a subject id's normal form, in which ids are compared. Except under `EXACT`, it is empty if the id has no
+    visible characters. Idempotent."""
     if rule == SubjectRule.EXACT:
         return subject_id
     trimmed = unicodedata.normalize("NFC", subject_id.translate(INVISIBLE)).strip()
@@ -39,7 +39,7 @@ def normal(subject_id: str, rule: SubjectRule) -> str:
 
 
 def fault_of(normal_form: str) -> str | None:
-    """Return the fault for which uploads refuse an id in normal form; None if they accept it."""
+    """Return why uploads refuse an id in normal form, or None if they accept it."""
     if not normal_form.translate(INVISIBLE).strip():
         return "expected more than white space"
     if not NAME.fullmatch(normal_form):
@@ -48,8 +48,8 @@ def fault_of(normal_form: str) -> str | None:
 
 
 def in_other_cases(subject_id: str, rule: SubjectRule) -> set[str]:
-    """Return, in normal form, the usual spellings of an id that differ only in case and that the rule treats as other
-    ids: lower case, upper case, one capital, a capital per word; also with the part after an @ in lower case."""
+    """Return, in normal form, common spellings that differ from an id only in case but are different ids under the
+    rule: lower case, upper case, capitalised and title case, each also with the part after an @ in lower case."""
     name, at, domain = subject_id.rpartition("@")
     cases = (str.lower, str.upper, str.capitalize, str.title)
     spellings = {case(text) + rest for case in cases for text, rest in ((subject_id, ""), (name, at + domain.lower()))}
@@ -58,5 +58,5 @@ def in_other_cases(subject_id: str, rule: SubjectRule) -> set[str]:
 
 
 def _folded(text: str) -> str:
-    """Return `text` in NFC after Unicode's case folding for canonical caseless matching."""
+    """Return `text` in NFC after Unicode case folding, for canonical caseless matching."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())

@@ -17,11 +17,11 @@ from lethe.contract.tenants import MAY_NAME_SOMEBODY, Policy
 from lethe.proof import target
 
 OPERATOR = "operator"
-"""Actor in the log of a new tenant. The log of the operator's tenant names the key that created the new one."""
+"""Actor in a new tenant's log. The log of the operator's tenant names the key that created the new tenant."""
 
 
 def create(session: Session, *, name: str, policy: Policy, admin_key: str) -> Tenant:
-    """Create a tenant in which `admin_key` has all rights of an admin. Raises `TenantExists`, `InputInvalid`."""
+    """Create a tenant and give `admin_key` full admin rights in it. Raises `TenantExists`, `InputInvalid`."""
     if repository.tenant_named(session, name) is not None:
         raise TenantExists("Tenants have names of their own; choose another one.")
     _check_business_id(session, policy, besides=None)
@@ -57,7 +57,7 @@ def get(session: Session, tenant_id: str) -> Tenant:
 
 
 def change_policy(session: Session, changed: dict[str, Any]) -> Tenant:
-    """Set the fields `changed` of the policy of the session's tenant. Raises `InputInvalid`, `SubjectRuleFixed`."""
+    """Apply `changed` to the policy of the session's tenant. Raises `InputInvalid`, `SubjectRuleFixed`."""
     tenant = session.get_one(Tenant, actor(session).tenant_id)
     before = Policy.stored(tenant.policy)
     try:
@@ -78,14 +78,14 @@ def change_policy(session: Session, changed: dict[str, Any]) -> Tenant:
 
 
 def _as_recorded(policy: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the named fields for the audit log, which holds no personal data: "set" replaces a value that may name a
-    person."""
+    """Return the named fields as recorded in the audit log, which holds no personal data: values that may name a person
+    are replaced by "set"."""
     fields = {name: policy[name] for name in names}
     return {name: "set" if name in MAY_NAME_SOMEBODY and value else value for name, value in fields.items()}
 
 
 def _check_business_id(session: Session, policy: Policy, *, besides: str | None) -> None:
-    """Raise `InputInvalid` if the policy's id in the Data Rights Protocol lacks a claim or belongs to another tenant.
+    """Raise `InputInvalid` if the policy's Data Rights Protocol id has no claim or belongs to another tenant.
 
     Agents address a tenant by this id, so a duplicate would receive requests meant for the other tenant. If the claim
     were not the datasets' subject id, no rows would match, and requests would complete with nothing held.
@@ -101,5 +101,5 @@ def _check_business_id(session: Session, policy: Policy, *, besides: str | None)
 
 
 def weakest(policy: Policy, *, num_slots: int) -> tuple[float, float]:
-    """Return the largest epsilon and delta that the target of a model with `num_slots` slots may have."""
+    """Return the largest epsilon and delta allowed as the target of a model with `num_slots` slots."""
     return policy.max_epsilon, target.largest_delta(num_slots) if policy.max_delta is None else policy.max_delta

@@ -20,7 +20,7 @@ def of(dataset: Dataset) -> Budget | None:
 
 
 def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, accountant.Exposure]:
-    """Map each model of a dataset to the exposure of a person whose `records` fed all of its versions so far."""
+    """Map each of a dataset's models to the exposure of a person with `records` records in all its versions so far."""
     next_revision = session.get_one(Dataset, dataset_id).revision + 1
     by_model = {}
     for model in repository.models_of(session, dataset_id=dataset_id):
@@ -33,13 +33,13 @@ def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, a
 
 
 def require_room(session: Session, dataset: Dataset, mechanism: Mechanism, *, steps: int) -> None:
-    """Raise `AdaptiveBudgetSpent` if the budget of a dataset has no room for another version, made by a run of `steps`
-    steps, of a model with this mechanism."""
+    """Raise `AdaptiveBudgetSpent` if a dataset's budget has no room for another version of a model with this mechanism,
+    published by a run of `steps` steps."""
     _require(session, dataset, {_NEXT: accountant.Exposure(mechanism=mechanism, records=1, releases=((steps, 1),))})
 
 
 def require_kept(session: Session, dataset: Dataset) -> None:
-    """Raise `AdaptiveBudgetSpent` if the versions on record exceed the budget of a dataset."""
+    """Raise `AdaptiveBudgetSpent` if the versions on record exceed a dataset's budget."""
     _require(session, dataset, {})
 
 

@@ -42,8 +42,8 @@ def to_sign(
     evidence: Evidence,
     observed: canary_test.Observed | None,
 ) -> signing.Wanted:
-    """Return the facts that the certificate of one request and one model version states, and the function that makes
-    the certificate (`SignedAhead`)."""
+    """Return the facts stated in the certificate for one request and one model version, and the function that makes the
+    certificate (`SignedAhead`)."""
     facts: dict[str, Any] = {
         "request": {"id": request.id, "submitted_at": request.submitted_at.isoformat(), "records": erasure.num_records},
         "model": {"id": model.id, "version": version.number, "weights_sha256": version.weights_sha256},
@@ -88,7 +88,7 @@ class Evidences:
         self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, Counter[int], int]]] = {}
 
     def of(self, erasure: tables.Erasure) -> Evidence:
-        """Return the evidence for the guarantees about an erasure, without history too old to affect them.
+        """Return the evidence for the guarantees about an erasure, leaving out history that is too old to affect them.
 
         Raises `PrivacyError` if the parts contradict each other.
         """
@@ -108,7 +108,7 @@ class Evidences:
         )
 
     def _steps_before(self, revision: int) -> int:
-        """Return the number of steps of the model's chain before dataset revision `revision`; 0 if it began later."""
+        """Return the number of chain steps before dataset revision `revision`; 0 if the chain began later."""
         if revision not in self._steps_present:
             backwards = repository.chain_backwards(self._session, model_id=self._model.id)
             runs = itertools.chain(self._history.published, backwards)
@@ -117,9 +117,9 @@ class Evidences:
         return self._steps_present[revision]
 
     def _exposures(self, request_id: str) -> tuple[dict[str, accountant.Exposure], dict[str, Budgeted]]:
-        """Return the exposure to each model that the request's records fed, and the budgets by dataset.
+        """Return the exposure to each model trained on the request's records, and each dataset's budget.
 
-        An exposure counts the versions published while the records were present; all versions so far if they still are.
+        An exposure counts the versions published while the records were present, or all versions if they still are.
         """
         exposures, dataset_budgets = {}, {}
         for erasure, revision, records in self._erasures[request_id]:
@@ -133,8 +133,8 @@ class Evidences:
         return exposures, dataset_budgets
 
     def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, Counter[int], int]]:
-        """Return a tuple for each model of a dataset that has versions published before `revision` or lost: model id,
-        mechanism, number of all these versions by the steps of their runs, and number of lost versions."""
+        """Return one tuple per model of a dataset that has lost versions or versions published before `revision`: model
+        id, mechanism, counts of all these versions keyed by the steps of their runs, and number of lost versions."""
         if (dataset_id, revision) not in self._releases:
             models = repository.models_of(self._session, dataset_id=dataset_id)
             released = [
@@ -153,7 +153,7 @@ class Evidences:
 
 
 def get(session: Session, keys: Keys, certificate_id: str) -> tables.Certificate:
-    """Return a certificate. Raises `CertificateUnknown`, and `CertificateDamaged` if it was changed."""
+    """Return a certificate. Raises `CertificateUnknown`, and `CertificateDamaged` if it has been altered."""
     row = repository.certificate(session, certificate_id)
     certificate = CertificateUnknown.if_none(row, certificate_id=certificate_id)
     require_whole(damaged(keys, [certificate]))
@@ -173,7 +173,7 @@ def require_whole(damaged_ids: Sequence[str]) -> None:
 
 
 def sign(keys: Keys, statement: dict[str, Any]) -> str:
-    """Return a statement as compact JWS (RFC 7515, RFC 9864). Raises `SignatureUnverifiable`."""
+    """Sign a statement and return it as a compact JWS (RFC 7515, RFC 9864). Raises `SignatureUnverifiable`."""
     return signing.sign(keys, canonical(statement).encode(), kind=TYPE)
 
 
@@ -183,13 +183,13 @@ def public_keys(keys: Keys) -> dict[str, Any]:
 
 
 def statement_in(compact_jws: str) -> dict[str, Any]:
-    """Return the statement in a certificate of this installation, without verifying the signature."""
+    """Return the statement in a certificate issued by this installation, without verifying the signature."""
     document: dict[str, Any] = json.loads(jws.extract_compact(compact_jws.encode()).payload)
     return document
 
 
 def evidence_in(compact_jws: str) -> Evidence:
-    """Return the evidence in a certificate of this installation, without verifying the signature."""
+    """Return the evidence in a certificate issued by this installation, without verifying the signature."""
     return Evidence.from_json(statement_in(compact_jws)["evidence"])
 
 
@@ -205,9 +205,9 @@ class Absence:
 
 
 def of(session: Session, keys: Keys, request: tables.DeletionRequest, *, identity_rule: str) -> Absence | None:
-    """Return the signed statement that the request's datasets held nothing at its acceptance, or None if they did.
+    """Return a signed statement that the datasets held nothing when the request was accepted, or None if they did.
 
-    Call this only for callers who may learn that. `identity_rule` states in words when two identifiers denote the same
+    Call it only for callers who may be told. `identity_rule` states in words when two identifiers denote the same
     person; a tenant's rule is fixed once it has a request.
     """
     looked_at = repository.accepted_at(session, request_id=request.id)

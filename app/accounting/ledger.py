@@ -34,7 +34,7 @@ def post(
     requests: list[dict[str, Any]],
     at: datetime.datetime,
 ) -> LedgerEntry:
-    """Append the entry of a version, in the transaction that publishes it at `at`.
+    """Append a version's ledger entry, in the transaction that publishes the version at `at`.
 
     `chain` is the accountant's state after `run`; `requests` lists the deletion requests that the run served.
     """
@@ -76,7 +76,7 @@ def post(
 
 
 def link(session: Session, *, tenant_id: str, kind: str, **fields: Any) -> LedgerLink:
-    """Append a link to the tenant's chain over all models: an entry of a model, or a restoration from a backup.
+    """Append a link to the tenant's chain over all models: a model's ledger entry or a restoration from a backup.
 
     The keywords in `fields` become fields of the link.
     """
@@ -99,8 +99,8 @@ def epsilon_of(entry: LedgerEntry) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Published runs of a model's current chain, oldest first, without its first `steps_before` steps, which are too
-    old to affect the guarantees (`accountant.compact`). `published` are the latest published runs, newest first."""
+    """Published runs of a model's current chain, oldest first, starting after `steps_before` steps too old to affect
+    the guarantees (`accountant.compact`). `published` lists the latest published runs, newest first."""
 
     mechanism: Mechanism
     steps_before: int
@@ -109,7 +109,7 @@ class History:
 
     @property
     def chain(self) -> accountant.Chain:
-        """Chain of the model at its live version."""
+        """State of the model's chain at its live version."""
         return methods.replay(self.mechanism, self.runs, steps_before=self.steps_before)
 
 
@@ -130,7 +130,7 @@ def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Hist
 def verify_tenant(
     session: Session, public_keys: KeySet, *, tenant_id: str, heads: Sequence[SignedHead] = ()
 ) -> ledgers.OfTenant:
-    """Verify a tenant's ledger in the database, and compare it with the signed `heads`, which are stored elsewhere."""
+    """Verify a tenant's ledger in the database, and compare it with signed `heads` that are stored elsewhere."""
     verified = ledgers.verify_tenant(
         tenant_id,
         entries=repository.entries_of_tenant(session, tenant_id=tenant_id),

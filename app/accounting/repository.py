@@ -33,8 +33,8 @@ _AT_ONCE = 64
 
 
 class PublishedRun(NamedTuple):
-    """Published run: the number of its version, the number of steps of the chain before it, the number of its own
-    steps, the number of records that became null before it, and the dataset revision of that count."""
+    """Published run: its version number, the number of chain steps before it, its own number of steps, the number of
+    records that became null before it, and the dataset revision of that count."""
 
     number: int
     first_step: int
@@ -44,8 +44,8 @@ class PublishedRun(NamedTuple):
 
 
 def chain_backwards(session: Session, *, model_id: str) -> Iterator[PublishedRun]:
-    """Yield the published runs of the model's current chain, from the newest back to its learning run. They are read in
-    batches, as the iterator advances."""
+    """Yield the published runs of the model's current chain, newest first, back to the run that started the chain. Runs
+    are read in batches as the iterator advances."""
     runs = sa.select(Version.number, Run.kind, Run.first_step, Run.steps_total, Run.records, Run.revision)
     runs = runs.join(Version, Version.run_id == Run.id).where(Version.model_id == model_id)
     runs = runs.order_by(Version.number.desc()).limit(_AT_ONCE)
@@ -59,15 +59,15 @@ def chain_backwards(session: Session, *, model_id: str) -> Iterator[PublishedRun
 
 
 def chain_steps(session: Session, *, model_id: str) -> int:
-    """Return the number of steps of the model's current chain; 0 without versions."""
+    """Return the number of steps in the model's current chain, or 0 if the model has no versions."""
     last = sa.select(Run.first_step + Run.steps_total).join(Version, Version.run_id == Run.id)
     last = last.where(Version.model_id == model_id).order_by(Version.number.desc())
     return session.scalars(last.limit(1)).first() or 0
 
 
 def records_added_to_chain(session: Session, model: Model, *, waiting: bool = False) -> int | None:
-    """Return the number of rows added to a model's dataset since its current chain began, None if the model never
-    learned. With `waiting`, rows that are yet to be added count too."""
+    """Return the number of rows added to a model's dataset since its current chain began, or None if the model was
+    never trained. With `waiting`, include rows that are still to be added."""
     learned = sa.select(Version.revision).join(Run, Run.id == Version.run_id)
     learned = learned.where(Version.model_id == model.id, Run.kind != RunKind.UNLEARN)
     began = learned.order_by(Version.number.desc()).limit(1).scalar_subquery()
@@ -79,8 +79,8 @@ def records_added_to_chain(session: Session, model: Model, *, waiting: bool = Fa
 
 
 def releases_before(session: Session, *, model_id: str, revision: int) -> Counter[int]:
-    """Count the versions of a model published before dataset revision `revision`, by number of steps of their runs. All
-    lost versions count too, because the records in them are unknown."""
+    """Count a model's versions published before dataset revision `revision`, keyed by the number of steps of their
+    runs. All lost versions are included, because it is unknown which records they were trained on."""
     query = sa.select(Run.steps_total, sa.func.count()).join(Version, Version.run_id == Run.id)
     query = query.where(Version.model_id == model_id, Version.revision < revision).group_by(Run.steps_total)
     counts = Counter(session.get_one(Model, model_id).lost_releases)
@@ -90,8 +90,8 @@ def releases_before(session: Session, *, model_id: str, revision: int) -> Counte
 
 
 def lost_models(session: Session, *, dataset_id: str) -> list[tuple[str, Mechanism, list[int]]]:
-    """Return the models of a dataset that are missing in a restored backup, with the mechanism and, for each version,
-    the steps of its run."""
+    """Return a dataset's models that are missing from a restored backup, each with its mechanism and the number of
+    steps of each version's run."""
     lost = session.get_one(Dataset, dataset_id).lost_models
     return [
         (model_id, stored_mechanism(model["mechanism"]), model["steps"]) for model_id, model in sorted(lost.items())
@@ -99,7 +99,7 @@ def lost_models(session: Session, *, dataset_id: str) -> list[tuple[str, Mechani
 
 
 def times(session: Session, *, model_id: str, last: int) -> list[tuple[int, datetime.datetime, datetime.datetime]]:
-    """Return (steps, start, end) of each of the latest `last` published runs of a model."""
+    """Return (steps, start, end) for each of a model's `last` most recent published runs."""
     query = sa.select(Run.steps_total, Run.started_at, Run.finished_at).join(Version, Version.run_id == Run.id)
     query = query.where(Version.model_id == model_id).order_by(Version.number.desc()).limit(last)
     return [(steps, began, ended) for steps, began, ended in session.execute(query) if ended is not None]
@@ -114,8 +114,8 @@ def erasures_of(session: Session, *, request_id: str) -> list[Erasure]:
 
 
 def erasures_with_rows(session: Session, *, request_ids: Iterable[str]) -> Iterator[tuple[Erasure, Dataset, int]]:
-    """Yield the erasures of requests with their datasets and the number of the person's rows, which is counted now for
-    an unclaimed erasure."""
+    """Yield the requests' erasures with their datasets and the number of the person's rows. For an unclaimed erasure,
+    the rows are counted now."""
     person = sa.union_all(
         sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == Erasure.request_id).correlate(Erasure),
         sa.select(RequestAlias.subject_ref).where(RequestAlias.request_id == Erasure.request_id).correlate(Erasure),
@@ -129,7 +129,7 @@ def erasures_with_rows(session: Session, *, request_ids: Iterable[str]) -> Itera
 
 
 def records_waiting_for(session: Session, model: Model) -> int:
-    """Return the number of rows that became null after the revision of a model's live version; 0 without a version."""
+    """Return the number of rows that became null after the revision of a model's live version; 0 if it has none."""
     live = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
     later = sa.and_(Erasure.dataset_id == model.dataset_id, Erasure.revision > live.scalar_subquery())
     return session.scalars(sa.select(sa.func.coalesce(sa.func.sum(Erasure.num_claimed), 0)).where(later)).one()
@@ -141,7 +141,7 @@ def last_entry(session: Session, *, model_id: str) -> LedgerEntry | None:
 
 
 def last_entries(session: Session) -> dict[str, LedgerEntry]:
-    """Return the last entry of each model in service, by model; models without entries are absent."""
+    """Return the last ledger entry of each model in service, keyed by model id. Models without entries are omitted."""
     entry = aliased(LedgerEntry)
     last = sa.select(sa.func.max(entry.sequence)).where(entry.model_id == Model.id).scalar_subquery()
     query = sa.select(LedgerEntry).join(Model, Model.id == LedgerEntry.model_id)
@@ -162,14 +162,14 @@ def all_entries(session: Session, *, model_id: str | None = None) -> Iterator[Le
 
 
 def entries_of_tenant(session: Session, *, tenant_id: str) -> Iterator[LedgerEntry]:
-    """Yield the entries of a tenant, ordered by model and sequence."""
+    """Yield a tenant's ledger entries, ordered by model and sequence."""
     query = sa.select(LedgerEntry).join(Model, Model.id == LedgerEntry.model_id).where(Model.tenant_id == tenant_id)
     query = query.order_by(LedgerEntry.model_id, LedgerEntry.sequence)
     yield from session.scalars(query.execution_options(yield_per=1000))
 
 
 def versions_of_tenant(session: Session, *, tenant_id: str) -> Iterator[Version]:
-    """Yield the versions of a tenant, ordered by model and number."""
+    """Yield a tenant's versions, ordered by model and number."""
     query = sa.select(Version).join(Model, Model.id == Version.model_id).where(Model.tenant_id == tenant_id)
     query = query.order_by(Version.model_id, Version.number)
     yield from session.scalars(query.execution_options(yield_per=1000))
@@ -206,7 +206,7 @@ def datasets_at(session: Session, *, at: datetime.datetime, among: list[str] | N
 
 
 def is_model_waited_for(session: Session, *, request_id: str) -> bool:
-    """Return True if a model still has to forget the rows of the request."""
+    """Return True if a model still has to forget the request's rows."""
     is_waiting = sa.and_(RequestModel.request_id == request_id, RequestModel.status.in_(OWED))
     return session.scalars(sa.select(sa.exists().where(is_waiting))).one()
 

@@ -13,7 +13,7 @@ from app.db.tables import Model, Run
 from lethe.contract.sets import RunKind, RunStatus
 
 _RECENT = 20
-"""Number of past runs measured; older runs may have used other machines."""
+"""Number of past runs measured; older runs may have used different machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +49,12 @@ class RuntimeEstimate:
         return cls(seconds_per_run=per_run, seconds_per_step=per_step, runs=runs)
 
     def seconds(self, steps: int, *, runs: int = 1) -> float:
-        """Return the estimated seconds of `runs` runs with `steps` steps in total."""
+        """Return the estimated duration in seconds of `runs` runs with `steps` steps in total."""
         return runs * self.seconds_per_run + steps * self.seconds_per_step
 
 
 def of_model(session: Session, model: Model) -> RuntimeEstimate | None:
-    """Return the estimate of a model's runs; None before its first version."""
+    """Return the runtime estimate for a model's runs, or None before its first version."""
     times = repository.times(session, model_id=model.id, last=_RECENT)
     return RuntimeEstimate.through(
         [(steps, max(0.0, (ended - began).total_seconds())) for steps, began, ended in times]
@@ -62,8 +62,8 @@ def of_model(session: Session, model: Model) -> RuntimeEstimate | None:
 
 
 def seconds_left(session: Session, run: Run, *, at: datetime.datetime) -> float | None:
-    """Return the seconds that a run under way still takes; None if no step has been reported and the model has no past
-    runs.
+    """Return the estimated seconds remaining for a run in progress; None if no step has been reported and the model has
+    no past runs.
 
     The run's own speed is weighted by the share of its steps that is done, and the estimate from the model's past runs
     by the share that remains. Past runs do not predict a run of kind `audit`, which has many more canaries.

@@ -14,7 +14,7 @@ from lethe.proof.guarantees import Evidence, Guarantee
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveAccount:
     """Account of a model's live version against the current data. Rows that became null after the version was published
-    count as edits. So do rows added after its chain began, which the model learns only by relearning."""
+    count as edits. So do rows added after its chain began, which only retraining includes."""
 
     chain: accountant.Chain
     guarantees: list[Guarantee]
@@ -36,10 +36,10 @@ def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
 
 
 def joint_of(session: Session, *, request_id: str) -> joint.Joint | None:
-    """Return the joint guarantee for a request's person over all models that carried them, from the signed guarantees.
-    None while a model still has to forget, or if no model carried the person.
+    """Return the joint guarantee for a request's person across all models trained on their rows, from the signed
+    guarantees; None while a model still has to forget, or if no model was trained on the person's rows.
 
-    A request that joined another's erasure has certificates only of models that still carried the rows when it came.
+    A request that joined another's erasure has certificates only for models that still had the rows when it arrived.
     The other models contribute their current guarantee, whose epsilon does not exceed the one signed for the earlier
     request. Destroyed models do not contribute.
     """

@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 def number_in(cursor: str | None) -> int | None:
-    """Return the sequence number that a cursor states; None without a cursor. Raises `InputInvalid`."""
+    """Return the sequence number in a cursor, or None without a cursor. Raises `InputInvalid`."""
     if cursor is None:
         return None
     if not (cursor.isdecimal() and cursor.isascii() and len(cursor) < 10):
@@ -71,7 +71,7 @@ def page_of(items: Sequence[T], *, limit: int, cursor: str | None) -> Page[T]:
 
 @contextmanager
 def known(installation: Installation, *, read_only: bool = False) -> Iterator["Known"]:
-    """Yield the cache of known callers of an application. With `read_only` the last use of keys is not stored."""
+    """Yield an application's cache of known callers. With `read_only`, keys' last uses are not stored."""
     broker = installation.settings.broker_url
     rates = Rates(
         calls_per_minute=installation.settings.calls_per_minute,
@@ -95,7 +95,7 @@ def known(installation: Installation, *, read_only: bool = False) -> Iterator["K
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Recently authenticated callers of an application, and the rates of their calls."""
+    """An application's recently authenticated callers and their call rates."""
 
     callers: Callers
     rates: Rates
@@ -111,7 +111,7 @@ async def _installation(request: Request) -> Installation:
 
 
 async def identified(state: Known, key: str | None, address: str) -> access.Caller:
-    """Return the caller of a key. Raises `Unauthenticated`; `RateLimited` after too many wrong keys from `address`."""
+    """Return a key's caller. Raises `Unauthenticated`, or `RateLimited` after too many wrong keys from `address`."""
     caller = state.callers.recall(key)
     if caller is not None:
         return caller
@@ -129,7 +129,7 @@ async def identified(state: Known, key: str | None, address: str) -> access.Call
 
 
 async def let_in(state: Known, scope: HTTPScope, scopes: Iterable[Scope]) -> access.Caller:
-    """Return the caller of a request from its headers alone: authenticate the key, count the call, require `scopes`."""
+    """Return a request's caller based on its headers alone: authenticate the key, count the call, require `scopes`."""
     key = _bearer_of(scope)
     try:
         caller = await identified(state, key, address_of(scope))
@@ -168,7 +168,7 @@ class Call:
     _cache: dict[Callable[[Session], Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find_once(self, session: Session, find: Callable[[Session], T]) -> T:
-        """Return `find(session)`, computed once for all endpoints that a page of the dashboard calls."""
+        """Return `find(session)`, computed once for all endpoints that a dashboard page calls."""
         if find not in self._cache:
             self._cache[find] = find(session)
         result: T = self._cache[find]
@@ -181,7 +181,7 @@ class Call:
         return self.installation.database.writing(by=self.caller.actor)
 
     def perform(self, once: Once, make: Callable[[Session], StoredResponse]) -> StoredResponse:
-        """Run `make` in one transaction and return its answer; for a repeated call, return the first answer.
+        """Run `make` in one transaction and return its response; for a repeated call, return the first response.
 
         Raises `IdempotencyConflict`.
         """
@@ -202,7 +202,7 @@ class Call:
         return request
 
     def subject_ref(self, subject_id: str, *, path: str = "subject_id") -> str:
-        """Return the pseudonym of a subject id by the tenant's rule. Raises `InputInvalid`, which names `path`."""
+        """Return a subject id's pseudonym under the tenant's rule. Raises `InputInvalid`, naming `path`."""
         return self.installation.keys.subject_ref(self.caller.tenant_id, self.normal(subject_id, path=path))
 
     def subject_refs(self, subject_ids: Iterable[str]) -> list[str]:
@@ -212,7 +212,7 @@ class Call:
         return self.installation.keys.subject_refs(self.caller.tenant_id, normal)
 
     def references(self, kind: str | None) -> Callable[[Iterable[str]], list[str]]:
-        """Return the function from ids of a kind (None: subject ids) to pseudonyms, which raises `InputInvalid`."""
+        """Return a function that maps ids of a kind (None: subject ids) to pseudonyms or raises `InputInvalid`."""
         if kind is None:
             return self.subject_refs
         for references in sockets.plugs("app.features", "hooks", "REFERENCES"):
@@ -221,13 +221,13 @@ class Call:
         raise InputInvalid("This installation has no kinds of identifiers.", [fault])
 
     def in_other_cases(self, *subject_ids: str) -> list[str]:
-        """Return the pseudonyms of spellings of ids in other cases, which the tenant's rule treats as different ids."""
+        """Return the pseudonyms of case variants of ids that the tenant's rule treats as different ids."""
         rule = self.caller.policy.subject_rule
         others = {other for subject_id in subject_ids for other in subjects.in_other_cases(subject_id, rule)}
         return self.installation.keys.subject_refs(self.caller.tenant_id, others)
 
     def normal(self, subject_id: str, *, path: str = "subject_id") -> str:
-        """Return the normal form of a subject id by the tenant's rule. Raises `InputInvalid` at `path`."""
+        """Return a subject id's normal form under the tenant's rule. Raises `InputInvalid`, naming `path`."""
         normal_form = subjects.normal(subject_id, self.caller.policy.subject_rule)
         if fault := subjects.fault_of(normal_form):
             raise InputInvalid("No row can have this subject id.", [FieldError(path, fault)])
@@ -244,7 +244,7 @@ def _authenticated(scope: Scope) -> Callable[..., Any]:
     async def authenticated(
         request: Request, header: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Call:
-        """Return the call, whose caller `KeyFirst` authenticated before the body was read."""
+        """Return the call. `KeyFirst` authenticated its caller before the body was read."""
         refusal: Problem | None = request.scope.get(REFUSAL)
         if refusal is not None:
             raise refusal
@@ -268,7 +268,7 @@ def scopes_of(dependant: Dependant) -> frozenset[Scope]:
 
 
 def _check_query(request: Request) -> None:
-    """Raise `InputInvalid` for repeated query parameters, and for subject ids whose `+` may stand for a space."""
+    """Raise `InputInvalid` for repeated query parameters, and for subject ids in which a `+` may stand for a space."""
     times = Counter(name for name, _ in request.query_params.multi_items())
     faults = [FieldError(name, "expected it once") for name, count in times.items() if count > 1]
     if faults:
@@ -279,7 +279,7 @@ def _check_query(request: Request) -> None:
 
 
 def once_with(scope: Scope) -> Any:
-    """Return the dependency that gives a creating POST its `Once`: the Idempotency-Key and a keyed hash of the call."""
+    """Return the dependency that supplies the `Once` of a POST: its Idempotency-Key and a keyed hash of the call."""
 
     async def once(
         request: Request,
@@ -289,8 +289,8 @@ def once_with(scope: Scope) -> Any:
             Header(
                 min_length=1,
                 max_length=MAX_KEY_LENGTH,
-                description="Text of your choice that identifies this call: a repetition with the same text changes "
-                "nothing and gets the first answer.",
+                description="Text of your choice that identifies this call. A repetition with the same text changes "
+                "nothing and gets the first response.",
             ),
         ] = None,
     ) -> Once:

@@ -40,9 +40,9 @@ from lethe.contract.sets import Scope
 
 
 class PlainRoute(APIRoute):
-    """Route that sends the answer of its endpoint without validating it a second time in another thread.
+    """Route that sends its endpoint's response without validating it a second time in another thread.
 
-    `model_dump_json` would leave the text in memory, where it is never overwritten.
+    `model_dump_json` would leave the text in memory, where it would never be overwritten.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -61,8 +61,8 @@ class PlainRoute(APIRoute):
 
 
 async def _ordinary(request: Request) -> dict[str, Any] | None:
-    """Return the arguments of an ordinary `create_deletion_request`, or None if the call has a query or a fault.
-    FastAPI resolves other calls, which accounts for half of their response time."""
+    """Return the arguments of an ordinary `create_deletion_request` call, or None if it has a query or is invalid.
+    FastAPI resolves all other calls, which takes half of their response time."""
     headers = request.headers
     key = headers.get("idempotency-key")
     is_json = headers.get("content-type", "").lower() == "application/json"
@@ -132,7 +132,7 @@ def asked(
     source: str | None = None,
     strict: bool = False,
 ) -> deletion.RequestDraft:
-    """Return the draft of the request in `body`. Raises `InputInvalid`, also if the callback_url is refused."""
+    """Return a draft of the request in `body`. Raises `InputInvalid`, including for a refused callback_url."""
     if body.callback_url is not None:
         admission.check_callback_url(body.callback_url, call.installation.settings.webhook_networks())
     subject, aliases = subject_ref(call, body), aliases_of(call, body)
@@ -275,7 +275,7 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
 def sought_by(call: Call, query: contract.RequestFilter) -> search_repository.Sought:
     """Return the search described by a query. Raises `InputInvalid`; `ScopeMissing` for filters by assignee or model.
 
-    With a filter by model, an app without this scope could find out who has rows.
+    Without this check, an app could filter by model to find out who has rows.
     """
     if query.assignee is not None:
         call.caller.require(Scope.REQUESTS_REVIEW)
@@ -295,7 +295,7 @@ def audited_search(call: Call, query: contract.RequestFilter) -> search_reposito
 
 
 def _subject_sought(call: Call, query: contract.RequestFilter) -> str | None:
-    """Return the pseudonym of the subject in a query, or None if there is none. Raises `InputInvalid`."""
+    """Return the pseudonym of the subject in a query; None if no subject is named. Raises `InputInvalid`."""
     if query.subject_id is not None and query.subject_sha256 is not None:
         fault = FieldError("subject_sha256", "expected either subject_id or subject_sha256")
         raise InputInvalid("Name the subject once.", [fault])
@@ -312,13 +312,13 @@ def subject_ref(call: Call, body: SubjectIn) -> str:
 
 
 def aliases_of(call: Call, body: contract.DeletionRequestIn) -> list[str]:
-    """Return the pseudonyms of the aliases in a body, each once. Raises `InputInvalid`."""
+    """Return the pseudonyms of the aliases in a body, without duplicates. Raises `InputInvalid`."""
     refs = (call.subject_ref(alias, path=f"aliases.{place}") for place, alias in enumerate(body.aliases))
     return list(dict.fromkeys(refs))
 
 
 def subject_ref_of(call: Call, subject_id: str | None, subject_sha256: str | None, kind: str | None = None) -> str:
-    """Return the pseudonym of an id of a kind (None: a subject id), or of the SHA-256 of one. Raises `InputInvalid`."""
+    """Return the pseudonym of an id of `kind` (None: a subject id), or of its SHA-256. Raises `InputInvalid`."""
     if kind:
         return call.references(kind)([subject_id or f"sha256:{subject_sha256}"])[0]
     if subject_id is not None:
@@ -327,7 +327,7 @@ def subject_ref_of(call: Call, subject_id: str | None, subject_sha256: str | Non
 
 
 def checked_statement(call: Call, body: SubjectIn, token: str) -> IdentityStatement | IdentityStatementInvalid:
-    """Return the verified identity statement, or the problem, for the caller to raise unless the call is a repeat."""
+    """Return the verified identity statement, or the problem to be raised unless the call is a repeat."""
     sha256 = (
         admission.sha256_of(call.normal(body.subject_id))
         if body.subject_id
@@ -344,7 +344,7 @@ def checked_statement(call: Call, body: SubjectIn, token: str) -> IdentityStatem
 def to_response_of(
     session: Session, call: Call, intake: Intake, request: DeletionRequest, models: Sequence[RequestModel] | None = None
 ) -> contract.DeletionRequestOut:
-    """Return a request as the caller may see it. Without `models` the models of the request are looked up."""
+    """Return a request as the caller may see it. Without `models`, the request's models are looked up."""
     view = view_of(session, call)
     if view.discreet:
         return to_response(request, (), view=view, horizon=horizon_of(call))

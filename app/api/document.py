@@ -42,7 +42,7 @@ TAGS = {
     "Audit log": "Hash-chained log of actions and their actors, with signed checkpoints.",
     "Operations": "Liveness, readiness, public keys and metrics.",
 }
-"""Descriptions of tags, in the order of the page `/docs`."""
+"""Descriptions of tags, in the order shown on the `/docs` page."""
 _LEADS = {
     "get_deletion_request": {
         "get_run": {"run_id": "$response.body#/models/0/run_id"},
@@ -59,7 +59,7 @@ _LEADS = {
     "add_records": {"get_addition": {"dataset_id": "$request.path.dataset_id", "addition_id": "$response.body#/id"}},
     "list_bounds": {"evaluate_bound": {"name": "$response.body#/items/0/name"}},
 }
-"""Links of answers in addition to the ones that `_link` derives."""
+"""Links in responses, in addition to those that `_link` derives."""
 
 _QUERIES = "Calls below `/v1` refuse unknown and repeated query parameters (422), and name them."
 _LOCATION = {
@@ -73,12 +73,12 @@ Operation = dict[str, Any]
 
 
 def operation_id(route: APIRoute) -> str:
-    """Return the name of the route's endpoint, which is unique."""
+    """Return the route's operation id: the unique name of its endpoint."""
     return route.name
 
 
 def new_app(*, title: str, description: str, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
-    """Return an application that answers errors with problems, and serves its OpenAPI document and a reference page."""
+    """Return an application that reports errors as problems and serves its OpenAPI document and a reference page."""
     app = FastAPI(
         title=title,
         version="0.1.0",
@@ -118,7 +118,7 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, Operation]
 
 
 def _describe(operation: Operation) -> None:
-    """Add the required scope to an operation's description, and the errors that can occur before its endpoint runs."""
+    """Document an operation's required scope and the errors that can occur before its endpoint runs."""
     scopes = [scope for scheme in operation.get("security", ()) for scope in scheme["HTTPBearer"]]
     needs = f"Needs the scope `{scopes[0]}`." if scopes else "Open to all."
     operation["description"] = "\n\n".join(filter(None, [operation.get("description", "").strip(), needs]))
@@ -138,7 +138,7 @@ def _close_forms(document: dict[str, Any]) -> None:
 
 
 def _locate(document: dict[str, Any], operation: Operation) -> None:
-    """Add the header `Location` to answers 201 and 202 whose body has an `id`."""
+    """Add the `Location` header to 201 and 202 responses whose body has an `id`."""
     for status in {"201", "202"} & operation["responses"].keys():
         answer = operation["responses"][status]
         name = answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
@@ -147,7 +147,7 @@ def _locate(document: dict[str, Any], operation: Operation) -> None:
 
 
 def _link(document: dict[str, Any], operations: dict[str, Operation]) -> None:
-    """Link answers that create or list objects to the operations that take their id, and each page to the next page."""
+    """Link responses that create or list objects to operations that take the object's id, and each page to the next."""
     paths = document["paths"]
     for path, method, operation in _operations(document):
         collection, _, rest = path.partition("/{")
@@ -228,9 +228,9 @@ def _serve_document(app: FastAPI) -> None:
 
 
 def _serve_page(app: FastAPI) -> None:
-    """Serve the page `/docs` and its scripts from this process, so that it works offline and loads no foreign script.
+    """Serve the page `/docs` and its scripts from this process, so that it works offline and loads no outside script.
 
-    Its addresses are relative, in case a proxy serves `app` below a path.
+    Its URLs are relative, in case a proxy serves `app` under a path prefix.
     """
     swagger = get_swagger_ui_html(
         title=app.title,

@@ -29,7 +29,7 @@ _MAX_PARTS = 10
 """Maximum number of files in a form, and of its other fields; each file takes a descriptor."""
 _MAX_FIELD_BYTES = 1 << 20
 _TURNS = Turns(8, of_one=4)
-"""Queue for work on files that have arrived; it leaves enough threads of this process to other calls."""
+"""Queue for work on files that have arrived; it leaves enough of this process's threads for other calls."""
 
 
 def folder(settings: Settings) -> Path:
@@ -54,9 +54,9 @@ class SpooledRoute(APIRoute):
 
 
 class _Request(Request):
-    """Request whose multipart form is read by `_FormReader`. The framework reads other forms, which have no files.
+    """Request whose multipart form is read by `_FormReader`. Other forms have no files and are read by the framework.
 
-    A form waits for its tenant's turn only after it has arrived, so a slow sender delays no other caller.
+    A form is queued only after it has arrived in full, so that a slow sender does not delay other callers.
     """
 
     spooled: FormData | None = None
@@ -116,8 +116,8 @@ class _FormReader:
         self._parser = MultipartParser(boundary, callbacks)
 
     async def read(self, stream: AsyncIterator[bytes]) -> FormData:
-        """Return the form, with each file positioned at its beginning. Raises `HTTPException` and the errors of the
-        stream, after closing all files."""
+        """Return the form, with every file rewound to its start. All files are closed before `HTTPException` or an
+        error of the stream is raised."""
         try:
             async for chunk in stream:
                 self._parser.write(chunk)

@@ -39,7 +39,7 @@ class Mount:
 
 
 def of_features() -> tuple[Mount, ...]:
-    """Return the `MOUNTS` of the modules `endpoints` of all features."""
+    """Return the `MOUNTS` of every feature's `endpoints` module."""
     return sockets.plugs("app.features", "endpoints", "MOUNTS")
 
 
@@ -50,7 +50,7 @@ Lifespan: TypeAlias = Callable[[FastAPI], AbstractContextManager[None]]
 
 @contextmanager
 def lifespans_of_features(app: FastAPI) -> Iterator[None]:
-    """Keep the `LIFESPANS` of the modules `endpoints` of all features open around the block."""
+    """Keep the `LIFESPANS` of every feature's `endpoints` module open for the duration of the block."""
     with ExitStack() as opened:
         for lifespan in sockets.plugs("app.features", "endpoints", "LIFESPANS"):
             opened.enter_context(lifespan(app))
@@ -58,12 +58,12 @@ def lifespans_of_features(app: FastAPI) -> Iterator[None]:
 
 
 def limit_threads() -> None:
-    """Limit the endpoints that the running event loop executes concurrently to `_THREADS`."""
+    """Limit the running event loop to executing `_THREADS` endpoints concurrently."""
     anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
 
 
 _THREADS = 12
-"""Maximum number of endpoints at work. Every database pool has 15 connections, so that each endpoint gets one."""
+"""Maximum number of concurrent endpoints. Database pools have 15 connections, so each endpoint can get one."""
 _MAX_SHOWN_LENGTH = 60
 _KINDS = {
     "request": "deletion request",
@@ -75,18 +75,18 @@ _KINDS = {
     "delivery": "webhook delivery",
     "agent": "authorised agent",
 }
-"""Nouns for the objects that ids in paths identify, if the parameter's name is not such a noun."""
+"""Nouns for the objects that ids in paths identify, where the parameter name does not provide one."""
 F = TypeVar("F", bound=Callable[..., Any])
 _PREFIX = "/v1"
 SERVED: dict[Callable[..., Any], Operation[..., Any]] = {}
-"""Operation of each endpoint that serves one."""
+"""Operation that each endpoint serves."""
 
 
 def serves(
     router: APIRouter, operation: Operation[..., Any], *, more: dict[int | str, dict[str, Any]] | None = None
 ) -> Callable[[F], F]:
     """Decorate the endpoint of `operation`. Its parameters are `Call`, `Once`, the body, the query, the ids in the path
-    by name, and any others that FastAPI resolves. `more` documents further answers."""
+    by name, and any others that FastAPI resolves. `more` documents additional responses."""
 
     def register(endpoint: F) -> F:
         SERVED[endpoint] = operation
@@ -109,7 +109,7 @@ def serves(
 
 
 def _is_form(endpoint: Callable[..., Any]) -> bool:
-    """Return True if the endpoint takes fields of a form."""
+    """Return True if the endpoint takes form fields."""
     annotations = (annotation.annotation for annotation in inspect.signature(endpoint).parameters.values())
     return any(
         isinstance(marker, Form) for annotation in annotations for marker in getattr(annotation, "__metadata__", ())
@@ -117,7 +117,7 @@ def _is_form(endpoint: Callable[..., Any]) -> bool:
 
 
 async def _known_fields_only(request: Request) -> None:
-    """Raise `InputInvalid` for unknown fields of a form, which FastAPI would ignore."""
+    """Raise `InputInvalid` for unknown form fields, which FastAPI would ignore."""
     fields = {field.alias for field in request.scope["route"].dependant.body_params}
     names = dict.fromkeys(name for name, _ in (await request.form()).multi_items())
     repeatable = [name for name in names if is_name(name) and len(name) <= _MAX_SHOWN_LENGTH]

@@ -42,13 +42,13 @@ _MAX_BATCHES_AT_ONCE = 100
 _FRESH_SECONDS = 1.0
 _MIN_INTERVAL_FACTOR = 20.0
 _WRITTEN = ("subject_ref", "alias_refs", "external_id", "metadata", "refers_to")
-"""Fields of an answer that repeat the caller's input."""
+"""Response fields that repeat the caller's input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Estimate:
-    """Estimate of the run that a model would need now. After `renew_at` it is renewed in the background, and after
-    `old_at` before it is used; both are times of the monotonic clock."""
+    """Estimate of the run that a model would need now. After `renew_at` it is renewed in the background; after `old_at`
+    it must be renewed before use. Both are monotonic clock times."""
 
     model: EstimateModelOut | None
     renew_at: float
@@ -56,7 +56,7 @@ class _Estimate:
 
 
 class Estimates:
-    """Cache of the runs that models would need now, for at most `max_requests` requests each.
+    """Cache of estimates of the runs that models would need now, each for at most `max_requests` requests.
 
     An estimate is at most one second old while it is in demand and five seconds otherwise. Expensive estimates live
     longer, so that estimating takes at most a twentieth of the time.
@@ -68,7 +68,7 @@ class Estimates:
         self._due: Sequence[str] = ()
 
     def of(self, session: Session, request: DeletionRequest, models: Sequence[RequestModel]) -> EstimateOut | None:
-        """Estimate the remaining runs of `models`, which `request` waits for; None without work or without an
+        """Estimate the remaining runs of `models`, which `request` waits for; None if there is no work or no
         estimate."""
         if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING):
             return None
@@ -107,7 +107,7 @@ class Estimates:
 def _estimated(
     session: Session, model_ids: Sequence[str], *, max_requests: int, min_records: int = 0
 ) -> dict[str, _Estimate]:
-    """Estimate the runs of models; None for models without a plan or with fewer than `min_records` to forget."""
+    """Estimate models' runs; None for models without a plan or with fewer than `min_records` records to forget."""
     began = time.monotonic()
     estimates: dict[str, EstimateModelOut | None] = dict.fromkeys(model_ids)
     try:
@@ -184,9 +184,9 @@ class Intake:
         self._storing.start()
 
     async def submit(self, once: Once, draft: RequestDraft) -> StoredResponse:
-        """Store a request and return its answer after the commit; for a repeated call, return the first answer.
+        """Store a request and return the response after the commit; for a repeated call, return the first response.
 
-        Raises `IdempotencyConflict`, the problems of `deletion.submit_all`, and `OperationalError` without a database.
+        Raises `IdempotencyConflict`, the problems of `deletion.submit_all`, and database errors (`OperationalError`).
         """
         call = _Call(once=once, draft=draft, answered=self._loop.create_future())
         with self._changed:
@@ -214,8 +214,8 @@ class Intake:
             del calls, answers
 
     def _next(self) -> list[_Call]:
-        """Wait for calls and return them, tenant by tenant in turn and at most one per Idempotency-Key; an empty list
-        after the last."""
+        """Wait for calls and return them, alternating between tenants, with at most one call per Idempotency-Key. After
+        the last call, return an empty list."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing)
             names: set[str | None] = set()
@@ -233,7 +233,7 @@ class Intake:
             return calls
 
     def _outcomes(self, calls: Sequence[_Call]) -> list[StoredResponse | Exception]:
-        """Return the answer to each call, or the error that `submit` raises."""
+        """Return the response to each call, or the error that `submit` raises."""
         try:
             return self._answers(calls)
         # Storing the calls one by one would fail too.
@@ -244,7 +244,7 @@ class Intake:
             return [error] if len(calls) == 1 else [outcome for call in calls for outcome in self._outcomes([call])]
 
     def _answers(self, calls: Sequence[_Call]) -> list[StoredResponse | Exception]:
-        """Store requests, their events and answers in one transaction, and return the answer or error of each call."""
+        """Store requests, events and responses in one transaction, and return each call's response or error."""
         self._installation.database.require_served()
         # The thread takes turns as a separate tenant, because it stores the requests of all tenants.
         with self._installation.database.writing(tenant_id="intake") as session:
@@ -279,17 +279,17 @@ class Intake:
 
 
 def _is_to_do(answer: StoredResponse) -> bool:
-    """Return True if workers may have work for a request, as far as its caller may know."""
+    """Return True if a request may mean work for the workers, judging by what its caller may know."""
     return bool(answer.body["status"] == RequestStatus.ACCEPTED)
 
 
 def _unwritten(answer: StoredResponse) -> StoredResponse:
-    """Remove the caller's input from an answer before it is stored. A repeated call contains it again."""
+    """Remove the caller's input from a response before it is stored. A repeated call supplies it again."""
     return dataclasses.replace(answer, body=answer.body | dict.fromkeys(_WRITTEN))
 
 
 def _written_by(draft: RequestDraft, answer: StoredResponse) -> StoredResponse:
-    """Return a stored answer with the caller's input, taken from the repeated call."""
+    """Return a stored response with the caller's input restored from the repeated call."""
     return dataclasses.replace(answer, body=answer.body | {name: getattr(draft, name) for name in _WRITTEN})
 
 

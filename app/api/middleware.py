@@ -24,7 +24,7 @@ from lethe.contract.fields import MAX_BODY_BYTES, MAX_DEPTH, Body, is_deep
 from lethe.contract.problems import ContentEncodingUnsupported, Problem, UploadTooLarge
 
 _BODY = "lethe.body"
-"""ASGI scope key of the `Body` that bounds the body of a call's route; absent outside routes with a key."""
+"""ASGI scope key of the `Body` that limits a call's body; absent on routes that do not require a key."""
 
 _WRITES = "lethe.writes"
 """ASGI scope key, True if a call may take the write lock of the database on behalf of an app."""
@@ -34,12 +34,12 @@ _ROUTE = "lethe.route"
 """ASGI scope key of a call's route, which is set even for calls that are refused before routing."""
 
 _INTERVAL_SECONDS = 0.1
-"""Interval of the answers to discreet callers. Only work that takes longer affects the time of an answer."""
+"""Interval of responses to discreet callers. Only work that takes longer affects the response time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guard:
-    """Route, the scopes that it requires of a key, and the type that limits its body."""
+    """Route with the scopes that it requires of a key and the type that limits its body."""
 
     route: str
     pattern: re.Pattern[str]
@@ -111,7 +111,7 @@ def _body_of(route: APIRoute) -> type[Body]:
 
 
 class _AnyBody(Body):
-    """Body of a route that declares none, such as a file."""
+    """Body of a route that declares no body type, such as a file upload."""
 
     MAX_BYTES = MAX_MEMBERS = MAX_BODY_BYTES
 
@@ -120,8 +120,8 @@ Refused = Callable[[Request, Problem], Response]
 
 
 class BodyLimit(_CallMiddleware):
-    """Middleware that refuses encoded bodies, and large ones: by their declared length, or as soon as they exceed the
-    limit.
+    """Middleware that refuses encoded bodies and oversized bodies, the latter by their declared length or as soon as
+    they exceed the limit.
 
     `max_bytes` bounds multipart bodies; JSON is also bounded by `MAX_DEPTH` and by the `MAX_BYTES` and `MAX_MEMBERS` of
     its type, and anything else by 32 MiB. `answered` renders the refusal.
@@ -180,10 +180,10 @@ class BodyLimit(_CallMiddleware):
 
 
 class Unhurried(_CallMiddleware):
-    """Middleware that answers changes by discreet callers at a random time after their bodies were received. The
-    response time then reveals no work that is done meanwhile for this call, or by a run for an earlier one.
+    """Middleware that responds to changes by discreet callers after a random delay, counted from receipt of the body.
+    The response time then does not reveal work done for this call or by a run for an earlier call.
 
-    The time is between one and two intervals; an answer that is not ready then leaves after further whole intervals.
+    The delay is between one and two intervals; a response that is not ready by then waits for further whole intervals.
     """
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -214,9 +214,9 @@ class Unhurried(_CallMiddleware):
 
 
 class CallLog(_CallMiddleware):
-    """Middleware that counts, logs and traces calls by their route, and answers unexpected errors.
+    """Middleware that counts, logs and traces calls by route, and handles unexpected errors.
 
-    Paths, queries and texts of errors may name people and are not stored.
+    Paths, queries and error texts may name people and are not stored.
     """
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -249,7 +249,7 @@ class CallLog(_CallMiddleware):
 def install(
     app: FastAPI, settings: Settings, *, guarded: Iterable[tuple[str, APIRouter]], answered: Refused | None = None
 ) -> None:
-    """Add the middleware of every service to `app`, innermost first. `answered` renders refusals of large bodies."""
+    """Add all services' shared middleware to `app`, innermost first. `answered` renders refusals of large bodies."""
     app.add_middleware(
         BodyLimit,
         max_bytes=settings.max_upload_bytes,
@@ -284,11 +284,11 @@ def _allow_origins(app: FastAPI, origins: str) -> None:
 
 
 _FOR_ALL = ("/docs", "/openapi.json", "/.well-known/")
-"""Prefixes of paths whose answers may be cached."""
+"""Prefixes of paths whose responses may be cached."""
 
 
 class Headers(_CallMiddleware):
-    """Middleware that adds security headers, the rate limit of the key, and `no-store` to all but public answers."""
+    """Middleware that adds security headers, the key's rate limit, and `no-store` to all but public responses."""
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
 

@@ -60,7 +60,7 @@ def create_model(call: Call, body: contract.ModelIn, once: Once) -> JSONResponse
 
 
 def _compared(call: Call, body: contract.ModelIn, once: Once) -> list[evaluation.Comparison]:
-    """Compare learning rows with evaluation rows, and return the comparisons. Raises `EvaluationOverlaps`."""
+    """Compare training rows with evaluation rows, and return the comparisons. Raises `EvaluationOverlaps`."""
     with call.reading() as session:
         comparisons = [] if idempotency.replay(session, once) else _to_compare(session, call, body)
     compare(call, comparisons)
@@ -142,7 +142,7 @@ def relearn(call: Call, model_id: str, once: Once) -> JSONResponse:
 
 
 def request_run(call: Call, model_id: str, once: Once, ask: Callable[[Session, Model], object]) -> JSONResponse:
-    """Request a run of a model, wake the workers, and return the model as the answer."""
+    """Request a run of a model, wake the workers, and return the model as the response."""
 
     def asked(session: Session) -> StoredResponse:
         model = catalogue.get_model(session, model_id)
@@ -232,7 +232,7 @@ def _mechanism(mechanism: Mechanism) -> contract.MechanismOut:
 
 
 def _status(model: Model, version: Version | None, running: str | None) -> ModelStatus:
-    """Return the status of a model, given the kind of its run under way.
+    """Return a model's status, given the kind of its current run, if any.
 
     A test does not change the version, so a degraded or held version outranks it.
     """
@@ -257,7 +257,7 @@ def _accepted(session: Session, call: Call, model: Model) -> StoredResponse:
 
 
 def compare(call: Call, comparisons: Sequence[evaluation.Comparison]) -> None:
-    """Compare learning rows with evaluation rows outside a transaction. Raises `EvaluationOverlaps`, `Unavailable`.
+    """Compare training rows with evaluation rows outside a transaction. Raises `EvaluationOverlaps`, `Unavailable`.
 
     The transaction that relies on the result must check that the comparisons to make are still the same.
     """

@@ -33,7 +33,7 @@ _NOT_READY: dict[int | str, dict[str, Any]] = {
 
 @probes.get("/healthz")
 async def healthz() -> HealthOut:
-    """Answer while this process is alive."""
+    """Respond as long as this process is alive."""
     return HealthOut(status="ok")
 
 
@@ -43,7 +43,7 @@ _MAX_PAUSE_SECONDS = 1.0
 class Readiness:
     """Readiness check shared by concurrent calls, which are neither authenticated nor limited in number. The pause
     after a check is nine times as long as the check, but at most a second. A flood of calls therefore takes at most a
-    tenth of the processor, and every answer is from a check that ended after the call."""
+    tenth of the processor, and every response reflects a check that ended after the call."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
@@ -67,10 +67,10 @@ class Readiness:
 
 @probes.get("/readyz", response_model=ReadyOut, responses=_NOT_READY)
 async def readyz(request: Request) -> JSONResponse:
-    """Answer 200 if this process can serve, and 503 otherwise. It can serve if the database answers, is intact and has
-    a schema that this release can use; keys and stores belong to it; the disk has room; and calls can be accepted.
+    """Return 200 if this process can serve, and 503 otherwise. It can serve if the database responds, is intact and has
+    a schema that this release can use; the keys and stores belong to it; the disk has room; and calls can be accepted.
 
-    With a key that has the scope `metrics:read` the answer also has the age of the queue, the numbers of requests at
+    With a key that has the scope `metrics:read`, the response also includes the queue's age, the numbers of requests at
     risk and overdue, and the state of workers. Without a key it does not disclose whether there is work to do.
     """
     if request.scope.get(places.FULL):
@@ -85,7 +85,7 @@ async def readyz(request: Request) -> JSONResponse:
 
 
 def ready(installation: Installation) -> JSONResponse:
-    """Return the answer of `/readyz`, ignoring the call limits of this process."""
+    """Return the `/readyz` response, ignoring this process's call limits."""
     with installation.database.looking() as connection:
         is_usable = migrate.is_usable_there(connection)
     if not is_usable:

@@ -11,7 +11,7 @@ from lethe.contract.problems import Busy, Problem, RequestTimedOut, UploadTooLar
 CALLS = 200
 """Maximum numbers of a tenant's deletion requests and other calls in progress, each about half a second of work."""
 LIMITS = {"intake": (CALLS, 250), "known": (CALLS, 250), "large": (24, 32), "unknown": (16, 64)}
-"""Maximum calls in progress by kind: of one tenant (of one address, for calls without a key), and in total."""
+"""Maximum number of calls in progress by kind: per tenant (per address, for calls without a key) and in total."""
 FULL = "lethe.full"
 """ASGI scope key, set for calls that are not limited: True if a call with a key could now be refused as `busy`."""
 _FREE = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -20,9 +20,9 @@ _READ_SECONDS = 20.0
 
 
 class Places:
-    """Middleware that limits the calls in progress by kind: a call takes a place, or gets the answer 503 `busy`.
+    """Middleware that limits the calls in progress by kind: a call takes a place or is refused with 503 `busy`.
 
-    Small bodies are read before a place is taken, so slow senders do not take places from others.
+    Small bodies are read before a place is taken, so that slow senders do not occupy places.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -76,7 +76,7 @@ async def _read(receive: Receive) -> Receive:
 
 
 def _declared_bytes(scope: Scope) -> int | None:
-    """Return the declared length of the body; None if it has none."""
+    """Return the body's declared length (0 if there is no body), or None if no valid length is declared."""
     headers = dict(scope["headers"])
     declared = headers.get(b"content-length", b"0")
     return int(declared) if declared.isdigit() and b"transfer-encoding" not in headers else None

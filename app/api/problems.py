@@ -24,9 +24,9 @@ from lethe.contract.problems import FieldError, InputInvalid, Problem, RateLimit
 MEDIA_TYPE = "application/problem+json"
 _SCHEMA = ProblemBody.model_json_schema()
 _MAX_FAULTS = 10
-"""Maximum number of listed faults, so that neither an answer nor the work for it grows with the call."""
+"""Maximum number of faults listed, so that neither a response nor the work for it grows with the call."""
 _KINDS = {"bool_type": "expected true or false", "bool_parsing": "expected true or false"}
-"""Expectations that replace the messages of pydantic, by the type of the fault."""
+"""Expectations that replace pydantic's messages, by type of fault."""
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -39,7 +39,7 @@ def status_of(error: type[Problem]) -> int:
 
 
 def problem(error: Problem) -> JSONResponse:
-    """Return the answer for a named condition."""
+    """Return the response for a named condition."""
     status = status_of(type(error))
     body: dict[str, Any] = {"type": f"urn:lethe:problem:{error.code}", "title": error.title, "status": status}
     body |= {"detail": error.detail, "code": error.code}
@@ -54,7 +54,7 @@ def responses(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
 
 
 def declared(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
-    """Return conditions as answers of an OpenAPI document, by status."""
+    """Return the OpenAPI responses for these conditions, keyed by status code."""
     documented: dict[int | str, dict[str, Any]] = {}
     for condition in conditions:
         empty = {"description": "", "content": {MEDIA_TYPE: {"schema": _SCHEMA}}}
@@ -64,8 +64,8 @@ def declared(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
 
 
 def faults(error: ValidationError | RequestValidationError, body: Any = None, *, query: Any = None) -> list[FieldError]:
-    """Return the first ten faults of the query, or of the body if the query has none, each with what was expected and
-    without the values sent. The types `body` and `query`, if known, supply the field names to suggest."""
+    """Return the first ten faults of the query, or of the body if the query has none, each stating what was expected
+    but not the value sent. The types `body` and `query`, if known, supply the field names to suggest."""
     listed = error.errors()
     of_query = [fault for fault in listed if fault["loc"][:1] == ("query",)]
     return [
@@ -75,7 +75,7 @@ def faults(error: ValidationError | RequestValidationError, body: Any = None, *,
 
 
 def _expectation(fault: Any, body: Any) -> str:
-    """Return what was expected at the place of a pydantic fault, given the type of the body if it is known."""
+    """Return what was expected where pydantic found a fault, given the type of the body if it is known."""
     if fault["type"] == "extra_forbidden" and body is not None:
         *place, name = fault["loc"]
         return f"is no field here: {expected(_known_at(body, place), found=name)}"
@@ -105,7 +105,7 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of `app` with a problem that does not repeat what was sent."""
+    """Respond to every error of `app` with a problem that does not repeat what was sent."""
 
     @app.exception_handler(Problem)
     def _named(_request: Request, error: Problem) -> JSONResponse:
@@ -180,7 +180,7 @@ def unavailable(error: sqlalchemy.exc.OperationalError) -> Problem:
 
 
 def unexpected(error: Exception) -> JSONResponse:
-    """Log the type and place of an unexpected error, and return its answer. The text of the error may name people."""
+    """Log an unexpected error's type and location, but not its text, which may name people. Return the response."""
     frames = traceback.extract_tb(error.__traceback__)[-5:]
     places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
     telemetry.logger().error("gateway.call_failed", error=type(error).__name__, places=places)

@@ -45,7 +45,7 @@ def cancel_run(call: Call, run_id: str) -> runs.RunOut:
 
 
 def progress(session: Session, run: Run) -> ProgressOut:
-    """Return the progress of a run under way."""
+    """Return the progress of a run that has not ended."""
     return ProgressOut(run_id=run.id, steps_done=run.steps_done, steps_total=run.steps_total, **_expected(session, run))
 
 

@@ -48,7 +48,7 @@ def _ending(status: RunStatus, error_code: str | None) -> str:
 
 
 def of_plan(reason: str, facts: Mapping[str, int]) -> str:
-    """Return a sentence about the reason of a plan; `reason` may be the stored text of a `PlanReason`."""
+    """Return a sentence about a plan's reason; `reason` may be the stored text of a `PlanReason`."""
     match PlanReason(reason):
         case PlanReason.REQUESTED:
             return "asked for"

@@ -82,7 +82,7 @@ def _is_text(field: FieldInfo) -> bool:
 
 
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
-    """Return the form parameter of a field. JSON fields are annotated as text, all others with their own type."""
+    """Return the form parameter for a field. JSON fields are annotated as text, all others with their own type."""
     annotation: Any = field.annotation
     description = field.description
     if not _is_text(field):
@@ -98,7 +98,7 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
 
 
 def _content(name: str, value: UploadFile | str | float | None) -> str | float | None:
-    """Return the content of a field, which may be sent as a file. Raises `SchemaInvalid` if the file is too long."""
+    """Return a field's content; the field may be sent as a file. Raises `SchemaInvalid` if the file is too long."""
     if value is None or isinstance(value, str | float):
         return value
     text = value.file.read(_MAX_TEXT_BYTES + 1)
@@ -133,8 +133,8 @@ def _with_form(installation: installations.Installation, once: Once, file: Uploa
 
 
 def upload(call: Call, *, file: UploadFile, **of_file: Any) -> RowUpload:
-    """Return the upload of a file with rows of people of the caller's tenant. `of_file` sets further fields of the
-    upload."""
+    """Return the upload for a file with rows about people of the caller's tenant. `of_file` sets the upload's other
+    fields."""
     return RowUpload(
         file=_spooled(file),
         folder=folder(call.installation.settings),
@@ -157,11 +157,11 @@ def observed(call: Call, kind: str | None) -> tuple[Callable[[Iterable[str]], li
 def network_of(
     call: Call, network_id: str | None, *, schema: Schema | None, file: UploadFile, name: str
 ) -> Iterator[FeaturesOf | None]:
-    """Yield the function that computes features of rows by a dataset's network; None without a network. Inside the
-    block the upload is listed under its `name` with its progress.
+    """Yield a function that computes rows' features with a dataset's network, or None without a network. Inside the
+    block, the upload is listed under `name` with its progress.
 
     Raises `NetworkUnknown`, and `SchemaInvalid` if the length of encoded records differs from the network's input size.
-    The function raises `InputInvalid` for vectors of another length, and `NetworkFailed`.
+    The function raises `InputInvalid` for vectors of a different length, and `NetworkFailed`.
     """
     if network_id is None:
         yield None
@@ -175,7 +175,7 @@ def network_of(
 
 
 def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
-    """Return the suppressed people whose rows a dataset must refuse (`*`: a dataset that is being created)."""
+    """Return the suppressed people whose rows a dataset must refuse (`*` for a dataset that is being created)."""
 
     def among(subject_refs: Collection[str]) -> set[str]:
         # Open a session each time, because an upload takes longer than a snapshot should last.
@@ -187,7 +187,7 @@ def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
 
 
 def record_match(call: Call, dataset_id: str, num_rows: int | None = None) -> None:
-    """Record that an upload has rows of suppressed people, because an upload could probe for a single person. If
+    """Record that an upload contains rows about suppressed people, because it could be probing for a single person. If
     `num_rows` is None, the people were suppressed during the upload."""
     object_id = call.caller.tenant_id if dataset_id == search_repository.ANYWHERE else dataset_id
     with call.writing() as session:

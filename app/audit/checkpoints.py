@@ -21,7 +21,7 @@ _HASHED = ("tenant_id", "sequence", "at", "actor", "action", "object_id", "detai
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredChain(chains.HashChain):
-    """Hash chain with the table of its rows."""
+    """Hash chain together with the table that stores its rows."""
 
     table: Any
 
@@ -59,7 +59,7 @@ GROWTH = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """Last row of a tenant's chain, which has been recomputed up to this row."""
+    """Last row of a tenant's chain. The chain has been recomputed up to this row."""
 
     chain: StoredChain
     tenant_id: str
@@ -69,8 +69,8 @@ class Head:
 
 def due(session: Session, *, every_seconds: float) -> list[Head]:
     """Return the heads that need a signature: those of audit logs whose last checkpoint is `every_seconds` old or
-    `GROWTH` rows behind, and those of all ledgers that have grown. A chain that does not follow from its last
-    checkpoint is logged and not signed again."""
+    `GROWTH` rows behind, and those of all ledgers that have grown. A chain that contradicts its last checkpoint is
+    logged and not signed again."""
     heads = []
     for chain, seconds in ((AUDIT, every_seconds), (LEDGER, 0.0)):
         for tenant_id, head, signed in repository.heads(session, chain):
@@ -80,7 +80,7 @@ def due(session: Session, *, every_seconds: float) -> list[Head]:
 
 
 def checkpoint(session: Session, keys: Keys, heads: Iterable[Head]) -> None:
-    """Sign these heads, unless another process has signed them meanwhile."""
+    """Sign the given heads, unless another process has already signed them."""
     for head in heads:
         last = _last(session, head.chain, head.tenant_id)
         if last is None or last.sequence < head.sequence:
@@ -93,7 +93,7 @@ def checkpoint_now(session: Session, keys: Keys, chain: StoredChain, *, tenant_i
 
 
 def heads_now(session: Session, chain: StoredChain, *, tenant_id: str) -> list[Head]:
-    """Return the head of a chain as this transaction leaves it, to be signed; empty if the chain is damaged."""
+    """Return the head of a chain as this transaction leaves it, for signing; empty if the chain is damaged."""
     session.flush()
     return _recomputed(session, chain, tenant_id)
 
@@ -132,8 +132,8 @@ def _recomputed(session: Session, chain: StoredChain, tenant_id: str) -> list[He
 
 
 def _follows(chain: StoredChain, row: Any, previous: str, expected: str | None) -> bool:
-    """Return True if `row` has the right hash and predecessor. For the first row that is checked, `expected` is its
-    signed hash."""
+    """Return True if `row` has the right hash and predecessor. For the first row checked, `expected` is its signed
+    hash."""
     linked = row.previous_hash == previous if expected is None else row.hash == expected
     return bool(linked and row.hash == chain.hash_of(row))
 

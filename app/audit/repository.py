@@ -23,7 +23,7 @@ _BATCH = 1000
 
 
 def last(session: Session, *, tenant_ids: Collection[str]) -> dict[str, tuple[int, str]]:
-    """Map each tenant, by id, to the sequence and hash of its last audit entry; omit a tenant without entries."""
+    """Map each tenant id to the sequence and hash of the tenant's last audit entry; omit tenants without entries."""
     last_entries: dict[str, tuple[int, str]] = {}
     for tenant_id in sorted(tenant_ids):
         for sequence, digest in rows(session, _LAST, {"tenant_id": tenant_id}):
@@ -42,14 +42,14 @@ def checkpoints(
 
 
 def checkpoints_after(session: Session, *, number: int, limit: int) -> list[Checkpoint]:
-    """Return the next `limit` checkpoints after `number`, over all chains of all tenants, in the order of signing."""
+    """Return the next `limit` checkpoints after `number`, across all chains of all tenants, in signing order."""
     query = sa.select(Checkpoint).where(Checkpoint.number > number)
     return list(session.scalars(query.order_by(Checkpoint.number).limit(limit)))
 
 
 def heads(session: Session, chain: "StoredChain") -> list[tuple[str, int, int]]:
     """Return a row for each nonempty chain: tenant id, sequence of the last row, and sequence of the last checkpoint (0
-    without one)."""
+    if there is none)."""
     table = chain.table
     head = sa.select(sa.func.max(table.sequence)).where(table.tenant_id == Tenant.id).scalar_subquery()
     of_chain = sa.and_(Checkpoint.tenant_id == Tenant.id, Checkpoint.log == chain.name)
@@ -63,7 +63,7 @@ def tenant_ids(session: Session) -> list[str]:
 
 
 def rows_of(session: Session, chain: "StoredChain", *, tenant_id: str, since: int | None = None) -> Iterator[Any]:
-    """Yield the rows of a chain in order, from sequence `since` on, at most `_BATCH` in memory."""
+    """Yield a chain's rows in order from sequence `since`, keeping at most `_BATCH` in memory."""
     table = chain.table
     query = sa.select(table).where(table.tenant_id == tenant_id).order_by(table.sequence)
     return _in_batches(session, query, table.sequence, since=since)
@@ -72,7 +72,7 @@ def rows_of(session: Session, chain: "StoredChain", *, tenant_id: str, since: in
 def _in_batches(
     session: Session, query: sa.Select[Any], sequence: InstrumentedAttribute[int], *, since: int | None = None
 ) -> Iterator[Any]:
-    """Yield the rows of a query that is ordered by `sequence`, from `since` on, at most `_BATCH` in memory."""
+    """Yield the rows of a query ordered by `sequence`, starting at `since` and keeping at most `_BATCH` in memory."""
     batch = session.scalars((query if since is None else query.where(sequence >= since)).limit(_BATCH)).all()
     while batch:
         yield from batch
@@ -82,7 +82,7 @@ def _in_batches(
 
 
 def all_entries(session: Session, *, tenant_id: str, since: int | None = None) -> Iterator[AuditEntry]:
-    """Yield the entries of a tenant's audit log in order, from sequence `since` on."""
+    """Yield the entries of a tenant's audit log in order, starting at sequence `since`."""
     query = sa.select(AuditEntry).where(AuditEntry.tenant_id == tenant_id).order_by(AuditEntry.sequence)
     return _in_batches(session, query, AuditEntry.sequence, since=since)
 
@@ -94,6 +94,6 @@ def last_row(session: Session, chain: "StoredChain", *, tenant_id: str) -> Any |
 
 
 def all_checkpoints(session: Session, chain: "StoredChain", *, tenant_id: str) -> Iterator[Checkpoint]:
-    """Yield the checkpoints of a chain in order, at most `_BATCH` in memory."""
+    """Yield a chain's checkpoints in order, keeping at most `_BATCH` in memory."""
     query = sa.select(Checkpoint).where(Checkpoint.tenant_id == tenant_id, Checkpoint.log == chain.name)
     return _in_batches(session, query.order_by(Checkpoint.sequence), Checkpoint.sequence)

@@ -17,8 +17,8 @@ SERVICE = "lethe"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """Action to be recorded. `action` reads `thing.verb`; `detail` holds only ids, numbers and values of fixed sets, no
-    personal data."""
+    """Action to be recorded. `action` has the form `thing.verb`; `detail` contains only ids, numbers and values from
+    fixed sets, never personal data."""
 
     tenant_id: str
     actor: str
@@ -28,7 +28,7 @@ class Deed:
 
 
 def actor_of(session: Session) -> str:
-    """Return the name of the session's actor; `SERVICE` for a session without one."""
+    """Return the name of the session's actor, or `SERVICE` if the session has no actor."""
     by: Actor | None = session.info.get("actor")
     return by.name if by else SERVICE
 
@@ -70,7 +70,7 @@ def record_all(session: Session, deeds: Sequence[Deed], *, at: datetime.datetime
 
 def _heads(session: Session) -> dict[str, tuple[int, str]]:
     """Return the sequence and hash of the last entry that this transaction wrote for each tenant. They are discarded at
-    a savepoint, which may be undone."""
+    a savepoint, which may be rolled back."""
     if session.in_nested_transaction():
         session.info.pop("audit.heads", None)
         return {}

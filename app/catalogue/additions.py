@@ -21,7 +21,7 @@ from lethe.contract.sets import AdditionStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionTask:
-    """Task of a worker: write the batch into `slots` (None if already written), then destroy it."""
+    """Worker task: write the batch into `slots` (None if it is already written), then destroy the batch."""
 
     addition_id: str
     root: str
@@ -29,8 +29,8 @@ class AdditionTask:
 
 
 def take(session: Session, *, dataset: Dataset) -> list[Addition]:
-    """Assign all waiting batches to the next revision of `dataset`; without batches, keep the revision. A chain of an
-    earlier revision cannot continue afterwards, because the rows may have been written. Return all stored batches."""
+    """Assign all waiting batches, if any, to the next revision of `dataset`. A chain from an earlier revision cannot
+    continue after that, because the rows may have been written. Return all stored batches."""
     staged = repository.staged_additions(session, dataset_id=dataset.id)
     waiting = [addition for addition in staged if addition.revision is None]
     if waiting:
@@ -41,7 +41,7 @@ def take(session: Session, *, dataset: Dataset) -> list[Addition]:
 
 
 def tasks(session: Session, staged: Iterable[Addition]) -> Iterator[AdditionTask]:
-    """Yield the task for each of the stored batches that were assigned a revision. Raises `DatasetDamaged`."""
+    """Yield a task for each stored batch that has been assigned a revision. Raises `DatasetDamaged`."""
     return (
         AdditionTask(
             addition_id=addition.id,
@@ -81,9 +81,9 @@ def drop(session: Session, *, dataset_id: str) -> None:
 
 
 def drop_damaged(session: Session, error: problems.DatasetDamaged) -> bool:
-    """Drop the addition whose batch is damaged, with its records, and return True; False if anything else is damaged.
+    """Drop the addition whose batch is damaged, with its records, and return True; False if the damage is elsewhere.
     Until an addition is applied, its rows are in no slot of the rows on record. The next run destroys the batch, and a
-    model whose chain began before this addition's revision learns again. Only the batch's run may drop it."""
+    model whose chain began before this addition's revision is retrained. Only the batch's run may drop it."""
     if not records.is_in_batch(session, error):
         return False
     addition = session.get_one(Addition, error.rows_id)

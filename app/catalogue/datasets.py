@@ -52,8 +52,8 @@ class Encoded:
 
 def encode(rows: RowStore, upload: RowUpload, *, suppressed: Suppressed, network_id: str | None = None) -> Encoded:
     """Encode an upload into the row store, each row in a slot that is independent of its position in the file.
-    `network_id` belongs to the network that the upload names as `features_of`. Raises `SchemaInvalid`, `RowInvalid`,
-    `DatasetUnusable`, `InputInvalid` or `SubjectSuppressed`, and then leaves nothing on disk."""
+    `network_id` is the id of the network behind the upload's `features_of`. Raises `SchemaInvalid`, `RowInvalid`,
+    `DatasetUnusable`, `InputInvalid` or `SubjectSuppressed`, leaving nothing on disk."""
     dataset_id = new_id("ds")
     with rows.writing(dataset_id) as writer:
         result = take_in(writer, upload, suppressed=suppressed)
@@ -76,7 +76,7 @@ def encode(rows: RowStore, upload: RowUpload, *, suppressed: Suppressed, network
 
 
 def _places(upload: RowUpload, num_features: int) -> dict[str, slice]:
-    """Return the features of each column. Without a schema, or with a network, each feature is its own column."""
+    """Map each column to its features. Without a schema, or with a network, each feature is its own column."""
     if upload.schema and not upload.features_of:
         return upload.schema.places
     name = "feature" if upload.features_of else "x"
@@ -84,8 +84,7 @@ def _places(upload: RowUpload, num_features: int) -> dict[str, slice]:
 
 
 def register(session: Session, *, name: str, encoded: Encoded, adaptive_budget: Budget | None = None) -> Dataset:
-    """Register an encoded upload as a dataset. This fixes and publishes the number of its slots and, if given, its
-    budget."""
+    """Register an encoded upload as a dataset. This fixes and publishes its number of slots and its budget, if any."""
     # The network may have been deleted since the upload began.
     if encoded.network_id is not None:
         network_keeper().named(session, encoded.network_id)
@@ -132,25 +131,25 @@ def target_of(dataset: Dataset) -> TargetColumn | None:
 
 
 def network_of(session: Session, dataset: Dataset) -> PublicNetwork | None:
-    """Return the network that computed the features of the rows, as mechanisms name it, or None if there is none.
+    """Return the network that computed the rows' features, in the form that mechanisms use, or None if there is none.
     Raises `NetworkUnknown`."""
     return network_keeper().named(session, dataset.network_id) if dataset.network_id else None
 
 
 def has_labels(dataset: Dataset) -> bool:
-    """Return True if a record may have any number of the classes, including none."""
+    """Return True if a record may have any number of classes, including none."""
     return dataset.schema is not None and schemas.stored(dataset.schema).separator is not None
 
 
 def weight_bound_of(dataset: Dataset) -> float | None:
-    """Return the public bound of the row weights; None if rows have no weights."""
+    """Return the public bound on row weights, or None if rows have no weights."""
     weight = dataset.schema and schemas.stored(dataset.schema).weight
     return weight.bound if weight else None
 
 
 def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:
-    """Return (id, root) of the dataset's rows and of each batch that waits to be added. Raises `DatasetBusy` during a
-    run, which may change the rows and destroy previous ones."""
+    """Return (id, root) of the dataset's rows and of each batch waiting to be added. Raises `DatasetBusy` during a run,
+    because a run may change the rows and destroy the previous ones."""
     dataset = get(session, dataset_id)
     if rows_repository.is_any_run_on(session, dataset_id=dataset_id):
         raise problems.DatasetBusy("A run is at work on this dataset; check again when it has ended.")
@@ -159,8 +158,8 @@ def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:
 
 
 def count_records_of(session: Session, *, dataset_id: str, subject_ref: str, others: Iterable[str] = ()) -> int:
-    """Return the number of rows held about a person, at least 1. Raises `DatasetUnknown`, `SubjectUnknown`, which
-    states how many `others` have rows, and `DatasetDamaged` if damaged records may hide rows."""
+    """Return the number of rows held about a person, at least 1. Raises `DatasetUnknown`; `SubjectUnknown` if there are
+    none, stating how many of `others` have rows; and `DatasetDamaged` if damaged records may hide rows."""
     dataset = get(session, dataset_id)
     of_person = functools.partial(rows_repository.count_records_of, session, dataset_id=dataset_id)
     count = of_person(subject_ref=subject_ref)
@@ -173,7 +172,7 @@ def count_records_of(session: Session, *, dataset_id: str, subject_ref: str, oth
 
 
 class OpenedNetwork(Protocol):
-    """Network whose file was read. Each method runs it in a separate process, and raises `NetworkFailed`."""
+    """Network whose file has been read. Each method runs it in a separate process and may raise `NetworkFailed`."""
 
     @property
     def input_size(self) -> int:
@@ -183,18 +182,18 @@ class OpenedNetwork(Protocol):
         """Return the features (n, k) of the rows `raw` (n, input_size)."""
 
     def encoding(self, *, tenant_id: str, name: str, num_bytes: int) -> AbstractContextManager[formats.FeaturesOf]:
-        """Open an encoder for the rows of an upload, whose progress is shown under `name`. `num_bytes` is the size of
-        the file. The encoder raises `InputInvalid` for vectors of another length than `input_size`."""
+        """Open an encoder for an upload's rows. The upload's progress is shown under `name`; `num_bytes` is the size of
+        the file. The encoder raises `InputInvalid` for vectors whose length is not `input_size`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkKeeper:
-    """Keeper of networks, plugged in as `NETWORKS` of a feature's hooks.
+    """Keeper of networks, plugged in as `NETWORKS` in a feature's `hooks` module.
 
-    All functions raise `NetworkUnknown`. `named` returns a network as mechanisms state it. `opened` and `content` raise
-    `DatabaseDamaged` if the file is not the one on record; `content` finds the file by its SHA-256, for a worker, which
-    works for all tenants. `linearised` returns the network of a tangent model as its mechanism states it and the number
-    of the model's parameters, and raises `PreconditionFailed` if the network does not fit the dataset.
+    All functions raise `NetworkUnknown`. `named` returns a network in the form that mechanisms use. `opened` and
+    `content` raise `DatabaseDamaged` if the file is not the one on record; `content` finds the file by its SHA-256,
+    because workers serve all tenants. `linearised` returns a tangent model's network in the same form and the model's
+    number of parameters; it raises `PreconditionFailed` if the network does not fit the dataset.
     """
 
     named: Callable[[Session, str], PublicNetwork]

@@ -28,7 +28,7 @@ _BY_CHANCE = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Stored rows at a given root, either of a dataset or of a batch that waits for slots."""
+    """Stored rows at a given root: those of a dataset or of a batch waiting for slots."""
 
     rows_id: str
     root: str
@@ -36,8 +36,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Comparison of `newcomers` with `others`, which must not share rows. `learned_on`, one of the two, holds the rows
-    of the learned dataset and determines how often rows are equal by chance."""
+    """Comparison of `newcomers` with `others`, which must not share rows. `learned_on`, one of the two, contains the
+    rows of the training dataset and determines how often rows are equal by chance."""
 
     newcomers: tuple[Part, ...]
     others: tuple[Part, ...]
@@ -45,9 +45,9 @@ class Comparison:
 
 
 def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_know: bool) -> list[Comparison]:
-    """Return the comparisons required before a model learns from one dataset and is evaluated on the other. A later
-    call returns the same unless rows were added or erased. Raises `EvaluationOverlaps` if a person is in both.
-    `may_know` is True if the caller may learn who is in the data; otherwise the error states no counts."""
+    """Return the comparisons required before a model is trained on one dataset and evaluated on the other. A later call
+    returns the same unless rows were added or erased. Raises `EvaluationOverlaps` if a person is in both. `may_know` is
+    True if the caller may know who is in the data; otherwise the error states no counts."""
     shared = rows_repository.count_shared_subjects(session, dataset.id, evaluated_on.id)
     if shared or dataset.id == evaluated_on.id:
         raise EvaluationOverlaps.people(count=stated_count(shared, may_know=may_know))
@@ -56,11 +56,11 @@ def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_k
 
 
 def compare(store: RowStore, comparison: Comparison, *, may_know: bool) -> None:
-    """Raise `EvaluationOverlaps` if more newcomers equal rows of the others than chance explains.
+    """Raise `EvaluationOverlaps` if more rows of `newcomers` equal rows of `others` than chance explains.
 
-    The expected number by chance is twice the rate at which learned rows equal each other; without equal learned rows,
-    a single shared row is refused. Rows are compared by hashes under a random key that is discarded. This reads all
-    rows, so call it outside transactions.
+    Chance is assumed to explain twice the rate at which training rows equal each other, plus a margin; without equal
+    training rows, a single shared row is refused. Rows are compared by hashes under a random key that is discarded.
+    This reads all rows, so call it outside transactions.
     """
     key = secrets.token_bytes(32)
     newcomers, others = _hashes(store, comparison.newcomers, key), _hashes(store, comparison.others, key)
@@ -74,14 +74,14 @@ def compare(store: RowStore, comparison: Comparison, *, may_know: bool) -> None:
 
 
 def parts_of(session: Session, dataset: Dataset) -> tuple[Part, ...]:
-    """Return the rows of a dataset, including those that wait to be added."""
+    """Return a dataset's rows, including rows that are waiting to be added."""
     waiting = repository.waiting_additions(session, dataset_id=dataset.id)
     own = Part(rows_id=dataset.id, root=dataset.digest)
     return (own, *(Part(rows_id=addition.id, root=addition.digest) for addition in waiting))
 
 
 def stated_count(shared: int, *, may_know: bool) -> int | Sentence:
-    """Return a count of people or rows in common; the word "Some" for a caller who may not learn it."""
+    """Return a count of people or rows in common, or the word "Some" if the caller may not know the count."""
     return shared if may_know and shared else Sentence("Some")
 
 

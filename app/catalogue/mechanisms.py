@@ -25,7 +25,7 @@ def default_delta(dataset: Dataset) -> float:
 
 
 def delta_of(dataset: Dataset, target: TargetIn) -> float:
-    """Return the delta of a target, or the dataset's default if it has none."""
+    """Return the delta of a target, or the dataset's default if the target has none."""
     return default_delta(dataset) if target.delta is None else target.delta
 
 
@@ -45,12 +45,12 @@ def of(
     tangent: tuple[PublicNetwork, int] | None = None,
     encoder: PublicNetwork | None = None,
 ) -> Mechanism:
-    """Return the mechanism of the model requested in `model`.
+    """Return the mechanism for the model requested in `model`.
 
-    `tangent` is the network whose weights the model moves, with its number of parameters, and `encoder` the network of
-    the dataset's features. Raises `PreconditionFailed` if the method is not installed or lacks a requested option, if
-    the mechanism has no guarantee or the dataset does not support the objective, and `TargetUnreachable` if no number
-    of steps up to `max_steps` brings a single deletion to (epsilon, delta).
+    `tangent` is the network whose weights the model adjusts, with the number of parameters, and `encoder` the network
+    that computed the features. Raises `PreconditionFailed` if the method is not installed or lacks a requested option,
+    if the mechanism has no guarantee or the dataset does not support the objective, and `TargetUnreachable` if no
+    number of steps up to `max_steps` brings a single deletion to (epsilon, delta).
     """
     settings, installed = _settings(dataset, model), methods.all_methods()
     if model.method not in installed or model.mechanism not in (None, model.method):
@@ -73,8 +73,8 @@ def of(
 
 
 def lanes_of(model: ModelIn) -> int:
-    """Return the number of lanes of the model's canary tests: none by default for a method whose runs have no canaries.
-    Raises `PreconditionFailed` if the request asks for canaries nevertheless."""
+    """Return the number of lanes in the model's canary tests; 0 for a method whose runs have no canaries. Raises
+    `PreconditionFailed` if the request asks for canaries with such a method."""
     if methods.named(model.method).has_canaries:
         return model.audit.lanes
     if "audit" in model.model_fields_set and model.audit.lanes:
@@ -84,7 +84,7 @@ def lanes_of(model: ModelIn) -> int:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Convert errors of the accountant to problems of a request."""
+    """Convert the accountant's errors to request problems."""
     try:
         yield
     except errors.PrivacyError as error:
@@ -108,7 +108,7 @@ def _weights(dataset: Dataset, by_class: dict[str, float] | None) -> tuple[float
 
 
 def problem_of(dataset: Dataset, objective: str | None, loss_width: float | None) -> dict[str, Any]:
-    """Return the settings of a mechanism that follow from its dataset and objective. Raises `PreconditionFailed`."""
+    """Return the settings that a mechanism derives from its dataset and objective. Raises `PreconditionFailed`."""
     chosen = _objective(dataset, objective)
     if loss_width is not None and not chosen.has_width:
         raise _refused(Sentence("The loss of {objective} has no width.", objective=chosen), loss_width="expected none")
@@ -141,7 +141,7 @@ def _objective(dataset: Dataset, name: str | None) -> Objective:
 
 
 def _learnable(dataset: Dataset) -> tuple[str, tuple[Objective, ...]]:
-    """Return the kind of a dataset's labels, for messages, and the objectives that learn them, the default first."""
+    """Return the kind of a dataset's labels, for messages, and the objectives that support them, default first."""
     if target := datasets.target_of(dataset):
         if target.counts:
             return "counts", (Objective.POISSON_REGRESSION, Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES)

@@ -49,7 +49,7 @@ def models(
     cursor: str | None,
 ) -> Page[Model]:
     """Return a page of models, newest first unless `is_oldest_first`. `name` selects models whose name contains it,
-    ignoring case; `dataset_id` selects models that learn from it."""
+    ignoring case; `dataset_id` selects models trained on that dataset."""
     query = sa.select(Model)
     if name is not None:
         query = query.where(_is_in(Model.name, name))
@@ -64,7 +64,7 @@ def models_in_service(session: Session) -> list[Model]:
 
 
 def users_of(session: Session, *, dataset_id: str) -> list[Model]:
-    """Return the models that learn from a dataset or are evaluated on it, except retired models."""
+    """Return the models that are trained or evaluated on a dataset, except retired models."""
     use = sa.or_(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == dataset_id)
     query = sa.select(Model).where(use, Model.retired_at.is_(None))
     return list(session.scalars(query.order_by(Model.created_at, Model.id)))
@@ -77,7 +77,7 @@ def live_version(session: Session, model: Model) -> Version | None:
 
 
 def live_version_with_steps(session: Session, model: Model) -> tuple[Version | None, int]:
-    """Return the live version of a model, if any, and the number of steps of its chain."""
+    """Return a model's live version, if any, and the number of steps in its chain."""
     query = sa.select(Version, Run.first_step + Run.steps_total).join(Run, Run.id == Version.run_id)
     row = session.execute(query.where(Version.model_id == model.id, Version.number == model.live_version)).one_or_none()
     return (row[0], row[1]) if row else (None, 0)
@@ -102,7 +102,7 @@ def versions(session: Session, *, model_id: str, limit: int, cursor: str | None)
 
 
 def forget_metrics(session: Session, *, evaluation_dataset_id: str) -> None:
-    """Delete the metrics measured on an evaluation dataset, some of whose people have been erased since."""
+    """Delete the metrics measured on an evaluation dataset from which people have since been erased."""
     measured = sa.select(Model.id).where(Model.evaluation_dataset_id == evaluation_dataset_id)
     session.execute(sa.update(Version).where(Version.model_id.in_(measured)).values(metrics={}))
 
@@ -117,14 +117,14 @@ def mark_destroyed(session: Session, *, version_ids: Collection[str], at: dateti
 
 
 def needed_version_ids(session: Session) -> set[str]:
-    """Return the ids of versions whose weights must be retained: live versions, and those that a run under way may
+    """Return the ids of versions whose weights must be retained: live versions, and those that a current run may
     publish."""
     running = sa.select(Run.version_id).where(Run.status == RunStatus.RUNNING)
     return set(session.scalars(sa.union(running, sa.select(Version.id).where(Version.status == VersionStatus.LIVE))))
 
 
 def running_run(session: Session, *, model_id: str) -> Run | None:
-    """Return the run that makes or tests a version of the model; None if there is no such run."""
+    """Return the model's current run, or None if no run is in progress."""
     running = sa.select(Run).where(Run.model_id == model_id, Run.status == RunStatus.RUNNING)
     return session.scalars(running).one_or_none()
 

@@ -31,11 +31,11 @@ audit log."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """A judge of versions, plugged in as `JUDGES` of a feature's hooks.
+    """Judge of versions, plugged in as `JUDGES` in a feature's `hooks` module.
 
     `to_stored` returns a gate as its model stores it, given whether the model has evaluation data, and raises
     `PreconditionFailed` if the gate can never be judged. `judge` sets `degraded` and `held` of a version. `describe`
-    returns a model's gate with the standing of its version; None if the model has no gate.
+    returns a model's gate and whether its version meets it, or None if the model has no gate.
     """
 
     to_stored: Callable[[QualityIn, Mechanism, bool], dict[str, Any]]
@@ -60,7 +60,7 @@ def stored_gate(gate: QualityIn | None, mechanism: Mechanism, *, is_evaluated: b
 
 
 def judge_version(session: Session, model: Model, version: Version) -> None:
-    """Judge a version by the gate of its model. A gate that no feature can judge holds the version back."""
+    """Judge a version by its model's gate. If no feature can judge the gate, the version is held back."""
     judges = _judges()
     if not judges:
         version.degraded = version.held = model.quality is not None
@@ -69,12 +69,12 @@ def judge_version(session: Session, model: Model, version: Version) -> None:
 
 
 def described_gate(model: Model, version: Version | None) -> QualityOut | None:
-    """Return a model's gate with the standing of its version; None if there is no gate, or no judge of gates."""
+    """Return a model's gate and whether its version meets it; None if there is no gate or no feature judges gates."""
     return next((judge.describe(model, version) for judge in _judges()), None)
 
 
 def require_served(version: Version) -> None:
-    """Raise `ModelHeld` if a version is held back by the gate of its model."""
+    """Raise `ModelHeld` if a version is held back by its model's gate."""
     if version.held:
         raise problems.ModelHeld(number=version.number, model_id=version.model_id)
 
@@ -89,11 +89,11 @@ def create_model(
     max_steps: int,
     tangent: tuple[network.PublicNetwork, int] | None,
 ) -> Model:
-    """Create a model: fix its mechanism and request the first learning run.
+    """Create a model: fix its mechanism and request the first training run.
 
-    `weakest` has the largest epsilon and delta that the target may have. The caller has checked that the datasets share
-    no people (`app.catalogue.evaluation`). Raises `DatasetRetired`, `PreconditionFailed` for an evaluation dataset of
-    another shape, `TargetTooWeak`, and the errors of `mechanisms.of`.
+    `weakest` gives the largest epsilon and delta allowed as the target. The caller has checked that the datasets share
+    no people (`app.catalogue.evaluation`). Raises `DatasetRetired`, `PreconditionFailed` for an evaluation dataset of a
+    different shape, `TargetTooWeak`, and the errors of `mechanisms.of`.
     """
     datasets.require_kept(dataset)
     if evaluation_dataset:
@@ -133,7 +133,7 @@ def create_model(
 
 
 def _check_target(epsilon: float, delta: float, weakest: tuple[float, float]) -> None:
-    """Raise `TargetTooWeak`, which names the allowed bounds, if the target exceeds them."""
+    """Raise `TargetTooWeak`, naming the allowed bounds, if the target exceeds them."""
     stated = {"target.epsilon": epsilon, "target.delta": delta}
     faults = [
         problems.FieldError(name, f"expected at most {most:.10g}")
@@ -187,7 +187,7 @@ def mechanism_of(model: Model) -> Mechanism:
 
 def langevin_of(model: Model) -> Mechanism:
     """Return the mechanism of a model whose runs continue its live version. Raises `PreconditionFailed` for a model
-    with another method, and `MechanismUnreadable`."""
+    with a different method, and `MechanismUnreadable`."""
     mechanism = mechanism_of(model)
     if not methods.of(mechanism).continues:
         raise problems.PreconditionFailed.other_method(model_id=model.id, method=mechanism.method)
@@ -197,8 +197,8 @@ def langevin_of(model: Model) -> Mechanism:
 def publish_version(
     session: Session, *, run: Run, model: Model, previous: Version | None, weights_sha256: str, metrics: dict[str, Any]
 ) -> Version:
-    """Publish the version of a run, held back if its gate requires that, and retire the `previous` live version, in the
-    caller's transaction."""
+    """Publish a run's version, held back if the model's gate requires it, and retire the `previous` live version. Both
+    happen in the caller's transaction."""
     if previous:
         previous.status = VersionStatus.RETIRED
     version = Version(
@@ -222,15 +222,15 @@ def publish_version(
 
 
 def read_weights(store: WeightStore, version: Version) -> bytes:
-    """Return the weights of a live version in safetensors format. Raises `WeightsDestroyed` if it is not live, and
-    `ModelHeld`."""
+    """Return the weights of a live version in safetensors format. Raises `WeightsDestroyed` if the version is not live,
+    and `ModelHeld`."""
     require_live(version)
     require_served(version)
     return store.get(version.id)
 
 
 def hand_out(session: Session, *, model_id: str, number: int) -> None:
-    """Record an export of a version's weights to the session's actor, before the export. Raises `ModelUnknown`,
+    """Record that a version's weights are about to be exported to the session's actor. Raises `ModelUnknown`,
     `VersionUnknown`, `WeightsDestroyed` if the version is not live, and `ModelHeld`."""
     version = get_version(session, model_id=model_id, number=number)
     if version.status != VersionStatus.LIVE:
@@ -249,8 +249,8 @@ def require_live(version: Version) -> None:
 
 
 def destroy(store: WeightStore, version_ids: Iterable[str]) -> list[str]:
-    """Destroy the weights of versions and return the ids of those destroyed. A version that the disk refuses to delete
-    is retried at the next call. Call this outside transactions, because the store may be slow."""
+    """Destroy versions' weights and return the ids of the versions destroyed. If the disk refuses a deletion, the next
+    call tries it again. Call this outside transactions, because the store may be slow."""
     destroyed = []
     for version_id in version_ids:
         try:

@@ -61,7 +61,7 @@ def ledger_verify(
 
 
 def public_keys(jwks: Path | None) -> "KeySet":
-    """Read the public keys from a file or the data folder, where no key is created. Raises `CertificateInvalid`."""
+    """Read the public keys from a file or the data folder, creating no key there. Raises `CertificateInvalid`."""
     from joserfc.jwk import KeySet
 
     from app.keys import Keys

@@ -13,7 +13,7 @@ commands = new_group()
 
 
 def _of_a_service() -> Settings:
-    """Harden this process for personal data, and return its settings. Garbage collection is off until it serves."""
+    """Harden this process for personal data and keep garbage collection off until it serves. Return its settings."""
     from app import hardening, telemetry
 
     settings = Settings()
@@ -56,7 +56,7 @@ def serve() -> None:
 
 @commands.command("serve-accounting")
 def serve_accounting() -> None:
-    """Run the accounting service only, on a database set up by another command, which it cannot change."""
+    """Run only the accounting service, with read-only access to a database that another command has set up."""
     settings = _of_a_service()
     from app import accounting_main, installations, supervisor
 
@@ -86,7 +86,7 @@ def migrate(
 
 @commands.command("rotate-key")
 def rotate_key() -> None:
-    """Wrap every data key under a new key-encryption key and destroy the old one; the service may be running."""
+    """Rewrap every data key under a new key-encryption key and destroy the old one; the service may be running."""
     from app import installations
 
     installations.rotate_key_encryption_key(Settings())
@@ -99,7 +99,7 @@ commands.add_typer(health, name="health")
 
 @health.command("worker")
 def health_worker() -> None:
-    """Check that a worker of this host sent a heartbeat in the last minute. A worker that dies at its start sends
+    """Check that a worker on this host sent a heartbeat in the last minute. A worker that dies during startup sends
     none."""
     from app import heartbeat
 

@@ -25,14 +25,14 @@ _Stored = tuple[type[Table], Sequence[Any], bool]
 _BATCH = 10_000
 _ROOM_KIB = 256 * 1024
 _MANY = 100
-"""Number of rows from which COPY takes less time than the extra round trip."""
+"""Number of rows above which COPY saves more time than its extra round trip takes."""
 _WAITING = "bulk.waiting"
 
 
 def insert(session: Session, table: type[Table], *, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Insert `rows` into `table`, each with one value per column, in the table's order. PostgreSQL uses COPY: a million
-    rows of `records` in 8 s instead of 35 s. SQLite gets a larger page cache for its indexes, which are filled in
-    random order; the default cache would write each page to the log again and again."""
+    """Insert `rows` into `table`, each with one value per column, in the table's order. PostgreSQL uses COPY, which
+    takes 8 s instead of 35 s for a million rows of `records`. SQLite gets a larger page cache, because its indexes are
+    filled in random order and the default cache would write each page to the log repeatedly."""
     remaining = iter(rows)
     connection = session.connection()
     is_server = connection.dialect.name == "postgresql"
@@ -48,15 +48,15 @@ def insert(session: Session, table: type[Table], *, columns: Sequence[str], rows
 
 
 def new(table: type[_Row], **values: Any) -> _Row:
-    """Return a row for `store` only. It lacks the state by which the ORM tracks changes, and so is made much faster. A
-    column without a value is NULL."""
+    """Return a row for use with `store` only. Without the ORM's change-tracking state, it is much faster to create.
+    Columns without a value are NULL."""
     row: _Row = table.__mapper__.class_manager.new_instance()
     vars(row).update(_nothing(table), **values)
     return row
 
 
 def count_on(session: Session) -> None:
-    """Set the database's row numbers to continue after explicitly numbered rows, as SQLite does automatically."""
+    """Make PostgreSQL's row numbers continue after explicitly numbered rows, as SQLite's do automatically."""
     for table in Table.metadata.sorted_tables if session.get_bind().dialect.name == "postgresql" else ():
         if (column := table.autoincrement_column) is not None:
             sequence, last = sa.func.pg_get_serial_sequence(table.name, column.name), sa.func.max(column)
@@ -72,9 +72,9 @@ def store(
 ) -> None:
     """Insert new rows after the session's pending changes. With `unless_there`, skip rows whose key exists.
 
-    Pass results of `new` if the rows are read again. Otherwise pass mappings of all columns except autoincremented
-    ones, which is cheaper. Column defaults are not applied. Values are processed here for the driver, which takes half
-    the time of SQLAlchemy.
+    Pass rows made by `new` if they will be read again. Otherwise pass mappings of all columns except autoincremented
+    ones, which is cheaper. Column defaults are not applied. Values are converted for the driver here, in half the time
+    that SQLAlchemy takes.
     """
     if not rows:
         return
@@ -87,7 +87,7 @@ def store(
 
 @contextmanager
 def together(session: Session) -> Iterator[None]:
-    """Send all rows stored in the block when it ends, in order, and in one round trip to PostgreSQL if they are few.
+    """At the end of the block, send all rows stored in it, in order; to PostgreSQL in one round trip if they are few.
     The block must not read rows that it stored."""
     pending: list[_Stored] = []
     session.info[_WAITING] = pending
@@ -101,8 +101,8 @@ def together(session: Session) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Insertion:
-    """INSERT statement for the driver. `of` returns the values of a row in the order of `columns`, and `processors`
-    convert them for the driver."""
+    """INSERT statement for the driver. `of` returns a row's values in the order of `columns`, and `processors` convert
+    them for the driver."""
 
     sql: str
     columns: Sequence[str]
@@ -122,8 +122,8 @@ class _Insertion:
 
 
 def _processed(column: Sequence[Any], process: Callable[[Any], Any] | None) -> Sequence[Any]:
-    """Process a value once if it is the same in all rows, such as a time or a tenant; sealed values differ even if
-    equal."""
+    """Process a value only once if all rows share it, such as a time or a tenant. Equal values are still sealed
+    separately."""
     if process is None:
         return column
     if len(set(map(id, column))) == 1 and not isinstance(column[0], sealed.Private):
@@ -132,8 +132,8 @@ def _processed(column: Sequence[Any], process: Callable[[Any], Any] | None) -> S
 
 
 def _run(session: Session, stored: Sequence[_Stored]) -> None:
-    """Insert rows. PostgreSQL gets many rows by COPY, in a third of the time of INSERT; a pipeline cannot contain
-    COPY."""
+    """Insert rows. PostgreSQL receives many rows by COPY, which takes a third of the time of INSERT; a pipeline cannot
+    contain COPY."""
     session.flush()
     connection = session.connection()
     is_server = connection.dialect.name == "postgresql"
@@ -182,7 +182,7 @@ def _nothing(table: type[Table]) -> dict[str, Any]:
 
 @contextmanager
 def _pipeline(connection: sa.Connection) -> Iterator[None]:
-    """Send statements without results without waiting for each. Their errors are raised at the end of the block."""
+    """Send statements that return no results without waiting for each. Errors are raised at the end of the block."""
     server: Any = connection.connection.driver_connection
     with driver.translated(connection, None), server.pipeline():
         yield
@@ -209,7 +209,7 @@ def _roomy(connection: sa.Connection) -> Iterator[None]:
 
 
 def in_parts(values: Iterable[str]) -> Iterator[list[str]]:
-    """Yield batches of values that fit one statement of either database, even if it binds each value three times."""
+    """Yield batches of values that fit one statement on either database, even if it binds each value three times."""
     remaining = iter(values)
     while batch := list(itertools.islice(remaining, 5000)):
         yield batch
@@ -250,8 +250,8 @@ def ordered(
     cursor: str | None,
     ascending: bool = False,
 ) -> sa.Select[*Ts]:
-    """Return the statement of a page, which selects one row more than `limit` to detect a next page. Raises the errors
-    of `page`."""
+    """Return the statement for a page. It selects one row more than `limit` to detect a next page. Raises the same
+    errors as `page`."""
     if cursor is not None:
         last_at, last_key = _decode(cursor)
         last = sa.tuple_(sa.literal(last_at, at.type), sa.literal(last_key, key.type))
@@ -270,8 +270,8 @@ def cut(
     *,
     limit: int,
 ) -> Page[T]:
-    """Execute a statement of `ordered` and return its page. `at` and `key` may be columns of another table with the
-    same names."""
+    """Execute a statement returned by `ordered` and return its page. `at` and `key` may be columns of another table
+    with the same names."""
     with sealed.opening(session):
         rows = list(session.scalars(query))
     more = len(rows) > limit

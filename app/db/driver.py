@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 _MAX_ELEMENTS = 128
-"""Maximum length of a list for which the compiled statement is kept, to be used for lists of a similar length."""
+"""Maximum list length for which the compiled statement is cached and reused for lists of similar length."""
 
 
 def run(connection: sa.Connection, sql: str, values: Sequence[Any] = (), *, many: bool = False) -> list[Any]:
-    """Run a statement on SQLite, with `many` once for each element of `values`, and return its rows."""
+    """Run a statement on SQLite and return its rows; with `many`, run it once for each element of `values`."""
     announce: Any = connection.dispatch.before_cursor_execute
     announce(connection, None, sql, values, None, many)
     driver: Any = connection.connection.driver_connection
@@ -27,7 +27,7 @@ def run(connection: sa.Connection, sql: str, values: Sequence[Any] = (), *, many
 
 @contextmanager
 def translated(connection: sa.Connection, statement: str | None) -> Iterator[None]:
-    """Convert errors of the driver to errors of SQLAlchemy."""
+    """Convert driver errors to SQLAlchemy errors."""
     errors: Any = connection.dialect.dbapi
     try:
         yield
@@ -40,7 +40,7 @@ def translated(connection: sa.Connection, statement: str | None) -> Iterator[Non
 
 
 def rows(session: Session, statement: Any, parameters: Mapping[str, Any]) -> Iterable[Any]:
-    """Return the rows of a SELECT of columns that was built at import, as `session.execute` does. Sessions without a
+    """Return the rows of a SELECT of columns that was built at import time, like `session.execute`. Sessions without a
     tenant bypass the ORM, and on SQLite all of SQLAlchemy."""
     if session.info.get("actor") is not None:
         return session.execute(statement, parameters)

@@ -10,10 +10,10 @@ from sqlalchemy.sql.operators import OperatorType
 
 
 class usually(FunctionElement[bool]):
-    """Condition that holds for nearly all rows, so that the planner uses an index on it only for the order.
+    """Condition that holds for nearly all rows, so that the planner uses an index on it only for ordering.
 
-    PostgreSQL has statistics. SQLite assumes that any equality is selective; without the hint it would read all
-    requests of a tenant to find the request with a given id.
+    PostgreSQL has statistics. SQLite assumes that any equality is selective; without the hint it would read all of a
+    tenant's requests to find the request with a given id.
     """
 
     inherit_cache = True
@@ -52,7 +52,7 @@ def _sent(element: raw, compiler: SQLCompiler, **named: Any) -> str:
 
 
 class days_between(FunctionElement[int]):
-    """Whole days from the first time to the second. Each is rounded to milliseconds and truncated to seconds."""
+    """Whole days from the first time to the second. Each time is rounded to milliseconds and truncated to seconds."""
 
     inherit_cache = True
     type = sa.Integer()

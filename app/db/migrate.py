@@ -48,17 +48,17 @@ def _folders() -> Iterator[Path]:
 
 
 def _of_features() -> tuple[ModuleType, ...]:
-    """Return the modules that declare the tables of features, each after the modules that it refers to."""
+    """Return the modules that declare features' tables, ordered so that each follows the modules it refers to."""
     return sockets.modules("app.features", "tables")
 
 
 def _branches() -> list[str]:
-    """Return the branches of the installed migrations, each after the branches whose tables it refers to."""
+    """Return the installed migration branches, ordered so that each follows the branches whose tables it refers to."""
     return [_CORE, *(module.__name__.split(".")[-2] for module in _of_features())]
 
 
 def check(engine: sa.Engine) -> None:
-    """Raise `DatabaseUnreadable` unless the database is empty or has a schema of this version of Lethe."""
+    """Raise `DatabaseUnreadable` unless the database is empty or has a schema known to this version of Lethe."""
     with engine.connect().execution_options(lethe_read_only=True) as connection:
         check_connection(connection)
 
@@ -75,7 +75,7 @@ def check_connection(connection: sa.Connection) -> None:
 def upgrade(engine: sa.Engine, *, then: Callable[[sa.Connection], None] = lambda connection: None) -> None:
     """Migrate to the newest schema and call `then` in the same transaction. Concurrent migrations wait for each other.
 
-    Raises `DatabaseUnreadable` as `check` does.
+    Raises `DatabaseUnreadable` under the same conditions as `check`.
     """
     check(engine)
     with _alone(engine).begin() as connection:
@@ -88,7 +88,7 @@ def upgrade(engine: sa.Engine, *, then: Callable[[sa.Connection], None] = lambda
 
 
 def downgrade(engine: sa.Engine) -> None:
-    """Drop all tables in one transaction. Raises `DatabaseUnreadable` as `check` does."""
+    """Drop all tables in one transaction. Raises `DatabaseUnreadable` like `check`."""
     from alembic import command
 
     check(engine)
@@ -119,7 +119,7 @@ def is_usable_there(connection: sa.Connection, *, is_set_up: bool = False) -> bo
 
 
 def _recorded(connection: sa.Connection, *, is_set_up: bool = False) -> set[str]:
-    """Return the revisions that the database records, one for each branch; none for an empty database."""
+    """Return the revisions recorded in the database, one per branch. The set is empty for an empty database."""
     versions = sa.table("alembic_version", sa.column("version_num", sa.String))
     if not is_set_up and not sa.inspect(connection).has_table(versions.name):
         return set()
@@ -135,7 +135,7 @@ def heads() -> list[str]:
 
 @functools.cache
 def _revisions() -> frozenset[str]:
-    """Return the revisions that the scripts of all migrations name."""
+    """Return the revisions named in all migration scripts."""
     scripts = (script.read_text() for folder in _folders() for script in folder.glob("*.py"))
     return frozenset(found[1] for script in scripts if (found := _REVISION.search(script)))
 

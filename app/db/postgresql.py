@@ -19,13 +19,13 @@ _CONNECTION = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""Parameters of libpq unless the URL names them. Times are in seconds, `tcp_user_timeout` in milliseconds."""
+"""Parameters for libpq unless the URL sets them. Times are in seconds, `tcp_user_timeout` in milliseconds."""
 
 _SERVER = {"statement_timeout": "60s", "lock_timeout": "30s", "idle_in_transaction_session_timeout": "60s"}
-"""Server parameters unless the URL's `options` name them. The last of them releases the write lock of a silent host."""
+"""Server parameters unless the URL's `options` set them. The last of them releases the write lock of a silent host."""
 
 _GIVEN = "lethe.options"
-"""Marker among the `options`; if it is missing, a pooler between this process and the server has dropped them."""
+"""Marker in the `options`; if it is missing, a pooler between this process and the server has dropped them."""
 _SAFE = "'0' NOT IN (" + ", ".join(f"current_setting('{name}')" for name in _SERVER) + ")"
 _POOLED = (
     "A pooler drops the start-up `options` of connections, so time-outs would be off: connect to PostgreSQL itself, or "
@@ -95,7 +95,7 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
 
 def _check_options(connection: Any, safe: str) -> None:
     """Raise `DatabaseUnreadable` if a pooler dropped the options and the expression `safe` does not hold. Behind such a
-    pooler, prepare no statement: the next transaction may run on another connection of the server."""
+    pooler, disable prepared statements: the next transaction may use another server connection."""
     with connection.transaction():
         given, is_safe = connection.execute(f"SELECT current_setting('{_GIVEN}', true), {safe}").fetchone()
     if given is None:
@@ -106,8 +106,8 @@ def _check_options(connection: Any, safe: str) -> None:
 
 
 class _Outage:
-    """Server outage, shared by the threads of one process: they wait together until it ends, instead of each for the
-    full time."""
+    """Server outage, shared by the threads of one process. They wait for it to end together, instead of each waiting
+    for the full time."""
 
     def __init__(self, patience_seconds: float) -> None:
         self._patience = patience_seconds

@@ -16,7 +16,7 @@ _conditions: list["Rare"] = []
 
 
 class Rare:
-    """Condition that holds if any row matches the criteria. Instances are created at import."""
+    """Condition that holds if any row matches the criteria. Instances are created at import time."""
 
     def __init__(self, *criteria: sa.ColumnElement[bool]) -> None:
         self.exists = sa.exists().where(*criteria).label(f"rare_{len(_conditions)}")

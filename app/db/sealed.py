@@ -32,7 +32,7 @@ class Sealer(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Private:
     """Fields that are sealed together. `key` is the name of their sealing key; None before they are stored. A value is
-    damaged if it or its key differs from what was stored; it then has no other fields, and reading one of them raises
+    damaged if it or its key differs from what was stored; it then has no other fields, and reading any of them raises
     `SealedTextDamaged`."""
 
     key: str | None = field(default=None, compare=False)
@@ -58,7 +58,7 @@ class Private:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particulars(Private):
-    """Texts of callers and officers about a request."""
+    """Texts that callers and officers wrote about a request."""
 
     external_id: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -68,8 +68,8 @@ class Particulars(Private):
 
 
 class Sealed(sa.TypeDecorator[Private]):
-    """Column of a `Private` value. Empty values are NULL, and a value whose key was destroyed is read as empty. A
-    value that does not open is read as damaged. A changed value (`dataclasses.replace`) is sealed under its previous
+    """Column for a `Private` value. Empty values are NULL, and a value whose key was destroyed is read as empty. A
+    value that cannot be opened is read as damaged. A changed value (`dataclasses.replace`) is sealed under its previous
     key, so that destroying this key destroys every stored version of the value."""
 
     impl = sa.LargeBinary
@@ -97,12 +97,12 @@ class Sealed(sa.TypeDecorator[Private]):
         return self.kind(key=vault.key_of(value), **(json.loads(content) if content is not None else {}))
 
     def compare_values(self, x: Any, y: Any) -> bool:
-        """Return True for the same object only, because damaged values cannot be compared."""
+        """Return True only for the same object, because damaged values cannot be compared."""
         return x is y
 
 
 class Reference(sa.TypeDecorator[str]):
-    """Column with the keyed hash by which a sealed text is found (`refers_to`). Assign the text itself to it."""
+    """Column with the keyed hash used to find a sealed text (`refers_to`). Assign the text itself to the column."""
 
     impl = sa.String
     cache_ok = True
@@ -112,8 +112,8 @@ class Reference(sa.TypeDecorator[str]):
 
 
 def refers_to(session: Session, column: InstrumentedAttribute[Any], text: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a column is the reference of `text`. The text is hashed before it enters the statement,
-    because SQLAlchemy caches statements with the values of their first use."""
+    """Return the condition that a column references `text`. The text is hashed before it enters the statement, because
+    SQLAlchemy caches statements with the values of their first use."""
     return sa.type_coerce(column, sa.String) == _vault(session.get_bind().dialect).reference(text)
 
 
@@ -124,7 +124,7 @@ def new_key(session: Session) -> str:
 
 
 def record_key(session: Session, dataset_id: str) -> bytes:
-    """Return the key of the check values of a dataset's records (`app.rows.records`)."""
+    """Return the key used for the check values of a dataset's records (`app.rows.records`)."""
     return _vault(session.get_bind().dialect).record_key(dataset_id)
 
 

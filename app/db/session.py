@@ -39,8 +39,8 @@ _NOT_ITS_OWN = "A statement for one tenant reaches what belongs to all; it must 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Actor of a session: its tenant, and the name of the API key, person or part of the service. With `maker`, a line
-    of API keys, the session sees only this line's deletion requests, and objects that belong to them."""
+    """Actor of a session: its tenant, and the name of the API key, person or service component. With `maker` (a line of
+    API keys), the session sees only this line's deletion requests and the objects that belong to them."""
 
     tenant_id: str
     name: str
@@ -51,9 +51,9 @@ class Database:
     """Database of one process. Temporary failures are raised as `sqlalchemy.exc.OperationalError`.
 
     Args:
-        vault: Vault that seals and opens texts of callers. Without it they cannot be stored, and are read as empty.
+        vault: Vault that seals and opens callers' texts. Without it, they cannot be stored and are read as empty.
         read_only: Whether the database itself refuses changes.
-        patience_seconds: Time for which a session waits for an unreachable server before it raises, with nothing done.
+        patience_seconds: How long a session waits for an unreachable server before it raises, having done nothing.
 
     Raises:
         DatabaseUnreadable: if the database is neither SQLite nor PostgreSQL.
@@ -84,8 +84,8 @@ class Database:
 
     @contextmanager
     def reading(self, *, by: Actor | None = None) -> Iterator[Session]:
-        """Open a session on one snapshot, whose changes are rolled back. With `by` it sees only objects of the actor's
-        tenant; without (workers, operations) it sees everything."""
+        """Open a session on one snapshot; its changes are rolled back. With `by`, it sees only objects of the actor's
+        tenant; without `by` (workers, operations), it sees everything."""
         with self._named(), self._guarded(by) as session:
             session.connection(execution_options={"lethe_read_only": True})
             yield session
@@ -95,7 +95,7 @@ class Database:
         """Open a session that is committed at the end of the block, or rolled back if it raises; `by` as in `reading`.
 
         All hosts share one write lock. From its first statement on, a block sees every commit and is the only writer. A
-        block that changes one row, which it locks first, needs no write lock: without `exclusive` only SQLite takes it.
+        block that locks and changes a single row needs no write lock: without `exclusive`, only SQLite takes it.
 
         The writers of a process take turns by tenant: the tenant of `by`, or `tenant_id` for a session that sees
         everything and works for one tenant. The service's own sessions take turns as one additional tenant.
@@ -109,12 +109,12 @@ class Database:
             yield session
 
     def refuse_callers(self, reason: Problem | None) -> None:
-        """Refuse all sessions of actors in this process for this reason; None ends the refusal. The service's own
+        """Refuse all sessions of actors in this process for `reason`; None lifts the refusal. The service's own
         sessions continue."""
         _refused[self._url] = reason
 
     def require_served(self) -> None:
-        """Raise the reason for which callers are refused, if any."""
+        """Raise the reason why callers are refused, if there is one."""
         if reason := _refused.get(self._url):
             raise type(reason)(reason.detail)
 
@@ -133,15 +133,15 @@ class Database:
             yield connection
 
     def check(self) -> None:
-        """Read the whole database on SQLite, to find damaged pages that no query reads. Raises `DatabaseDamaged`, as
-        every later session of this process does."""
+        """Read the whole database on SQLite, to find damaged pages that no query reads. If there are any, this and
+        every later session of this process raise `DatabaseDamaged`."""
         if self.engine.dialect.name == "sqlite":
             with self._named():
                 sqlite.check(self.engine)
 
     def scrub(self) -> None:
-        """Remove deleted and overwritten values from the files of SQLite, unless a reader still needs them; the next
-        call removes the rest. PostgreSQL's files are out of reach: personal data arrives there sealed."""
+        """Remove deleted and overwritten values from SQLite's files, unless a reader still needs them; the next call
+        removes the rest. PostgreSQL's files are out of reach, but personal data arrives there already sealed."""
         if self.engine.dialect.name == "sqlite":
             with self._named():
                 try:
@@ -154,7 +154,7 @@ class Database:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Translate errors of the database. After damage, refuse all further sessions."""
+        """Translate database errors. After damage, refuse all further sessions."""
         try:
             with _named():
                 yield
@@ -167,11 +167,11 @@ class Database:
 
 
 _refused: dict[str, Problem | None] = {}
-"""Reason for which callers are refused, by URL of the database."""
+"""Reason why callers are refused, by database URL."""
 _turns: dict[str, Turns] = {}
-"""Turns of this process's writers, by URL of the database."""
+"""Queues of this process's writers, by database URL."""
 _damaged: set[str] = set()
-"""URLs of the databases in which this process found a damaged page. Their other contents are no longer trusted."""
+"""URLs of databases in which this process found a damaged page. Their other contents are no longer trusted."""
 
 
 def _is_damage(error: Exception) -> bool:
@@ -242,8 +242,8 @@ def _made_by(tenant_id: str, maker: str) -> tuple[LoaderCriteriaOption, ...]:
 def _refuse_unowned(
     _connection: sa.Connection, _cursor: Any, sql: str, _parameters: Any, context: Any, _many: bool
 ) -> None:
-    """Raise `RuntimeError` if a statement uses an `Owned` table without a condition on its tenant. Loader criteria only
-    restrict classes."""
+    """Raise `RuntimeError` if a statement uses an `Owned` table without a condition on its tenant. Loader criteria
+    restrict only mapped classes."""
     if context is not None and context.execution_options.get("lethe_of_tenant") and not _owned_throughout(sql):
         raise RuntimeError(_NOT_ITS_OWN)
 
@@ -268,8 +268,8 @@ def _mentions() -> re.Pattern[str]:
 
 
 def now(session: Session) -> datetime.datetime:
-    """Return the time of the database's clock (aware UTC), by which all hosts compare leases. The clock is read once
-    per session and continued by this host's monotonic clock. SQLite uses the host's clock."""
+    """Return the time by the database's clock (aware UTC), which all hosts use to compare leases. The clock is read
+    once per session and advanced by this host's monotonic clock. SQLite uses the host's clock."""
     if session.get_bind().dialect.name == "sqlite":
         return datetime.datetime.now(UTC)
     if _ASKED not in session.info:

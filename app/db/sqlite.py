@@ -19,16 +19,16 @@ import sqlalchemy as sa
 from app.db import driver
 
 PATIENCE_SECONDS = 30.0
-"""Maximum time for which a writer waits for the write lock."""
+"""Maximum time that a writer waits for the write lock."""
 _SCRUB_SECONDS = 0.5
 """Maximum time for which a scrub keeps writers waiting while a reader needs the log."""
 _HOUR, _DAY = 3600.0, 86400.0
 _REWRITE_SHARE = 1000
-"""The file is rewritten every hour; less often, but at least daily, if writers would wait for more than 1/1000 of the
+"""The file is rewritten every hour, or less often (but at least daily) if writers would wait more than 1/1000 of the
 time."""
 
 _LOG_PAGES = 8192
-"""Number of pages (4 KiB) in the log from which a commit copies it into the file. With SQLite's default of 1000 a batch
+"""Number of pages (4 KiB) in the log at which a commit copies it into the file. With SQLite's default of 1000, a batch
 of requests would do so about ten times."""
 
 
@@ -63,9 +63,9 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
 
 
 def _make_private(name: str) -> None:
-    """Create a missing file with mode 0600, because SQLite would make it readable for others. Log and index inherit the
-    mode. An existing file is never opened: closing it would drop all locks that SQLite holds on it in this process, and
-    another process would consider itself the last user and remove the log."""
+    """Create a missing file with mode 0600, because SQLite would make it readable by others. The log and its index
+    inherit the mode. An existing file is never opened: closing it would drop all locks that SQLite holds on it in this
+    process, and another process would consider itself the last user and remove the log."""
     if name and name != ":memory:" and not name.startswith("file:") and not os.path.exists(name):
         empty = f"{name}.{secrets.token_hex(8)}"
         # If this fails, SQLite reports why it cannot open the file.
@@ -103,8 +103,8 @@ def scrub(engine: sa.Engine) -> bool:
 
 
 def rewrite(engine: sa.Engine) -> bool:
-    """Rewrite the file from its contents (VACUUM) if due, and return True if so. Writers wait until this is done, and
-    it takes as much memory as the size of the file. The file's `user_version` holds the minute of the next rewrite."""
+    """If due, rewrite the file from its contents (VACUUM) and return True. Writers wait until this is done, and it
+    takes as much memory as the size of the file. The file's `user_version` holds the minute of the next rewrite."""
     with _outside_transactions(engine) as connection:
         (due_minute,) = connection.execute("PRAGMA user_version").fetchone()
         # A time further ahead was written by a wrong clock.

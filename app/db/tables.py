@@ -31,7 +31,7 @@ class Moment(sa.TypeDecorator[datetime.datetime]):
         return value and value.astimezone(datetime.UTC)
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:
-        """Write SQLite's text without SQLAlchemy, whose formatting takes several times as long."""
+        """Format the text for SQLite without SQLAlchemy, which takes several times as long."""
         if dialect.name != "sqlite":
             return super().bind_processor(dialect)
         return lambda value: (at := self.process_bind_param(value, dialect)) and at.isoformat(" ", "microseconds")[:26]
@@ -80,7 +80,7 @@ def new_id(prefix: str) -> str:
 
 
 class Owned:
-    """Object of one tenant. A session of another tenant does not see it (`app.db.session`)."""
+    """Object owned by one tenant. Sessions of other tenants cannot see it (`app.db.session`)."""
 
     tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"))
 
@@ -93,7 +93,7 @@ def partial_index(*columns: str, where: str | sa.TextClause, name: str | None = 
 
 class InstallationIdentity(Table):
     """Identity of the installation that owns the database: one row, written at the first start. `check_values`: values
-    that identify the keys of the installation and disclose nothing about them, by key name (`app.key_checks`). The
+    that identify the installation's keys without disclosing anything about them, by key name (`app.key_checks`). The
     key-encryption key has two values during its rotation."""
 
     __tablename__ = "installation_identity"
@@ -104,7 +104,7 @@ class InstallationIdentity(Table):
 
 def stored_mechanism(document: dict[str, Any]) -> Mechanism:
     """Parse a mechanism stored in the database. Raises `MechanismUnreadable`, and `MethodUnsupported` if the feature
-    with its method is not installed."""
+    that provides its method is not installed."""
     try:
         return methods.read(document)
     except (errors.PrivacyError, TypeError, ValueError, AttributeError) as error:
@@ -119,7 +119,7 @@ def stored_mechanism(document: dict[str, Any]) -> Mechanism:
 
 class Tenant(Table):
     """Organisation. `policy`: rules for requests (`lethe.contract.tenants.Policy`). `webhook_generation`: number of the
-    current webhook secret. `webhook_rotated_at`: time of the last rotation of the secret; null if never rotated."""
+    current webhook secret. `webhook_rotated_at`: time of the secret's last rotation; null if it was never rotated."""
 
     __tablename__ = "tenants"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -133,8 +133,8 @@ class Tenant(Table):
 
 class ApiKey(Owned, Table):
     """API key. `calls_per_minute`: rate limit; null for the installation's limit. `expires_at`: time of expiry; null if
-    never. `line_id`: id of the first key in this line of rotations; null for the first key. `own_requests_only`:
-    whether the key sees only requests made by its line."""
+    the key never expires. `line_id`: id of the first key in this line of rotations; null for the first key.
+    `own_requests_only`: whether the key sees only requests made by its line."""
 
     __tablename__ = "api_keys"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -152,8 +152,8 @@ class ApiKey(Owned, Table):
 
 
 class IdempotentAnswer(Table):
-    """First answer to a creating POST, returned to repetitions of the call. `name`: keyed hash of the API key and the
-    Idempotency-Key."""
+    """First response to a POST that creates something, returned when the call is repeated. `name`: keyed hash of the
+    API key and the Idempotency-Key."""
 
     __tablename__ = "idempotent_answers"
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -181,9 +181,9 @@ class AuditEntry(Owned, Table):
 
 
 class Checkpoint(Owned, Table):
-    """Signature of the installation over a chain of a tenant. Append-only (by trigger). `log`: name of the chain,
-    `audit` or `ledger`. `sequence`, `hash`: last row that the signature covers, and its hash. `number`: position in the
-    order of signing, over all chains."""
+    """The installation's signature over a tenant's chain. Append-only (by trigger). `log`: name of the chain, `audit`
+    or `ledger`. `sequence`, `hash`: last row that the signature covers, and its hash. `number`: position in signing
+    order across all chains."""
 
     __tablename__ = "checkpoints"
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
@@ -208,7 +208,7 @@ class LedgerEntry(Table):
 
 
 class LedgerLink(Owned, Table):
-    """Link of the chain over the ledgers of all models of a tenant. Append-only (by trigger); each hashes its
+    """Link in a tenant's chain over the ledgers of all its models. Append-only (by trigger); each link hashes its
     predecessor. `body`: model whose ledger grew by an entry, or notice that the installation was restored from a
     backup."""
 
@@ -221,7 +221,7 @@ class LedgerLink(Owned, Table):
 
 
 class Certificate(Owned, Table):
-    """Certificate (`jws`) that a version of a model forgot the rows of a request."""
+    """Certificate (`jws`) that a model version has forgotten a request's rows."""
 
     __tablename__ = "certificates"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -234,14 +234,14 @@ class Certificate(Owned, Table):
 
 
 class Model(Owned, Table):
-    """Model of a dataset. `method`: name of its method, as in its mechanism. `wanted`: kind of the run from scratch
-    that is due, `learn` or `relearn`; null if not due. `lost_releases`: steps of published versions that a restored
-    backup lacks. `attempts`: number of runs that failed by themselves since the last version. `deaths`: number of runs
-    whose worker died since then. `max_requests`, `max_wait_seconds`: maximum number of requests that wait to share a
-    run, and maximum wait. `audit_lanes`: lanes of each canary test; 0 for none. `audit_chains`: factor by which a
-    requested test multiplies the lanes. `audit_asked_at`: time at which a waiting test was requested. `quality`: gate
-    with `metric`, `threshold` and `on_breach`; null for none. `retired_at`: time from which the model neither learns
-    nor forgets. `destroyed_at`: time at which its last weights were destroyed."""
+    """Model of a dataset. `method`: name of its method, as in its mechanism. `wanted`: kind of from-scratch run that is
+    due, `learn` or `relearn`; null if none is due. `lost_releases`: steps of published versions that a restored backup
+    lacks. `attempts`: number of runs since the last version that failed with a live worker. `deaths`: number whose
+    worker died. `max_requests`, `max_wait_seconds`: maximum number of requests that wait to share a run, and maximum
+    wait. `audit_lanes`: lanes of each canary test; 0 for none. `audit_chains`: factor by which a requested test
+    multiplies the lanes. `audit_asked_at`: time at which the pending test was requested. `quality`: gate with `metric`,
+    `threshold` and `on_breach`; null without a gate. `retired_at`: time after which the model neither trains nor
+    forgets. `destroyed_at`: time at which its last weights were destroyed."""
 
     __tablename__ = "models"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -273,8 +273,8 @@ class Model(Owned, Table):
 
 
 class Version(Table):
-    """Published version of a model. `degraded`: whether it missed the quality gate at the last judgement. `held`:
-    whether it is therefore not served."""
+    """Published version of a model. `degraded`: whether it missed the quality gate when last judged. `held`: whether it
+    is not served for that reason."""
 
     __tablename__ = "versions"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -293,18 +293,18 @@ class Version(Table):
 
 
 class Dataset(Owned, Table):
-    """Encoded rows of people. `network_id`: public network that computed the features; null if none did.
+    """Encoded rows of people. `network_id`: public network that computed the features; null without a network.
     `subject_kind`: kind of identifier that names the people; null for subject ids. `classes`: meanings of the labels;
     empty if labels are numbers in the range of `target` (`lethe.encoding.targets`). `revision`: number of batches of
-    edits; the rows at revision r lack everyone erased, and hold everyone added, at or before r. `references_check`:
-    hash of the id under the key of the references to people, which distinguishes a wrong key from people without rows.
-    `num_rows`: number of rows that are not null. `records_verified_at`: time of the last complete check of the records.
-    `records_verified_to`: slot up to which the current check has come; null if it has not begun. `lost_models`:
-    `mechanism` and `steps` of published versions that a restored backup lacks, by model id. `digest`: root of the hash
-    tree over the rows (`app.rows.blocks`). `damaged_at`: time since which the rows are known to differ from the digest.
-    `damage`: first finding, with its `kind`, `rows` and `block`. `adaptive_budget`: `epsilon` and `delta`, if given
-    (`app.accounting.budgets`). `retired_at`: time from which no model learns from it. `destroyed_at`: time at which its
-    rows were destroyed."""
+    edits; the rows at revision r exclude everyone erased, and include everyone added, at or before r.
+    `references_check`: hash of the id under the key of the references to people, to distinguish a wrong key from people
+    without rows. `num_rows`: number of rows that are not null. `records_verified_at`: time of the last complete check
+    of the records. `records_verified_to`: slot that the current check has reached; null if it has not begun.
+    `lost_models`: `mechanism` and `steps` of published versions that a restored backup lacks, by model id. `digest`:
+    root of the hash tree over the rows (`app.rows.blocks`). `damaged_at`: time since which the rows are known to differ
+    from the digest. `damage`: first finding, with its `kind`, `rows` and `block`. `adaptive_budget`: `epsilon` and
+    `delta`, if given (`app.accounting.budgets`). `retired_at`: time after which no model trains on it. `destroyed_at`:
+    time at which its rows were destroyed."""
 
     __tablename__ = "datasets"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -360,9 +360,9 @@ class Addition(Owned, Table):
 
 
 class Record(Table):
-    """Record: person of the row in a slot, deleted once the row is null, so that nothing discloses whose row it was.
-    `addition_id`: addition that brought the row; null if uploaded with the dataset. `check_value`: keyed hash of
-    person, slot and dataset, which distinguishes damage from absence (`app.rows.records`)."""
+    """Record of whose row is in a slot, deleted once the row is null so that nothing discloses whose row it was.
+    `addition_id`: addition that supplied the row; null if it was uploaded with the dataset. `check_value`: keyed hash
+    of person, slot and dataset, which distinguishes damage from absence (`app.rows.records`)."""
 
     __tablename__ = "records"
     dataset_id: Mapped[str] = mapped_column(sa.ForeignKey("datasets.id"), primary_key=True)
@@ -378,24 +378,24 @@ class Record(Table):
 
 
 _OPEN = "status IN ('accepted', 'in_review', 'received', 'running')"
-"""Condition of open requests, in the order in which SQLite compares the text."""
+"""Condition for open requests. SQLite compares its text, so the order of the statuses matters."""
 
 
 class DeletionRequest(Owned, Table):
     """Deletion request.
 
-    `alias_refs`: references of further identifiers of the person. `dataset_ids`: datasets to forget the person in; null
-    for all. `deadline`: current deadline, from `due_at`, `extended_due_at` and pauses. `paused_at`: time since which
-    the clock stands still. `held_until`: time before which no worker starts; null for at once. `doubted_at`: time since
-    which damaged records may hide rows of the person; the request is looked up again before it completes. `source`:
-    list or protocol by which it came. `maker`: line of the API key that made it; null if unknown. `discreet`: whether
-    its maker may not learn if anything is held. `refers_to`: ended request that it cites. `alerted`: last alert sent to
+    `alias_refs`: references of the person's other identifiers. `dataset_ids`: datasets to forget the person in; null
+    for all. `deadline`: current deadline, given `due_at`, `extended_due_at` and pauses. `paused_at`: time at which the
+    clock was paused. `held_until`: time before which no worker starts; null for no delay. `doubted_at`: time since
+    which damaged records may hide the person's rows; they are looked up again before it completes. `source`: list or
+    protocol it came through. `maker`: line of the API key that made it; null if unknown. `discreet`: whether its maker
+    must not be told if anything is held. `refers_to`: ended request that it cites. `alerted`: last alert sent to
     receivers, `at_risk` or `overdue`. `reported_at`: time at which discreet callers see it completed, fixed at
-    acceptance. `ended_at`: its end, after which `kept` falls by the tenant's policy (`app.deletion.retention`).
-    `external_ref`: reference of its external id. `assignee`: id of the person in charge. `erased_by`: request of the
+    acceptance. `ended_at`: its end, after which the tenant's policy lowers `kept` (`app.deletion.retention`).
+    `external_ref`: reference of its external id. `assignee`: id of the person in charge. `erased_by`: request about the
     same person that erased the rows while this one was open. `time_zone`: zone in which its days are counted and shown,
-    taken from the policy when it was made. `resolution`: `kind` of the identifier, and kinds of the references `linked`
-    to it by an identity map. `unknown_at`: time since which it is unknown whom the identifier means.
+    taken from the policy at creation. `resolution`: `kind` of the identifier, and kinds of the references `linked` to
+    it by an identity map. `unknown_at`: time since which it is unknown whom the identifier denotes.
     """
 
     __tablename__ = "deletion_requests"
@@ -483,7 +483,7 @@ class DeletionRequest(Owned, Table):
 
 
 class RequestAlias(Table):
-    """Further identifier of a request: an element of its `subject_refs` in a separate row, for the index."""
+    """Additional identifier of a request: an element of its `subject_refs`, kept in a separate row for indexing."""
 
     __tablename__ = "request_aliases"
     request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"), primary_key=True)
@@ -491,7 +491,7 @@ class RequestAlias(Table):
 
 
 class RequestEvent(Table):
-    """Event of a request: its `kind`, and the `facts` that the kind does not imply."""
+    """Event in a request's history: its `kind`, and `facts` that the kind does not imply."""
 
     __tablename__ = "request_events"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
@@ -504,8 +504,8 @@ class RequestEvent(Table):
 
 
 class Suppression(Owned, Table):
-    """Suppression: a forgotten person whose rows are refused until renewed consent. `dataset_id`: dataset that refuses
-    the rows; `*` for all datasets."""
+    """Suppression of a forgotten person, whose rows are refused until they consent again. `dataset_id`: dataset that
+    refuses the rows; `*` for all datasets."""
 
     __tablename__ = "suppressions"
     subject_ref: Mapped[str] = mapped_column(primary_key=True)
@@ -517,9 +517,9 @@ class Suppression(Owned, Table):
 
 
 class Erasure(Table):
-    """Rows of one request in one dataset. `revision`, `num_records`: set when a worker claims the rows, which is
-    irreversible. `num_claimed`: rows among them that no other request of the person had claimed. `nulled_at`: time at
-    which the rows are null and unrecoverable.
+    """Erasure of one request's rows in one dataset. `revision`, `num_records`: set when a worker claims the rows, which
+    is irreversible. `num_claimed`: number of these that no other request about the person had claimed. `nulled_at`:
+    time at which the rows are null and unrecoverable.
 
     Triggers copy `deadline` from the request, and derive `ready_at`, the time from which a worker may claim the rows
     (null while the request's status forbids it). The queue needs both here, because an index cannot span two tables.
@@ -560,11 +560,11 @@ class Erasure(Table):
 
 
 OWED = (RequestModelStatus.PENDING, RequestModelStatus.RUNNING)
-"""Statuses of a request's models that still have to forget its rows."""
+"""Statuses of models that still have to forget a request's rows."""
 
 
 class RequestModel(Table):
-    """Demand of a request on one model. `status`: pending, running, completed, cancelled, destroyed (the model has no
+    """A request's demand on one model. `status`: pending, running, completed, cancelled, destroyed (the model has no
     weights left), or nothing_published (it never had a version). `requested_at`: `created_at` of the request."""
 
     __tablename__ = "request_models"
@@ -588,8 +588,8 @@ CUT_OFF = sa.text("status IN ('abandoned', 'cancelled', 'failed')")
 class Run(Owned, Table):
     """Run: one attempt, fenced by its id. Only a `running` run can publish, and each dataset has at most one.
     `first_step`: number of steps of the model's chain before the run. `records`: number of records that became null
-    since the run of the parent version. `reason`, `reason_facts`: why it was planned so (`PlanReason`). `audit`: result
-    of its lanes. `repeated`: number of preceding runs that ended for the same reason in a row and were not stored."""
+    since the run of the parent version. `reason`, `reason_facts`: why it was planned (`PlanReason`). `audit`: result of
+    its lanes. `repeated`: number of runs just before it that ended for the same reason and were not stored."""
 
     __tablename__ = "runs"
     id: Mapped[str] = mapped_column(primary_key=True)

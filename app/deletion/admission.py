@@ -30,10 +30,10 @@ class StatementJudge(Protocol):
     def check(
         self, session: Session, keys: Keys, token: str, *, subject_sha256: bytes, rule: SubjectRule
     ) -> IdentityStatement:
-        """Return the statement of a token about this subject, or raise `IdentityStatementInvalid`."""
+        """Return the statement that a token makes about this subject, or raise `IdentityStatementInvalid`."""
 
     def existing(self, session: Session, issuer_ids: Collection[str]) -> set[str]:
-        """Return the ids of `issuer_ids` that are still registered."""
+        """Return those of `issuer_ids` that are still registered."""
 
     def used(self, session: Session, hashes: Collection[str]) -> set[str]:
         """Return the elements of `hashes` that belong to used statements."""
@@ -42,11 +42,11 @@ class StatementJudge(Protocol):
         """Record statements as used."""
 
     def refusal(self) -> IdentityStatementInvalid:
-        """Return the same error for every rejected statement, so that it does not reveal the reason."""
+        """Return the error for rejected statements. It is always the same, so that it does not reveal the reason."""
 
 
 def sha256_of(subject_id: str) -> bytes:
-    """Return the SHA-256 (hex) by which a statement names a subject id; some callers know only this hash."""
+    """Return the SHA-256 digest that identifies a subject id in statements; some callers know only this hash."""
     return hashlib.sha256(subject_id.encode()).digest()
 
 

@@ -65,7 +65,7 @@ def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
 def complete_model(
     session: Session, served: Sequence[tuple[RequestModel, DeletionRequest, str]], *, version: int
 ) -> None:
-    """Record that a model has forgotten in this version, and complete the requests that wait for nothing else. `served`
+    """Record that a model has forgotten as of this version, and complete requests that wait for nothing else. `served`
     lists the model's demands with their requests and the ids of their certificates."""
     for demand, _, certificate_id in served:
         demand.status, demand.version, demand.certificate_id = RequestModelStatus.COMPLETED, version, certificate_id
@@ -80,7 +80,7 @@ def give_up_model(
     because: RequestModelStatus = RequestModelStatus.NOTHING_PUBLISHED,
 ) -> None:
     """Stop waiting for a model that never had a version or was destroyed: requests claimed at or before `revision` no
-    longer wait; `claim_erasures` adds the model to later requests if it comes back."""
+    longer wait for it. `claim_erasures` adds the model to later requests if it returns."""
     awaiting = repository.awaiting_model(session, model_id=model_id, revision=revision)
     for demand, _, _ in awaiting:
         demand.status = because
@@ -89,8 +89,8 @@ def give_up_model(
 
 
 def hand_back(session: Session, run: Run) -> None:
-    """Return everything that an unfinished run served to the queue. Requests record their first MAX_HAND_BACKS
-    hand-backs, with the run's status and error code, so that a permanent failure cannot fill their histories."""
+    """Return everything that an unfinished run served to the queue. Only a request's first MAX_HAND_BACKS hand-backs
+    are recorded, with the run's status and error code, so that a permanent failure cannot fill its history."""
     demands = repository.request_models_of_run(session, run_id=run.id)
     for demand in demands:
         demand.status = RequestModelStatus.PENDING
@@ -110,8 +110,8 @@ def _move(
     at: datetime.datetime,
     by: Run | None = None,
 ) -> None:
-    """Change the status of requests: a run is under way, or the run `by` hands them back. The first MAX_HAND_BACKS
-    hand-backs of a request and the changes that follow them are recorded."""
+    """Change the status of requests because a run has started, or because the run `by` hands them back. Only a
+    request's first MAX_HAND_BACKS hand-backs and the changes that follow them are recorded."""
     hand_backs = repository.count_hand_backs(session, request_ids=[request.id for request in requests])
     changes: list[history.Change] = []
     for request in requests:
@@ -127,8 +127,8 @@ def _move(
 
 
 def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, DeletionRequest]]) -> None:
-    """Join each of these requests to the erasures that claimed its rows in `dataset`: it waits for the same models. If
-    the requests that erased the rows are completed, the last of them is recorded as the eraser."""
+    """Join each of these requests to the erasures that claimed its rows in `dataset`, so that it waits for the same
+    models. If the requests that erased the rows are completed, the last of them is recorded as the eraser."""
     if not joining:
         return
     # People are looked up once: a person may have any number of requests.

@@ -69,7 +69,7 @@ def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datet
 
 
 def _ask(new: Submitted, lookup: Lookup, *, besides: Collection[str] = ()) -> None:
-    """Add to `new` the erasures in all covered datasets except `besides`, and the models that may carry the rows."""
+    """Add to `new` the erasures in all covered datasets except `besides`, and the models that may use the rows."""
     request = new.request
     holding = sorted(lookup.held(request.subject_refs) - set(besides))
     for dataset_id in holding:
@@ -109,7 +109,7 @@ def _add_erasure(
 
 
 def _outcome(new: Submitted, lookup: Lookup) -> Outcome | None:
-    """Return the outcome of a request without pending erasures and models; None if any is pending."""
+    """Return the outcome of a request that has no pending erasures or models; None if any are pending."""
     if not new.erasures:
         new.request.erased_by = lookup.erased_by(new.request)
         return Outcome.ERASED_ALREADY if new.request.erased_by else Outcome.NOTHING_HELD
@@ -121,8 +121,8 @@ def _outcome(new: Submitted, lookup: Lookup) -> Outcome | None:
 
 
 def _outcome_of_erased(request: DeletionRequest, erasures: Iterable[Erasure], *, is_widened: bool) -> Outcome:
-    """Return the outcome of a request whose `erasures` are all done. `is_widened`: a model's target exceeds the default
-    bounds. A request that erased rows itself, or joined their erasure, names no other request as the eraser."""
+    """Return the outcome of a request whose `erasures` are all done. `is_widened`: if a model's target exceeds the
+    default bounds. A request that erased rows itself, or joined their erasure, names no other request as the eraser."""
     if any(erasure.num_records for erasure in erasures):
         request.erased_by = None
     if request.erased_by is not None:
@@ -139,7 +139,7 @@ def change(new: Submitted, wanted: RequestStatus, *, at: datetime.datetime, verb
 
 
 def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.datetime, new: bool = False) -> None:
-    """Store erasures, models and changes, and announce the changes. With `new`, store the requests themselves, too."""
+    """Store erasures, models and changes, and announce the changes. With `new`, also store the requests."""
     requests = [item.request for item in submitted]
     changes = [change for item in submitted for change in item.changes]
     with bulk.together(session):
@@ -163,8 +163,8 @@ def _store_erasures(session: Session, submitted: Sequence[Submitted]) -> None:
 
 
 def complete_done(session: Session, requests: Collection[DeletionRequest]) -> None:
-    """Complete each request whose erasures and models are all done and for which no feature has open work. `settle`
-    completes requests in their grace period, and requests whose person may be in damaged records."""
+    """Complete each request whose erasures and models are all done and for which no feature has open work. Requests in
+    their grace period, or whose person may be in damaged records, are left to `settle`."""
     at = now(session)
     in_hand = (RequestStatus.ACCEPTED, RequestStatus.RUNNING)
     in_question = [
@@ -200,8 +200,8 @@ def complete_done(session: Session, requests: Collection[DeletionRequest]) -> No
 def complete(
     request: DeletionRequest, *, policy: Policy, at: datetime.datetime, outcome: Outcome, verb: str | None = None
 ) -> history.Change:
-    """Complete a request and return the change, not yet recorded, or raise `TransitionForbidden`. The actor is always
-    the service: another actor in the event would reveal that nothing was held."""
+    """Complete a request and return the unrecorded change, or raise `TransitionForbidden`. The actor is always the
+    service: another actor in the event would reveal that nothing was held."""
     status.check(request.status, RequestStatus.COMPLETED)
     request.status, request.outcome = RequestStatus.COMPLETED, outcome
     request.completed_at = at
@@ -236,7 +236,7 @@ def asks_for(request: DeletionRequest, dataset_id: str) -> bool:
 
 
 def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
-    """Complete up to `limit` requests that need not wait, or add erasures for rows found only now; return their number.
+    """Complete up to `limit` requests that need not wait, or add erasures for newly found rows; return their number.
 
     Requests whose subject may be in damaged records continue to wait. A request without rows waits for its grace period
     like any other, so that callers cannot tell the difference.
@@ -268,7 +268,7 @@ def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
 
 
 def _done_with(session: Session, request: DeletionRequest, lookup: Lookup, erasures: Iterable[Erasure]) -> set[str]:
-    """Return the datasets that `erasures` cover, and those that hold rows of the person under a later consent."""
+    """Return the datasets that `erasures` cover, and those that hold the person's rows under a later consent."""
     own, refs = {erasure.dataset_id for erasure in erasures}, request.subject_refs
     return own | {
         other for other in lookup.held(refs) - own if not search_repository.suppressed_people(session, other, refs)

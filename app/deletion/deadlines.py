@@ -33,7 +33,7 @@ _LIMITS: dict[str, TimeLimit] = {
 
 
 def limits(policy: Policy) -> Mapping[str, TimeLimit]:
-    """Return the time limit that each regulation sets, or the tenant's own limit in its place."""
+    """Return each regulation's time limit, or the tenant's own limit where it replaces the regulation's."""
     return _LIMITS | policy.regulations if policy.regulations else _LIMITS
 
 
@@ -43,7 +43,7 @@ def due_at(limit: TimeLimit, submitted_at: datetime.datetime, *, zone: str = "UT
 
 
 def extended(limit: TimeLimit, end: datetime.datetime, *, zone: str = "UTC") -> datetime.datetime:
-    """Return the end (UTC) of a time limit after its extension beyond `end`; `end` itself if it has no extension.
+    """Return the end (UTC) of a time limit after its extension beyond `end`; `end` if the limit has no extension.
 
     The extension counts from `end`, so it never ends later than if the whole limit were counted from the request.
     """
@@ -51,7 +51,7 @@ def extended(limit: TimeLimit, end: datetime.datetime, *, zone: str = "UTC") -> 
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """Return a time zone of a stored policy. Raises `Unavailable` if this host does not know it, and logs its name."""
+    """Return the time zone of a stored policy. If this host does not know it, log its name and raise `Unavailable`."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -74,7 +74,7 @@ def _later(moment: datetime.datetime, by: relativedelta, zone: str) -> datetime.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Clock of a request. `days_left` counts whole days to the deadline, negative after it, None if ended."""
+    """Clock of a request. `days_left` counts whole days to the deadline; negative after it, None once ended."""
 
     state: ClockState
     deadline: datetime.datetime

@@ -46,11 +46,11 @@ def write(session: Session, changes: Sequence[Change]) -> None:
 
 
 OnChange = Callable[[Session, Sequence[Change]], None]
-"""Hook that receives changes of requests in the transaction that makes them (the socket `ON_CHANGE`)."""
+"""Hook that receives changes to requests in the transaction that makes them (the socket `ON_CHANGE`)."""
 
 
 def announce(session: Session, changes: Sequence[Change]) -> None:
-    """Pass recorded changes to the hooks of the features."""
+    """Pass recorded changes to the features' hooks."""
     for on_change in sockets.plugs("app.features", "hooks", "ON_CHANGE"):
         on_change(session, changes)
 
@@ -67,7 +67,7 @@ def move(
     recorded: bool = True,
 ) -> None:
     """Change the status of a request, or raise `TransitionForbidden`. With `recorded`, record the change as an event of
-    `kind`, by default that of the new status."""
+    `kind`, by default the kind of the new status."""
     status.check(request.status, wanted)
     request.status = wanted
     if recorded:

@@ -35,7 +35,7 @@ from lethe.proof import target
 
 
 def these(statuses: Iterable[str]) -> sa.BindParameter[list[str]]:
-    """Return a literal list of statuses, which SQLite needs to see to use the partial index of open requests."""
+    """Return statuses as literals, which SQLite must see in order to use the partial index of open requests."""
     return sa.bindparam(None, sorted(statuses), expanding=True, literal_execute=True)
 
 
@@ -108,7 +108,7 @@ def awaits() -> tuple[Awaited, ...]:
 
 
 def waiting(session: Session, *, request_ids: Collection[str]) -> set[str]:
-    """Return the requests among these that wait for work of a feature."""
+    """Return those of `request_ids` that are waiting for a feature's work."""
     if not (is_open := [awaited.is_open(DeletionRequest) for awaited in awaits()]):
         return set()
     query = sa.select(DeletionRequest.id).where(DeletionRequest.id.in_(_THESE), sa.or_(*is_open))
@@ -116,8 +116,8 @@ def waiting(session: Session, *, request_ids: Collection[str]) -> set[str]:
 
 
 def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tuple[DeletionRequest, bool]]:
-    """Return up to `limit` requests that waited for the end of their grace period, the repair of records or work of
-    features, and now wait for nothing; each with whether it has erasures."""
+    """Return up to `limit` requests that were waiting for the end of their grace period, the repair of records or a
+    feature's work and no longer wait for anything. Each is paired with whether it has erasures."""
     if not session.scalar(_ANY_MAY_SETTLE, {"at": at}):
         return []
     mine = Erasure.request_id == DeletionRequest.id
@@ -166,7 +166,7 @@ def has_clock(
 def to_alert(
     session: Session, *, at: datetime.datetime, horizon: datetime.timedelta, limit: int
 ) -> list[DeletionRequest]:
-    """Return open requests that are overdue, or due within `horizon` on a running clock, but not yet announced so."""
+    """Return open requests that are overdue, or due within `horizon` on a running clock, but not yet announced."""
     late = sa.and_(DeletionRequest.deadline <= at, DeletionRequest.alerted == ClockState.AT_RISK)
     query = sa.select(DeletionRequest).where(
         DeletionRequest.status.in_(_OPEN),
@@ -199,8 +199,7 @@ _OfRequest = TypeVar("_OfRequest", Erasure, RequestModel)
 
 
 def by_request(session: Session, table: type[_OfRequest], request_ids: Collection[str]) -> dict[str, list[_OfRequest]]:
-    """Return the erasures or the models of each request, in the order of their keys; requests without any are
-    absent."""
+    """Map each request to its erasures or its models, in key order. Requests that have none are omitted."""
     groups: dict[str, list[_OfRequest]] = {}
     query = sa.select(table).where(table.request_id.in_(_THESE)).order_by(*sa.inspect(table).primary_key)
     for batch in in_parts(request_ids):
@@ -266,7 +265,7 @@ def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[t
     """Return the unclaimed, ready erasures of a dataset: the first `limit` by deadline, ordered by request age.
 
     Other requests of these people, which share the rows, are added beyond `limit`, up to `MAX_ALSO_THEIRS`. Any further
-    requests join their erasure (`claims`), so that one run serves a bounded number of requests.
+    requests join these erasures (`claims`), so that one run serves a bounded number of requests.
     """
     values = {"dataset_id": dataset_id, "at": now(session)}
     with sealed.opening(session):
@@ -283,7 +282,7 @@ def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[t
 
 
 def count_waiting(session: Session, *, dataset_id: str, at_most: int) -> int:
-    """Return the number of unclaimed rows that a dataset's first `at_most` accepted requests, by deadline, cover."""
+    """Return the number of unclaimed rows covered by a dataset's first `at_most` accepted requests, by deadline."""
     waiting = (
         sa.select(DeletionRequest.id, DeletionRequest.subject_ref)
         .select_from(_MINE)
@@ -311,7 +310,7 @@ _CLAIM = (
 
 def claim_records(session: Session, *, dataset_id: str, claiming: Sequence[tuple[Erasure, DeletionRequest]]) -> None:
     """Claim the unclaimed rows of the requests' people in a dataset, each for the first erasure that names its person.
-    Store in the erasures the number of claimed rows and the number of all rows of their people."""
+    Store in each erasure the number of rows claimed and the total number of the person's rows."""
     held, unclaimed = Counter[str](), Counter[str]()
     for batch in in_parts({ref for _, request in claiming for ref in request.subject_refs}):
         query = sa.select(Record.subject_ref, sa.func.count(), sa.func.count(Record.erasure_id))
@@ -331,7 +330,7 @@ def claim_records(session: Session, *, dataset_id: str, claiming: Sequence[tuple
 
 
 def drop_owed(session: Session, *, dataset_id: str, besides: Mapping[str, Collection[str]]) -> None:
-    """Delete the demands of requests on models of a dataset, except the models that `besides` lists by request."""
+    """Delete the demands of the requests in `besides` on a dataset's models, except on the models listed for each."""
     by_models: dict[frozenset[str], list[str]] = {}
     for request_id, model_ids in besides.items():
         by_models.setdefault(frozenset(model_ids), []).append(request_id)
@@ -343,19 +342,19 @@ def drop_owed(session: Session, *, dataset_id: str, besides: Mapping[str, Collec
 
 
 def drop_pending(session: Session, *, model_id: str) -> None:
-    """Delete all pending demands of requests on a model."""
+    """Delete all pending demands on a model."""
     pending = sa.and_(RequestModel.model_id == model_id, RequestModel.status == RequestModelStatus.PENDING)
     session.execute(sa.delete(RequestModel).where(pending))
 
 
 def count_owed(session: Session, *, model_id: str) -> int:
-    """Return the number of requests that wait for a model."""
+    """Return the number of requests waiting for a model."""
     is_waiting = sa.and_(RequestModel.model_id == model_id, RequestModel.status.in_(OWED))
     return session.scalars(sa.select(sa.func.count()).where(is_waiting)).one()
 
 
 def count_to_erase(session: Session, *, dataset_id: str) -> int:
-    """Count the erasures of a dataset that are not done, and are ready for workers or belong to an open request."""
+    """Count a dataset's unfinished erasures that are ready for workers or belong to an open request."""
     waits = sa.and_(Erasure.dataset_id == dataset_id, Erasure.nulled_at.is_(None))
     asks = sa.or_(Erasure.ready_at.is_not(None), DeletionRequest.status.in_(OPEN))
     query = sa.select(sa.func.count(Erasure.id)).join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
@@ -415,7 +414,7 @@ def request_models_of_run(session: Session, *, run_id: str) -> list[RequestModel
 
 
 def served(session: Session, *, request_ids: Collection[str]) -> set[str]:
-    """Return the requests among these that a run under way serves."""
+    """Return those of `request_ids` that a current run is serving."""
     by_model = sa.select(RequestModel.request_id).where(RequestModel.status == RequestModelStatus.RUNNING)
     by_rows = (
         sa.select(Erasure.request_id)
@@ -454,14 +453,14 @@ class Lookup:
     Attributes:
         datasets: Tenant of each dataset.
         holding: Datasets with unclaimed rows, by subject reference.
-        models: Models that may carry the rows of a dataset, by dataset.
+        models: Models that may have been trained on a dataset's rows, by dataset.
         claimed: Latest erasure of an open request, by subject reference and dataset.
         erased: Last erasure of a completed request, by subject reference and dataset.
         nulled: Number of claimed rows, by dataset and revision, where several requests have claimed rows.
-        owed: Models that still carry the rows, by request and dataset of the `claimed` erasures.
+        owed: Models that still have to forget the rows, by request and dataset of the `claimed` erasures.
         widened: Pairs (request, dataset) of the `claimed` erasures with a model target beyond the default bounds.
         doubtful: Tenant of each dataset with damaged records, which may hold undetected rows of a person.
-        is_awaited: Whether a request, once accepted, will wait for work of a feature.
+        is_awaited: Whether a request, once accepted, will wait for a feature's work.
     """
 
     datasets: dict[str, str]
@@ -480,8 +479,8 @@ class Lookup:
         return {dataset_id for ref in subject_refs for dataset_id in self.holding.get(ref, ())}
 
     def erased_by(self, request: DeletionRequest) -> str | None:
-        """Return the completed request that last erased rows of the person, in the datasets of `request`, after
-        `request` was submitted; None if there is none."""
+        """Return the completed request that last erased the person's rows in the datasets of `request`, after `request`
+        was submitted; None if there is none."""
         erasures = [
             (erasure.nulled_at, erasure.request_id)
             for ref in request.subject_refs
@@ -493,7 +492,7 @@ class Lookup:
         return max(erasures)[1] if erasures else None
 
     def joined(self, subject_refs: Iterable[str]) -> dict[str, "JoinedErasure"]:
-        """Return, by dataset, the combined erasures under way that another request of the person joins."""
+        """Map each dataset to the combined erasures in progress that another request about the person joins."""
         by_dataset: dict[str, dict[str, ClaimedErasure]] = {}
         for ref in subject_refs:
             for dataset_id, erasure in self.claimed.get(ref, {}).items():
@@ -523,9 +522,9 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedErasure:
-    """Rows of a person that are being erased for other requests, at `revision` or before, and the models that still
-    carry them. `num_records` counts the rows of that revision only. The requests that claimed rows at earlier revisions
-    have the certificates about those rows. `widened` is True if a model's target exceeds the default bounds."""
+    """A person's rows that are being erased for other requests, at `revision` or before, and the models still to forget
+    them. `num_records` counts only the rows of that revision. The requests that claimed rows at earlier revisions have
+    the certificates about those rows. `widened` is True if a model's target exceeds the default bounds."""
 
     revision: int
     num_records: int
@@ -589,11 +588,11 @@ _WIDENED = sa.union(
         _IS_WIDENED,
     ),
 )
-"""Statement of `widened`, built once at import, because building it takes longer than running it."""
+"""Statement for `widened`, built once at import, because building it takes longer than running it."""
 
 
 def widened(session: Session, *, request_ids: Collection[str]) -> set[tuple[str, str]]:
-    """Return pairs (request, dataset) for which a model beyond the default bounds forgot or carried the person."""
+    """Return pairs (request, dataset) for which a model beyond the default bounds used or forgot the person's rows."""
     pairs = (pair for batch in in_parts(request_ids) for pair in session.execute(_WIDENED, {"these": batch}))
     return {(request_id, dataset_id) for request_id, dataset_id in pairs}
 
@@ -608,10 +607,10 @@ def look_up(
     since: datetime.datetime | None = None,
     tenant_ids: Collection[str] = (),
 ) -> Lookup:
-    """Look up people, and all datasets of `tenant_ids`; tenants have few datasets, however many a caller names.
+    """Look up people, and all datasets of `tenant_ids`: tenants have few datasets, even if a caller names many.
 
-    `since` is the time at which the first of the requests to look up was submitted. Requests completed before then
-    cannot have erased rows for it (`Lookup.erased_by`), and are read only if `since` is None.
+    `since` is the time at which the earliest request to look up was submitted. Requests completed before then cannot
+    have erased its rows (`Lookup.erased_by`), and are read only if `since` is None.
     """
     since = since or datetime.datetime.min.replace(tzinfo=datetime.UTC)
     doubtful = rows_repository.doubtful(session)
@@ -670,6 +669,6 @@ def _shared(of_people: Iterable[dict[str, ClaimedErasure]]) -> set[tuple[str, in
 
 
 def models_of(session: Session, *, dataset_id: str) -> list[Model]:
-    """Return the models of a dataset that have learned from it or still may (`_HAS_OR_MAY`)."""
+    """Return the dataset's models that have been trained on it or still may be (`_HAS_OR_MAY`)."""
     query = sa.select(Model).where(Model.dataset_id == dataset_id, _HAS_OR_MAY)
     return list(session.scalars(query.order_by(Model.id)))

@@ -29,7 +29,7 @@ class RetentionLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionDue:
-    """Requests of a tenant whose retention level falls, and the keys of the texts about them."""
+    """A tenant's requests whose retention level is due to be lowered, and the keys of the texts about them."""
 
     tenant_id: str
     was_kept: RetentionLevel
@@ -44,19 +44,19 @@ def kept(particulars: sealed.Particulars) -> RetentionLevel:
 
 
 def add(request: tables.DeletionRequest, **texts: str) -> None:
-    """Add texts that an officer wrote about a request, by field of `Particulars`."""
+    """Add texts that an officer wrote about a request, keyed by field of `Particulars`."""
     request.particulars = dataclasses.replace(request.particulars, **texts)  # type: ignore[arg-type]
     request.kept = RetentionLevel.DETAILS
 
 
 def days_of_details(policy: Policy) -> int:
-    """Return the number of days after a request's end until its texts are erased, at the latest with its subject."""
+    """Return the number of days from a request's end until its texts are erased, at the latest with its subject."""
     details, request = policy.retain_details_days, policy.retain_requests_days
     return details if request is None else min(details, request)
 
 
 def due(session: Session, *, limit: int) -> list[RetentionDue]:
-    """Return the requests whose retention period is over, at most `limit` per tenant and level.
+    """Return the requests whose retention period has elapsed, at most `limit` per tenant and level.
 
     A request with a pending delivery to a receiver is kept until the delivery succeeds or is abandoned.
     """
@@ -87,8 +87,8 @@ def due(session: Session, *, limit: int) -> list[RetentionDue]:
 
 def forget(session: Session, due_batches: Sequence[RetentionDue]) -> None:
     """Lower the retention level of due requests whose keys have been destroyed, and record it in the audit logs, with
-    the number of requests and the SHA-256 of their sorted ids. A holder of the ids can thus recognise them. A request
-    that has received a note or a file since then stays due, with the new key."""
+    the number of requests and the SHA-256 of their sorted ids. Anyone who has the ids can thus recognise them. A
+    request that has received a note or a file since then stays due, with the new key."""
     deeds = []
     for batch in due_batches:
         keys = search_repository.attached_keys(session, request_ids=batch.request_ids)

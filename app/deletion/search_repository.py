@@ -144,7 +144,7 @@ def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElem
 
 
 def is_linked(subject_ref: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that an identity map led to this identifier, which discreet readers must not learn."""
+    """Return the condition that an identity map led to this identifier, which discreet readers must not be told."""
     linked = sa.cast(DeletionRequest.resolution, sa.String).contains(subject_ref)
     return sa.and_(DeletionRequest.resolution.is_not(None), linked)
 
@@ -207,7 +207,7 @@ def _subject_of(request_id: str) -> sa.ScalarSelect[str]:
 
 
 def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: str | None) -> Page[DeletionRequest]:
-    """Return one page of a model's requests, newest first, by the index of the requests of each model."""
+    """Return one page of a model's requests, newest first, using the index of requests by model."""
     # `RequestModel` is not restricted to the session's tenant, so look up the model, which is.
     if session.scalars(sa.select(Model.id).where(Model.id == model_id)).first() is None:
         return Page([], None)
@@ -224,7 +224,7 @@ def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: s
 
 def _asks(session: Session, model_id: str) -> sa.ColumnElement[bool]:
     """Return the condition that a request concerns the model: a list of ids if the model has few requests; otherwise a
-    subquery, which meets the newest matches early."""
+    subquery, which finds the newest matches early."""
     of_model = sa.select(RequestModel.request_id).where(RequestModel.model_id == model_id)
     request_ids = list(session.scalars(of_model.limit(_FEW + 1)))
     if len(request_ids) <= _FEW:
@@ -264,9 +264,9 @@ def suppressed_since(session: Session, since: datetime.datetime, dataset_id: str
 
 
 def accepted_after(session: Session, request: DeletionRequest) -> list[DeletionRequest]:
-    """Return the standing requests of the same person that were accepted later and found the person suppressed.
+    """Return the requests about the same person that were accepted later, found the person suppressed and still stand.
 
-    Requests accepted earlier do not count: a consent ended their suppression, or this request would not own it.
+    Requests accepted earlier do not count: consent ended their suppression, or this request would not own it.
     """
     accepted = (
         sa.select(sa.func.min(RequestEvent.id))
@@ -290,8 +290,8 @@ def accepted_after(session: Session, request: DeletionRequest) -> list[DeletionR
 class Attached:
     """Content that a feature attaches to requests and that is erased with their details (the socket `ATTACHED`).
 
-    `keys` returns the keys that seal the content, by request; `drop` deletes its rows; `is_pending` returns the
-    condition under which the content requires its request to be kept.
+    `keys` maps each request to the keys that seal its content; `drop` deletes its rows; `is_pending` returns the
+    condition that the content still requires its request to be kept.
     """
 
     keys: Callable[[Session, Collection[str]], dict[str, list[str]]]
@@ -315,11 +315,11 @@ UNKNOWN_SUBJECT = "sub_unknown"
 def due_requests(
     session: Session, *, tenant_id: str, kept: str, before: datetime.datetime, limit: int
 ) -> list[DeletionRequest]:
-    """Return up to `limit` requests of level `kept` that ended before `before` and have no pending content, and the
+    """Return up to `limit` requests at level `kept` that ended before `before` and have no pending content, with the
     other parts of their subject requests.
 
-    The parts of a subject request, one per identity, are reduced together: a remaining part would be mistaken for
-    another subject request.
+    The parts of a subject request, one per identity, are reduced together, because a remaining part would be mistaken
+    for a separate subject request.
     """
     part, parts = aliased(DeletionRequest), _part_of(DeletionRequest)
     waits = sa.or_(part.ended_at.is_(None), part.ended_at > before, _is_pending(part))
@@ -362,7 +362,7 @@ _THEIRS = _reference(DeletionRequest)
 
 
 def attached_keys(session: Session, *, request_ids: Collection[str]) -> dict[str, list[str]]:
-    """Return the keys that seal content attached to these requests, by request."""
+    """Map each request to the keys that seal the content attached to it."""
     keys: dict[str, list[str]] = {}
     for attached in _attached():
         for request_id, names in attached.keys(session, request_ids).items():

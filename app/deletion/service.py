@@ -28,20 +28,20 @@ from lethe.contract.tenants import Policy
 _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=5)
 _OF_THE_DRAFT = ("subject_ref", "resolution", "regulation", "ground", "source", "refers_to", "maker", "discreet")
 _due_at = functools.lru_cache(maxsize=100)(deadlines.due_at)
-"""Cached `deadlines.due_at`, because most requests of a batch have the same deadline."""
+"""Cached `deadlines.due_at`, because most requests in a batch have the same deadline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestDraft:
     """Request as submitted by a caller. `by` is the caller with their tenant, whose `policy` applies. `maker` is the
     lineage of the caller's key; with `own_only` they may refer only to requests of that lineage, and with `discreet`
-    they may not learn whether rows are held. `dataset_ids` restricts the request; None covers all datasets. `refers_to`
-    names an ended request about the same person. `statement` is the identity statement, or the error that rejects it;
-    without `identity_verified` the request waits in review. With `strict` no request is made if nothing is held.
-    `alias_refs` are further identifiers of the same person, and `kind` is that of `subject_ref`. An identity map adds
-    `resolution`, and `identity_unknown` if no rows can be named by any identifier (the socket `RESOLVES`).
-    `other_cases` are identifiers of other people, whose ids differ from these by case: a `strict` refusal states how
-    many of them have rows."""
+    they must not be told whether rows are held. `dataset_ids` restricts the request; None covers all datasets.
+    `refers_to` names an ended request about the same person. `statement` is the identity statement, or the error that
+    rejects it; without `identity_verified` the request waits in review. With `strict` no request is made if nothing is
+    held. `alias_refs` are other identifiers of the same person, and `kind` is the kind of `subject_ref`. An identity
+    map adds `resolution`, and `identity_unknown` if no rows can be named by any identifier (the socket `RESOLVES`).
+    `other_cases` are identifiers of other people whose ids differ from these only in case: a `strict` refusal states
+    how many have rows."""
 
     by: Actor
     policy: Policy
@@ -92,7 +92,7 @@ def submit_all(session: Session, drafts: Sequence[RequestDraft]) -> list[Submitt
     """Record requests, and accept those that need no review. A request about a person without rows completes at once or
     after its grace period; a request about a person who is being forgotten joins the earlier one.
 
-    Return a result per request, in order: a refused request is not stored, and its result is the reason:
+    Return one result per request, in order: a refused request is not stored, and its result is the reason:
     `DatasetUnknown`, `InputInvalid`, `SubjectUnknown`, `RequestUnknown`, `RequestOpen`, `IdentityStatementRequired` or
     `IdentityStatementInvalid`.
     """
@@ -121,8 +121,8 @@ def cancel(session: Session, request: DeletionRequest, *, discreet: bool) -> Non
 
 def withdraw(session: Session, request: DeletionRequest, wanted: RequestStatus, *, verb: str, discreet: bool) -> None:
     """End a request without erasing anything, or raise `TransitionForbidden`. This is possible until a worker claims
-    its rows, because erasure is irreversible. A `discreet` caller can do it only in review or in the grace period,
-    because success later would reveal whether rows are held."""
+    its rows, because erasure is irreversible. A `discreet` caller can do so only in review or in the grace period,
+    because later success would reveal whether rows are held."""
     at = now(session)
     if discreet and not (request.status == RequestStatus.IN_REVIEW or deadlines.is_held(request, at=at)):
         raise problems.TransitionForbidden.too_late()
@@ -144,7 +144,7 @@ def withdraw(session: Session, request: DeletionRequest, wanted: RequestStatus, 
 
 
 def run_on(request: DeletionRequest, *, at: datetime.datetime) -> None:
-    """Resume a paused clock, and move every deadline by the length of the pause."""
+    """Resume a paused clock, and postpone every deadline by the length of the pause."""
     if request.paused_at is None:
         return
     pause = at - request.paused_at
@@ -267,7 +267,7 @@ def _malformed(path: str, expected: str) -> problems.InputInvalid:
 
 
 def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
-    """Accept a request in review. It then covers the rows of the person held now, and an unknown identity is settled.
+    """Accept a request in review. It then covers the person's current rows, and an unknown identity counts as settled.
 
     Raises `TransitionForbidden` if the request was rejected or cancelled.
     """
@@ -337,7 +337,7 @@ def pause(session: Session, request: DeletionRequest, *, policy: Policy) -> None
 
 
 def resume(session: Session, request: DeletionRequest) -> None:
-    """Resume the clock and move the deadline by the length of the pause. Raises `TransitionForbidden`."""
+    """Resume the clock and postpone the deadline by the length of the pause. Raises `TransitionForbidden`."""
     at = now(session)
     _check_in_review(request)
     if request.paused_at is None:

@@ -34,7 +34,7 @@ class Fingerprints(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Version about to be published, with its model, dataset, mechanism and the number of steps of its run."""
+    """Version about to be published, with its model, dataset and mechanism, and the number of steps in its run."""
 
     version_id: str
     model_id: str
@@ -58,7 +58,7 @@ class HeadSignature:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalLine:
     """Line of the journal. `number` is the database event that the line records, or else the latest one before it, an
-    event of the request `of`. `signed` is the checkpoint recorded, or else the latest one before.
+    event of the request `of`. `signed` is the checkpoint recorded, or else the latest one before it.
 
     Kind `begun`: the file `file` was written from the database as of `at`. Kind `restored`: the database was restored
     up to this event. Kind `dropped`: the line replaces `count` lines of the file `file`, for events before `at`. The
@@ -155,8 +155,8 @@ class Journal:
         return (_parsed(self.path, first), _parsed(self.path, last), reached) if first else None
 
     def drop(self, *, before: datetime.datetime) -> bool:
-        """Drop the lines before a time, except the last of them, and return True if there were any. The remaining lines
-        stay unchanged, after a new first line that describes the dropped ones."""
+        """Drop the lines before a time, except the last such line, and return True if any were dropped. The remaining
+        lines stay unchanged, after a new first line that describes the dropped lines."""
         with locked(self.path.parent):
             dropped, pending = _Dropped(at=before), None
             for line, extent in self.entries():
@@ -191,7 +191,7 @@ class Journal:
         return open(descriptor, "r+b", buffering=0)
 
     def _last(self, file: IO[bytes]) -> tuple[JournalLine | None, str]:
-        """Truncate an incomplete line that a crash left, and return the last line with its hash; (None, GENESIS) if the
+        """Truncate an incomplete line left by a crash, and return the last line with its hash; (None, GENESIS) if the
         file has no lines."""
         size, tail_size = os.fstat(file.fileno()).st_size, _TAIL
         while True:
@@ -263,7 +263,7 @@ class Journal:
 
 
 def with_heads(heads: dict[tuple[str, str], HeadSignature], line: JournalLine) -> dict[tuple[str, str], HeadSignature]:
-    """Return the newest heads by chain and tenant after one more line; a restoration discards all earlier heads."""
+    """Return the newest head of each chain and tenant after one more line; a restoration discards earlier heads."""
     if line.kind == "restored":
         return {}
     newer = (*line.heads, *([line.head] if line.head else []))
@@ -272,7 +272,7 @@ def with_heads(heads: dict[tuple[str, str], HeadSignature], line: JournalLine) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Dropped:
-    """Lines to drop from the start of the file: their extent, and the `last` of them that records an event."""
+    """Lines to drop from the start of the file: their extent, and the `last` line that records an event."""
 
     at: datetime.datetime
     extent: Extent = NOTHING

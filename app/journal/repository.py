@@ -40,8 +40,8 @@ TELLING = sa.or_(
 
 
 def progress(session: Session, *, event: int, of: str | None, signed: int) -> tuple[bool, bool]:
-    """Return whether the database has this event of request `of` and this checkpoint (0 stands for none), and whether
-    it has later ones that belong in the journal."""
+    """Return whether the database has event `event` of request `of` and checkpoint `signed` (0 means none), and whether
+    it has later events or checkpoints that belong in the journal."""
     has_event = sa.exists().where(RequestEvent.id == event, RequestEvent.request_id == of)
     has_signed = sa.exists().where(Checkpoint.number == signed)
     later = sa.exists().where(RequestEvent.id > event, TELLING), sa.exists().where(Checkpoint.number > signed)
@@ -50,7 +50,7 @@ def progress(session: Session, *, event: int, of: str | None, signed: int) -> tu
 
 
 def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[int, datetime.datetime, Remembered]]:
-    """Return up to `limit` events for the journal after event `after`: number, time and the current request."""
+    """Return up to `limit` events for the journal after event `after`, each as (number, time, current request)."""
     # The columns contain no texts of callers or officers.
     columns = [getattr(DeletionRequest, name) for name in REMEMBERED]
     query = sa.select(RequestEvent.id, RequestEvent.at, *columns)
@@ -86,7 +86,7 @@ def _release(version_id: str, model: Model, steps: int) -> dict[str, Any]:
 
 
 def retired(session: Session) -> list[tuple[datetime.datetime, str]]:
-    """Return the times of retirement with the ids of retired models and datasets, in order of time."""
+    """Return the retirement time and id of each retired model and dataset, in chronological order."""
     dated = [
         (at, retired_id)
         for table in (Model, Dataset)
@@ -99,13 +99,13 @@ def retired(session: Session) -> list[tuple[datetime.datetime, str]]:
 
 
 def newest_checkpoints(session: Session) -> list[Checkpoint]:
-    """Return the newest checkpoint of each chain of each tenant, in the order of signing."""
+    """Return each tenant's newest checkpoint per chain, in the order of signing."""
     newest = sa.select(sa.func.max(Checkpoint.number)).group_by(Checkpoint.tenant_id, Checkpoint.log)
     return list(session.scalars(sa.select(Checkpoint).where(Checkpoint.number.in_(newest)).order_by(Checkpoint.number)))
 
 
 def release_at(session: Session, checkpoint: Checkpoint) -> dict[str, Any] | None:
-    """Return the version whose entry a ledger's checkpoint signs last; None for other logs and other links."""
+    """Return the version whose entry is the last that a ledger checkpoint signs; None for other logs and links."""
     link = session.get(LedgerLink, (checkpoint.tenant_id, checkpoint.sequence)) if checkpoint.log == "ledger" else None
     body = json.loads(link.body) if link else {}
     query = sa.select(Version.id, Run.steps_total, Model).join(Run, Run.id == Version.run_id)
@@ -116,8 +116,8 @@ def release_at(session: Session, checkpoint: Checkpoint) -> dict[str, Any] | Non
 
 
 def retired_until(session: Session, checkpoint: Checkpoint, *, is_first: bool) -> list[tuple[datetime.datetime, str]]:
-    """Return the retirements (time, id) between the previous checkpoint of an audit log and this one; if this is the
-    first recorded head, all retirements up to it."""
+    """Return the retirements (time, id) between an audit log's previous checkpoint and this one. If this is the first
+    recorded head, return all retirements up to it."""
     if checkpoint.log != "audit":
         return []
     of_log = sa.and_(Checkpoint.tenant_id == checkpoint.tenant_id, Checkpoint.log == checkpoint.log)

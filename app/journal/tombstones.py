@@ -1,11 +1,11 @@
-"""Tombstone journal: a file outside of database and backups that records who asked to be forgotten.
+"""Tombstone journal: a file outside the database and its backups that records who asked to be forgotten.
 
-Each change of a request adds a line within about a second, and before the person's rows are edited. The line has the
-subject as a keyed hash, the datasets and the deadline. Each version adds a line before its publication, because the
-release counts, whatever is restored later. Each retired model or dataset adds a line before its destruction. The
-database has a single writer, so events are numbered in the order of commit, and the number of the last line shows where
-to continue. The same holds for the signed heads of audit logs and ledgers, which are recorded too, so that rewriting
-the database alone is detected.
+Each change to a request adds a line within about a second, and before the person's rows are edited. The line has the
+subject as a keyed hash, the datasets and the deadline. Each version adds a line before its publication, because a
+release counts whatever is restored later. Each retired model or dataset adds a line before its destruction. The
+database has a single writer, so events are numbered in commit order, and the last line's number shows where to
+continue. The same holds for the signed heads of audit logs and ledgers, which are recorded too, so that rewriting the
+database alone is detected.
 """
 
 import dataclasses
@@ -34,9 +34,9 @@ def journal(installation: Installation) -> Journal:
 
 
 def record(installation: Installation, release: Release | None = None) -> None:
-    """Append everything committed so far in batches, and a `release` before its publication, with the last batch. A
-    version that then fails to be published counts as released, which errs on the safe side. The call is idempotent
-    without a release, and safe in every process at any time.
+    """Append everything committed so far, in batches. The last batch includes a `release` that is about to be
+    published. If its publication then fails, the version still counts as released, which errs on the safe side. Without
+    a release the call is idempotent. Every process can call this at any time.
 
     Raises `DatabasePutBack` if the file has events that the database lacks; also `TombstonesDamaged` and `OSError`.
     """
@@ -69,7 +69,7 @@ def record(installation: Installation, release: Release | None = None) -> None:
 
 
 def kept_heads(settings: Settings) -> list[HeadSignature]:
-    """Return the newest head of each chain that was signed since the last restoration; none without a journal. An
+    """Return each chain's newest head signed since the last restoration; an empty list if there is no journal. An
     attacker with access only to the database cannot change the journal. Raises `TombstonesDamaged`."""
     keys = Keys(settings.data_dir / "keys")
     if not keys.paths()["subject.key"].exists():
@@ -78,8 +78,8 @@ def kept_heads(settings: Settings) -> list[HeadSignature]:
 
 
 def require_same_database(installation: Installation) -> None:
-    """Check that the database has the events of the last line; otherwise raise `DatabasePutBack`, because such a
-    database must not be signed. Also raises `TombstonesDamaged` and `OSError`."""
+    """Raise `DatabasePutBack` if the database lacks the events of the journal's last line, because its heads must then
+    not be signed. Also raises `TombstonesDamaged` and `OSError`."""
 
     def nothing(last: JournalLine | None) -> list[JournalLine]:
         with installation.database.reading() as session:
@@ -90,14 +90,14 @@ def require_same_database(installation: Installation) -> None:
 
 
 def _begin(installation: Installation, file: Journal) -> None:
-    """Write a new or lost file from the database, in the order of the events."""
+    """Write a new journal, or replace a lost one, from the database in the order of events."""
     with installation.database.reading() as session:
         file.start(lambda: _all_lines(session), at=now(session))
 
 
 def _all_lines(session: Session) -> Iterator[JournalLine]:
-    """Yield the lines of all versions, retirements, heads and requests, after a `dropped` line for the requests whose
-    subject the database has erased."""
+    """Yield the lines of all versions, retirements, heads and requests, preceded by a `dropped` line if the database
+    has erased the subjects of any requests."""
     forgotten = repository.last_unknown(session)
     if forgotten is not None:
         yield JournalLine(kind="dropped", number=0, at=forgotten)
@@ -112,7 +112,7 @@ def _all_lines(session: Session) -> Iterator[JournalLine]:
 
 
 def _numbered(lines: Iterable[JournalLine], *, number: int, of: str | None, signed: int) -> Iterator[JournalLine]:
-    """Yield each line with the numbers of the latest event and checkpoint up to it."""
+    """Yield each line with the numbers of the latest event and checkpoint at that point."""
     for line in lines:
         if line.kind == "request":
             number, of = line.number, line.of
@@ -122,7 +122,7 @@ def _numbered(lines: Iterable[JournalLine], *, number: int, of: str | None, sign
 
 def _heads_after(session: Session, number: int) -> Iterator[JournalLine]:
     """Yield the heads signed after checkpoint `number`, with the version of a ledger's last entry, and the retirements
-    that each head of an audit log adds. If `number` is 0, only the newest head of each chain counts."""
+    that each head of an audit log adds. If `number` is 0, yield only each chain's newest head."""
     later = audit_repository.checkpoints_after(session, number=number, limit=_AT_ONCE)
     for checkpoint in later if number else repository.newest_checkpoints(session):
         release = repository.release_at(session, checkpoint)
@@ -137,7 +137,7 @@ def _signed(row: Checkpoint) -> JournalLine:
 
 
 def _requests(session: Session, *, after: int, limit: int | None = None) -> Iterator[JournalLine]:
-    """Yield the lines of request events after event `after`: all of them, or one batch if there is a `limit`."""
+    """Yield the lines of all request events after event `after`, or of one batch of them if `limit` is given."""
     while True:
         batch = repository.telling_events(session, after=after, limit=_AT_ONCE)
         for number, happened_at, request in batch:
@@ -157,8 +157,8 @@ def drop_old(installation: Installation) -> None:
 
 
 def _check(session: Session, last: JournalLine | None) -> bool:
-    """Return True if the database may have anything newer than the last line. Raise `DatabasePutBack` unless it has the
-    events of the last line, which an earlier state lacks."""
+    """Return True if the database may have anything newer than the last line. Raise `DatabasePutBack` if it lacks the
+    events of that line, as an earlier state does."""
     if last is None:
         return True
     knows, is_anything_later = repository.progress(session, event=last.number, of=last.of, signed=last.signed)

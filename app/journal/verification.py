@@ -1,5 +1,5 @@
-"""Verification of the tombstone journal at every start, on a schedule, before a backup and before a run: damage that is
-first detected during a restoration is detected too late.
+"""Verification of the tombstone journal at every startup, on a schedule, before backups and before runs: damage first
+detected during a restoration is detected too late.
 
 The verdict is stored next to the journal, for all processes that use it and for monitoring.
 """
@@ -35,8 +35,8 @@ class BackupState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupVerdict:
-    """Verdict of the last verification: the verified `extent` of the file, or the `fault`. `whole_at` is the time of
-    the last verification of the whole file, `inode` identifies the file."""
+    """Verdict of the last verification: the verified `extent` of the file, or the `fault`. `whole_at` is when the whole
+    file was last verified, and `inode` identifies the file."""
 
     at: datetime.datetime
     whole_at: datetime.datetime
@@ -52,8 +52,8 @@ class BackupVerdict:
 
 
 def verify(installation: Installation, *, full: bool = True) -> BackupVerdict:
-    """Verify the journal, store the verdict and return it; damage is logged. Without `full`, verify only lines added
-    since the last verification, if its verdict still holds."""
+    """Verify the journal, store the verdict and return it; damage is logged. With `full=False`, verify only the lines
+    added since the last verification if its verdict still holds."""
     journal = tombstones.journal(installation)
     last = last_verdict(installation.settings)
     inode = _inode(journal.path)
@@ -66,7 +66,7 @@ def verify(installation: Installation, *, full: bool = True) -> BackupVerdict:
 
 
 def verify_at_start(installation: Installation) -> None:
-    """Verify the whole journal at start. Damage does not prevent the start, only erasures."""
+    """Verify the whole journal at startup. Damage does not prevent startup, but it prevents erasures."""
     try:
         verify(installation)
     except OSError as error:
@@ -134,12 +134,12 @@ def _verified(journal: Journal, inode: int, *, since: BackupVerdict | None) -> B
 
 
 def _holds_still(last: BackupVerdict, path: Path) -> bool:
-    """Return True if verification may continue from the last verdict."""
+    """Return True if verification can continue from the last verdict."""
     return _is_the_same(last, path) and last.fault is None and _now() - last.whole_at < _WHOLE_EVERY
 
 
 def _is_the_same(last: BackupVerdict, path: Path) -> bool:
-    """Return True if `path` is the file verified last and has not become shorter since."""
+    """Return True if `path` is the file that was last verified and has not shrunk since."""
     try:
         stat = os.stat(path)
     except FileNotFoundError:
@@ -155,8 +155,8 @@ def _inode(path: Path) -> int:
 
 
 def _keep(file: Path, verdict: BackupVerdict) -> None:
-    """Store a verdict atomically. A lost verdict only causes a new verification of the whole journal, and the next call
-    overwrites a temporary file that a killed process left."""
+    """Store a verdict atomically. A lost verdict merely causes the whole journal to be verified again. The next call
+    overwrites any temporary file left by a killed process."""
     text = json.dumps(dataclasses.asdict(verdict), default=datetime.datetime.isoformat)
     temporary = _temporary(file)
     try:

@@ -53,7 +53,7 @@ _MIN_INTERVAL_FACTOR = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicJob:
-    """Job that runs again `seconds` after its end. Unless it is `urgent`, it waits longer after a long run."""
+    """Job that runs again `seconds` after it has finished. Unless it is `urgent`, it waits longer after a long run."""
 
     name: str
     seconds: float
@@ -62,7 +62,7 @@ class PeriodicJob:
 
 
 def destroy_retired(installation: Installation) -> None:
-    """Destroy superseded weights, and record those that are destroyed."""
+    """Destroy superseded weights, and record which of them were destroyed."""
     with installation.database.reading() as session:
         retired = catalogue_repository.retired_version_ids(session)
     if destroyed := catalogue.destroy(installation.weights, retired):
@@ -71,7 +71,7 @@ def destroy_retired(installation: Installation) -> None:
 
 
 def destroy_orphans(installation: Installation) -> None:
-    """Destroy the weights of dead runs, which are stored but neither in service nor needed by a run under way."""
+    """Destroy weights left by dead runs: stored weights that are neither in service nor needed by a run in progress."""
     try:
         # List these before the needed versions, so that a run that begins in between cannot lose its weights.
         stored = installation.weights.version_ids()
@@ -85,7 +85,7 @@ def destroy_orphans(installation: Installation) -> None:
 
 def destroy_of_retired(installation: Installation) -> None:
     """Record retirements in the tombstone journal, destroy the weights and rows, and confirm the destruction. The call
-    is idempotent; anything that a store fails to destroy is retried at the next call.
+    is idempotent; if a store fails to destroy anything, the next call retries it.
 
     Raises `TombstonesDamaged`, `DatabasePutBack` or `OSError`.
     """
@@ -102,7 +102,7 @@ def destroy_of_retired(installation: Installation) -> None:
 
 
 def destroy_now(installation: Installation) -> None:
-    """Call `destroy_of_retired` before a response is sent. Failures are logged, not raised; a worker tries again."""
+    """Call `destroy_of_retired` before a response is sent. Failures are logged, not raised; a worker retries later."""
     try:
         destroy_of_retired(installation)
     except (Problem, OSError, SQLAlchemyError) as error:
@@ -130,8 +130,8 @@ def sweep_rows(installation: Installation, *, unclaimed_for: datetime.timedelta 
 def _with_root(
     installation: Installation, rows_id: str, do: Callable[[str], None], *, unless_running: bool = False
 ) -> None:
-    """Call `do` with the recorded root of rows, with exclusive access to the rows, and record the damage that it finds.
-    Skip rows without a root, and rows that another process is writing."""
+    """Call `do` with the recorded root of the rows, holding exclusive access to them, and record any damage it finds.
+    Skip rows that have no root or that another process is writing."""
     with suppress(BlockingIOError), installation.rows.alone(rows_id, wait=False):
         # A run claimed from here on waits for the exclusive access to end.
         with installation.database.reading() as session:
@@ -146,7 +146,7 @@ def _with_root(
 
 
 def verify_rows(installation: Installation) -> None:
-    """Open a random portion of the blocks of every dataset, to detect damage to rows that no run reads."""
+    """Open a random portion of each dataset's blocks, to detect damage to rows that no run reads."""
     with installation.database.reading() as session:
         sound = rows_repository.sound_datasets(session)
     portion = secrets.randbelow(_PORTIONS)
@@ -158,7 +158,7 @@ def verify_rows(installation: Installation) -> None:
 
 
 def forget_answers(installation: Installation) -> None:
-    """Delete stored responses of idempotent calls that are older than `idempotency_days`."""
+    """Delete stored responses to idempotent calls once they are older than `idempotency_days`."""
     lifetime = datetime.timedelta(days=installation.settings.idempotency_days)
 
     def older(session: Session) -> bool:
@@ -171,7 +171,7 @@ def forget_answers(installation: Installation) -> None:
 
 
 def purge_requests(installation: Installation) -> None:
-    """Reduce ended requests to the level that their tenants' policies retain."""
+    """Reduce ended requests to the data that their tenants' policies retain."""
     for _ in range(MAX_BATCHES):
         with installation.database.reading() as session:
             batches = retention.due(session, limit=AT_ONCE)
@@ -183,7 +183,7 @@ def purge_requests(installation: Installation) -> None:
 
 
 def settle(installation: Installation) -> None:
-    """Complete requests that waited only for the end of their grace period or for damaged records."""
+    """Complete requests that were held up only by their grace period or by damaged records."""
 
     def ended(session: Session) -> bool:
         return bool(deletion_repository.settled(session, at=now(session), limit=1))
@@ -202,8 +202,8 @@ def alert(installation: Installation) -> None:
 
 
 def in_batches(installation: Installation, any_there: Callable[[Session], bool], do: Callable[[Session], int]) -> None:
-    """Call `do`, in a transaction each time, until it handles less than a full batch, at most MAX_BATCHES times. The
-    write lock is not taken if `any_there` finds no work."""
+    """Call `do`, each time in a new transaction, until it handles less than a full batch, but at most MAX_BATCHES
+    times. The write lock is not taken if `any_there` finds no work."""
     with installation.database.reading() as session:
         if not any_there(session):
             return
@@ -234,7 +234,7 @@ def verify_records(installation: Installation) -> None:
 
 def verify_texts(installation: Installation) -> None:
     """Open every sealed text, and verify every certificate, to detect damage before its content is needed. The log
-    names the tables with damage, and the pages of the vault with the keys of the damaged texts."""
+    names the damaged tables, and the vault pages that hold the keys of the damaged texts."""
     damaged: Counter[tuple[str, str | None]] = Counter()
     for table in Table.metadata.sorted_tables:
         for column in (column for column in table.c if isinstance(column.type, sealed.Sealed)):
@@ -260,7 +260,7 @@ def _rows(installation: Installation, table: sa.FromClause, column: sa.ColumnEle
 
 
 def sign_heads(installation: Installation) -> None:
-    """Sign the heads of the tenants' audit logs and ledgers, which are recomputed first, without the write lock."""
+    """Sign the heads of tenants' audit logs and ledgers, after recomputing the heads without the write lock."""
     tombstones.require_same_database(installation)
     with installation.database.reading() as session:
         heads = checkpoints.due(session, every_seconds=installation.settings.audit_checkpoint_seconds)
@@ -270,8 +270,8 @@ def sign_heads(installation: Installation) -> None:
 
 
 def record_tombstones(installation: Installation, do: Callable[[Installation], None] = tombstones.record) -> None:
-    """Append to the tombstones, or run `do` on them instead. Refuse callers while the database proves to be older than
-    the tombstones: its models carry people who were forgotten, and a restore would not know new requests."""
+    """Append to the tombstone journal, or run `do` on it instead. Refuse callers while the database is older than the
+    journal: its models were trained on people since forgotten, and a restore would miss new requests."""
     try:
         do(installation)
     except DatabasePutBack as error:
@@ -308,19 +308,19 @@ OF_GATEWAYS = (
 
 
 def of_workers() -> tuple[PeriodicJob, ...]:
-    """Return the periodic jobs of workers: first those of the core, then the `WORKER_JOBS` of features."""
+    """Return the workers' periodic jobs: first the core's, then the `WORKER_JOBS` of features."""
     return PERIODIC_JOBS + sockets.plugs("app.features", "jobs", "WORKER_JOBS")
 
 
 def of_gateways() -> tuple[PeriodicJob, ...]:
-    """Return the periodic jobs of gateways: first those of the core, then the `GATEWAY_JOBS` of features."""
+    """Return the gateways' periodic jobs: first the core's, then the `GATEWAY_JOBS` of features."""
     return OF_GATEWAYS + sockets.plugs("app.features", "jobs", "GATEWAY_JOBS")
 
 
 class PeriodicJobs(periodic.Periodic):
-    """Thread that runs the periodic jobs until its block or the process ends, even while a run takes hours.
+    """Thread that runs the periodic jobs until its `with` block or the process ends, even while a run takes hours.
 
-    A failed job is tried again at its next time, and does not stop the others.
+    A failed job is retried at its next scheduled time and does not stop the other jobs.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""SQL of the state of the service, which reads open requests and recent runs, so ended requests do not slow it down."""
+"""SQL for the service's state. It reads open requests and recent runs, so ended requests do not slow it down."""
 
 import datetime
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ _OPEN = these(OPEN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingCount:
-    """Number of a tenant's open requests of one status under one regulation. `at_risk` counts requests due within the
-    horizon, but neither overdue requests nor those with a paused clock. `oldest` is the time since which the longest
-    waiting request could have been started; requests in a batch that fills up do not wait."""
+    """Number of a tenant's open requests with one status under one regulation. `at_risk` counts requests due within the
+    horizon, without overdue or paused requests. `oldest` is when the longest-waiting request could first have been
+    started; requests in a batch that is still filling up are not waiting."""
 
     tenant_id: str
     status: str
@@ -58,7 +58,7 @@ def running(session: Session) -> list[Run]:
 
 
 def latest(session: Session, *, limit: int) -> list[Run]:
-    """Return the latest runs that ended, except cancelled runs, ordered by their start, newest first."""
+    """Return the latest ended runs except cancelled runs, ordered by start time, newest first."""
     query = (
         sa.select(Run)
         .where(Run.status.not_in((RunStatus.RUNNING, RunStatus.CANCELLED)))

@@ -37,7 +37,7 @@ known_damage: dict[Path, int] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
-    """State of the service at `at`. `seen_at` is the last heartbeat of any worker, or None."""
+    """State of the service at `at`. `seen_at` is when any worker last showed a sign of life, or None."""
 
     at: datetime.datetime
     waiting: list[repository.WaitingCount]
@@ -48,8 +48,8 @@ class ServiceState:
 
     @property
     def queue_age_seconds(self) -> float:
-        """Seconds for which the oldest request has waited for a worker; 0 if none waits. Requests in review, in
-        their grace period or in a batch that fills up do not wait for a worker."""
+        """Seconds that the oldest request has been waiting for a worker; 0 if none is waiting. Requests in review, in
+        their grace period or in a batch that is still filling up are not waiting for a worker."""
         ready = [group.oldest for group in self.waiting if group.oldest and group.status != RequestStatus.IN_REVIEW]
         return max(((self.at - oldest).total_seconds() for oldest in ready), default=0.0)
 
@@ -124,11 +124,11 @@ _NEVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStanding:
-    """Standing of a model. `first_due_at` is the earliest deadline of unclaimed requests about people whom the live
-    version carries, `due_at` that of all requests waiting for the model; each is None without requests. `load` is the
-    `unlearning` epsilon of the live version at publication, in units of its target. `failed_runs` counts failures
-    without a later success. `refused` is True if the last run failed its canary test, None if no run had one.
-    `degraded` means that the live version misses its quality gate, `held` that it is therefore not served."""
+    """Standing of a model. `first_due_at` is the earliest deadline of unclaimed requests about people the live version
+    was trained on, `due_at` the earliest of all requests waiting for the model; None if there are none. `load` is the
+    live version's `unlearning` epsilon at publication, as a multiple of its target. `failed_runs` counts failures
+    without a later success. `refused` is True if the last canary test failed, None if there was none. `degraded` means
+    that the live version misses its quality gate; `held`, that it is not served for this reason."""
 
     model: Model
     first_due_at: datetime.datetime | None
@@ -149,7 +149,7 @@ class ModelStanding:
 
 
 def standings(session: Session) -> list[ModelStanding]:
-    """Return the standing of every model in service of the session's tenant, highest risk first."""
+    """Return the standings of all models that the session's tenant has in service, highest risk first."""
     models = catalogue_repository.models_in_service(session)
     waits = waiting.first_due(session, models)
     deadlines = deletion_repository.first_deadlines(session)

@@ -56,7 +56,7 @@ class Shape:
 
     @property
     def num_labels(self) -> int:
-        """Number of 4-byte values of a row in addition to its features: the label, and the weight if there is one."""
+        """Number of 4-byte values in a row besides its features: the label, and the weight if there is one."""
         return 2 if self.has_weights else 1
 
     @property
@@ -65,7 +65,7 @@ class Shape:
 
 
 class ManifestEntry(NamedTuple):
-    """Reference of a manifest node to a block or to a node below. `records` is its number of non-null rows."""
+    """Reference from a manifest node to a block or to a lower node. `records` is the number of non-null rows in it."""
 
     name: bytes
     records: int
@@ -96,7 +96,7 @@ class Block:
         return replace(self, features=self.features.copy(), labels=self.labels.copy())
 
     def without(self, slots: Sequence[int]) -> "Block":
-        """Return the block with the rows in `slots` null, as a copy if it contains any of them."""
+        """Return the block with the rows in `slots` nulled; this is a copy if the block contains any of the slots."""
         positions = self.positions(slots)
         if not len(positions):
             return self
@@ -110,7 +110,7 @@ class Block:
         return int(np.count_nonzero(begun) + np.count_nonzero(self.features[~begun].any(axis=1)))
 
     def is_null(self, slots: Sequence[int]) -> bool:
-        """Return True if every slot of `slots` in this block is null."""
+        """Return True if all of the `slots` that lie in this block are null."""
         positions = self.positions(slots)
         return not (self.features[positions].any() or self.labels[positions].any())
 
@@ -121,7 +121,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filling:
-    """Batch of stored rows to be written into a dataset, with the ascending slots of its rows in order."""
+    """Batch of stored rows to be written into a dataset. `slots` holds the slot of each row, in ascending order."""
 
     rows_id: str
     root: str
@@ -129,7 +129,7 @@ class Filling:
 
 
 class RowWriter:
-    """Writer of rows, which seals each full block in the background. `root` is set when everything is written."""
+    """Writer of rows, which seals each full block in the background. `root` is set once everything is written."""
 
     def __init__(self, put: Callable[[Block], "Future[ManifestEntry]"], num_columns: int | None) -> None:
         self._put = put
@@ -196,7 +196,7 @@ class RowWriter:
 def mapped(
     memory: memoryview | bytes, num_slots: int, num_columns: int, has_weights: bool = False
 ) -> tuple[Features, Labels]:
-    """Return views of the features and of the labels, with weights if there are any, in the memory of rows."""
+    """Return views of the features and the labels (with weights, if any) in memory that holds rows."""
     features = np.frombuffer(memory, dtype="<f4", count=num_slots * num_columns)
     count = 2 * num_slots if has_weights else num_slots
     labels = np.frombuffer(memory, dtype="<i4", count=count, offset=features.nbytes)
@@ -220,13 +220,13 @@ class Manifests:
         return _put(self._objects, rows_id, _root(shape, children)).hex()
 
     def read(self, rows_id: str, root: str) -> "Manifest":
-        """Return the tree of a root, or raise `DatasetDamaged`."""
+        """Return the tree with this root, or raise `DatasetDamaged`."""
         return Manifest(self._objects, rows_id, root)
 
 
 class Manifest:
-    """Manifest tree of one root, whose nodes are read lazily and once. Every reading method raises `DatasetDamaged` if
-    a node does not match the hash in its parent."""
+    """Manifest tree of one root. Each node is read lazily, and only once. Every reading method raises `DatasetDamaged`
+    if a node does not match the hash in its parent."""
 
     def __init__(self, objects: ObjectStore, rows_id: str, root: str) -> None:
         self._objects = objects
@@ -245,7 +245,7 @@ class Manifest:
         yield from self._below(self.shape.height, 0, self._top, None if numbers is None else set(numbers))
 
     def replaced(self, changes: Mapping[int, ManifestEntry]) -> str:
-        """Write a tree with some blocks replaced durably, and return its root."""
+        """Durably write a tree with some blocks replaced, and return its root."""
         if not changes:
             return self.root
         children = self._replaced(self.shape.height, 0, self._top, changes)
@@ -261,8 +261,8 @@ class Manifest:
         return names
 
     def apart_from(self, other: "Manifest") -> tuple[list[str], list[tuple[int, ManifestEntry]]]:
-        """Return the names of the nodes, and the numbers and entries of the blocks, in which this tree differs from the
-        other tree of the same shape. Equal subtrees are not read."""
+        """Return the names of the nodes, and the numbers and entries of the blocks, in which this tree differs from
+        `other`, a tree of the same shape. Equal subtrees are not read."""
         if self.root == other.root:
             return [], []
         if self.shape != other.shape:

@@ -16,8 +16,8 @@ from lethe.encoding.spread import Spread
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Encoded rows with their labels and subjects. `raw` holds the features before each row was scaled, and `spread`
-    describes them. `lines` are the positions in the file. `num_unknown` counts, by feature column of the schema, the
-    rows in which it is missing or unknown. `num_in_file` is the number of rows of the whole file, if known."""
+    describes them. `lines` are the positions in the file. `num_unknown` counts, for each feature column of the schema,
+    the rows in which it is missing or unknown. `num_in_file` is the file's total number of rows, if known."""
 
     features: Features  # (b, d + 1)
     labels: Labels  # (b,), or (b, 2) with weights
@@ -78,7 +78,7 @@ def through(batch: Batch, features_of: FeaturesOf) -> Batch:
 
 @contextmanager
 def damage_refused(kind: Kind) -> Iterator[None]:
-    """Convert every exception of a parser to `InputInvalid`. The cause is dropped, because it may quote data."""
+    """Convert any exception from a parser to `InputInvalid`. The cause is dropped, because it may quote data."""
     try:
         yield
     except Problem:

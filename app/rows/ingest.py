@@ -1,8 +1,8 @@
 """Readers of uploads: files become batches, piece by piece, and errors name the position of a row.
 
-Every file is treated as hostile. A fault raises a problem whose text never repeats a value of the file, and declared
-sizes are checked before memory is allocated. A line is a line of a csv file, or the number of a row, from 1, in other
-files.
+Every file is treated as hostile. A fault raises a problem whose text never repeats a value from the file, and declared
+sizes are checked before memory is allocated. "Line" means a line of a csv file or, in other files, the number of a row,
+counted from 1.
 """
 
 import csv
@@ -31,14 +31,14 @@ _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReader:
     """Reader of one kind of file. `table` reads tables whose columns a schema declares; `vectors`, if not None, reads
-    vectors with a target or a number of classes. Both may spool in a folder, and limit the bytes they unpack."""
+    vectors with a target or a number of classes. Both may spool to a folder, and limit the bytes they unpack."""
 
     table: Callable[[io.RawIOBase, Schema, Path, int], Iterator[formats.Batch]]
     vectors: Callable[[io.RawIOBase, Path, int, TargetColumn | int], Iterator[formats.Batch]] | None = None
 
 
 def _readers() -> dict[str, FileReader]:
-    """Return the readers of features by the kind of their files (the socket `READERS`)."""
+    """Return the file readers that features provide (socket `READERS`), keyed by kind of file."""
     return dict(sockets.plugs("app.features", "readers", "READERS"))
 
 
@@ -60,13 +60,13 @@ def read(
     max_bytes: int = formats.MAX_BYTES,
     count_rows: bool = False,
 ) -> Iterator[formats.Batch]:
-    """Yield batches of at most 8192 rows, and close the file after the last. Results must be discarded if this raises.
+    """Yield batches of at most 8192 rows, and close the file after the last batch. If this raises, discard the batches.
 
     An npz file without a schema needs the `classes` of its integer labels or its `target`. An array in column order is
-    spooled in `folder`. With `count_rows` a csv file is read twice, so that the number of its rows is known before the
+    spooled in `folder`. With `count_rows`, a csv file is read twice, so that its number of rows is known before the
     first batch.
 
-    Raises `UploadTooLarge` if the file unpacks to more than `max_bytes`, or its encoded rows take more.
+    Raises `UploadTooLarge` if the unpacked file or its encoded rows exceed `max_bytes`.
     """
     if schema is None:
         reader = _readers().get(kind)
@@ -141,7 +141,7 @@ def _count_csv(file: io.RawIOBase) -> int:
 
 
 def _opened_csv(file: io.RawIOBase) -> io.TextIOWrapper:
-    """Open a csv file, whose invalid bytes become lone surrogates. Raises `InputInvalid` for another kind of file."""
+    """Open a csv file, decoding invalid bytes to lone surrogates. Raises `InputInvalid` for other kinds of files."""
     pieces = io.BufferedReader(file, _PIECE)
     check_csv(pieces.peek(), "file")
     return io.TextIOWrapper(pieces, encoding="utf-8-sig", errors="surrogateescape", newline="")
@@ -165,7 +165,7 @@ def _read_csv(file: io.RawIOBase, schema: Schema, *, count_rows: bool) -> Iterat
 
 
 def _next_records(records: Iterator[tuple[int, list[str]]], lines: "_Lines", most: int) -> list[tuple[int, list[str]]]:
-    """Return the records of the next batch: at most `most`, with about BATCH_CHARS characters."""
+    """Return the next batch: at most `most` records, totalling about BATCH_CHARS characters."""
     rows: list[tuple[int, list[str]]] = []
     max_chars = lines.num_chars + BATCH_CHARS
     while len(rows) < most and lines.num_chars < max_chars and (record := next(records, None)):

@@ -31,8 +31,8 @@ _ROUND = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedRecords:
-    """Result of a verification: `to` is the slot up to which the records of a dataset match their check values, None if
-    all do; `damage` describes the first mismatch, if any."""
+    """Result of a verification: `to` is the slot up to which a dataset's records match their check values, None if all
+    match; `damage` describes the first mismatch, if any."""
 
     dataset_id: str
     to: int | None
@@ -40,7 +40,7 @@ class VerifiedRecords:
 
 
 def check_value(key: bytes, slot: int, subject_ref: bytes | None) -> bytes:
-    """Return the check value of a record. `key` is the key of its dataset (`Keys.record_key`)."""
+    """Return the check value of a record. `key` is the dataset's key (`Keys.record_key`)."""
     content = f"{slot}".encode() if subject_ref is None else f"{slot} ".encode() + subject_ref
     return hashlib.blake2b(content, key=key, digest_size=_CHECK_BYTES, person=b"lethe.record").digest()
 
@@ -53,7 +53,7 @@ def add(
     slots: Iterable[int],
     addition_id: str | None = None,
 ) -> None:
-    """Add the records of slots. With `addition_id` the rows are still to be written; otherwise they came with the
+    """Add the records of `slots`. With `addition_id`, the rows have yet to be written; otherwise they came with the
     dataset and count as its rows."""
     key, slots = sealed.record_key(session, dataset_id), list(slots)
     rows = (
@@ -67,7 +67,7 @@ def add(
 
 
 def verified_slots(session: Session, dataset_id: str, stored_records: Sequence[StoredRecord]) -> tuple[int, ...]:
-    """Return the slots of records of a dataset, or raise `DatasetDamaged` for the first damaged record."""
+    """Return the slots of a dataset's records, or raise `DatasetDamaged` for the first damaged record."""
     error = _first_damaged(session, dataset_id, stored_records)
     if error is not None:
         raise error
@@ -75,7 +75,7 @@ def verified_slots(session: Session, dataset_id: str, stored_records: Sequence[S
 
 
 def first_damaged(session: Session, dataset: Dataset) -> DatasetDamaged | None:
-    """Return the damage of a dataset's first damaged record; None if all are sound. Takes microseconds per record."""
+    """Return the damage to a dataset's first damaged record, or None. This takes microseconds per record."""
     after, batch = None, None
     while batch is None or len(batch) == _AT_ONCE:
         batch = repository.next_records(session, dataset_id=dataset.id, after=after, limit=_AT_ONCE)
@@ -87,7 +87,7 @@ def first_damaged(session: Session, dataset: Dataset) -> DatasetDamaged | None:
 
 
 def verify_portion(session: Session, *, at_most: int = _PORTION) -> list[VerifiedRecords]:
-    """Verify up to `at_most` records that come next in the hourly round over all datasets."""
+    """Verify the next `at_most` records, or fewer, in the hourly round through all datasets."""
     verified: list[VerifiedRecords] = []
     for dataset in repository.datasets_to_verify(session, before=now(session) - _ROUND):
         if at_most <= 0:
@@ -107,7 +107,7 @@ def verify_portion(session: Session, *, at_most: int = _PORTION) -> list[Verifie
 
 
 def note(session: Session, verified: Sequence[VerifiedRecords]) -> None:
-    """Record the progress of a round, and stop the datasets with a damaged record."""
+    """Record the progress of a round, and stop each dataset in which a damaged record was found."""
     for result in verified:
         if result.damage is not None:
             record(session, result.damage)
@@ -119,7 +119,7 @@ def note(session: Session, verified: Sequence[VerifiedRecords]) -> None:
 
 
 def _count_damage(session: Session, dataset: Dataset) -> DatasetDamaged | None:
-    """Return the damage if records and rows differ in number, because no check value reveals a missing record."""
+    """Return damage if the numbers of records and rows differ; check values cannot reveal a missing record."""
     if repository.count_rows(session, dataset_id=dataset.id) == dataset.num_rows:
         return None
     return DatasetDamaged.found(dataset.id, DamageKind.RECORD)
@@ -161,12 +161,12 @@ def recheck(session: Session, dataset: Dataset, error: DatasetDamaged | None) ->
 
 
 def is_in_records(dataset: Dataset) -> bool:
-    """Return True if records of a dataset are damaged, so that a person not found in it may still have rows."""
+    """Return True if any of a dataset's records are damaged, so that a person not found there may still have rows."""
     return dataset.damage is not None and dataset.damage["kind"] == DamageKind.RECORD
 
 
 def is_in_batch(session: Session, error: DatasetDamaged) -> bool:
-    """Return True if the content of a waiting batch is damaged, in which case the run that should write it drops the
+    """Return True if the content of a waiting batch is damaged, in which case the run that was to write it drops the
     addition. A missing part stops the dataset instead: the rows may have been restored from another backup."""
     addition = session.get(Addition, error.rows_id)
     is_waiting = addition is not None and addition.status == AdditionStatus.PENDING

@@ -22,13 +22,13 @@ class StoredRecord(NamedTuple):
 
 
 def stored_records(session: Session, *which: sa.ColumnElement[bool], limit: int | None = None) -> list[StoredRecord]:
-    """Return the records that meet the conditions, at most `limit`, in the order of slots."""
+    """Return the records that meet the conditions, in slot order, up to `limit` of them."""
     query = sa.select(Record.slot, raw(Record.subject_ref), Record.check_value).where(*which).order_by(Record.slot)
     return list(map(StoredRecord._make, session.execute(query.limit(limit))))
 
 
 def next_records(session: Session, *, dataset_id: str, after: int | None, limit: int) -> list[StoredRecord]:
-    """Return the next `limit` records of a dataset in the order of slots, from the first or after slot `after`."""
+    """Return the next `limit` records of a dataset in slot order, beginning after slot `after` or at the first slot."""
     which = [Record.dataset_id == dataset_id] + ([] if after is None else [Record.slot > after])
     return stored_records(session, *which, limit=limit)
 
@@ -41,8 +41,8 @@ def datasets_to_verify(session: Session, *, before: datetime.datetime) -> Iterat
 
 
 def row_roots(session: Session) -> dict[str, str]:
-    """Return the recorded roots of all needed rows by id: first those of pending batches, which disappear first, then
-    those of datasets that are not retired."""
+    """Return the recorded root of all rows in use, keyed by rows id: first those of pending batches, which disappear
+    first, then those of datasets that are not retired."""
     batches = sa.select(Addition.id, Addition.digest).where(Addition.staged, Addition.status == AdditionStatus.PENDING)
     datasets = sa.select(Dataset.id, Dataset.digest).where(Dataset.retired_at.is_(None))
     results = (session.execute(batches.order_by(Addition.id)), session.execute(datasets.order_by(Dataset.id)))
@@ -69,7 +69,7 @@ def sound_datasets(session: Session) -> dict[str, int]:
 
 
 def dataset_of_rows(session: Session, rows_id: str) -> Dataset | None:
-    """Return the dataset of stored rows, or of a batch that will be added to it."""
+    """Return the dataset that stored rows belong to, or to which a batch will be added."""
     addition = session.get(Addition, rows_id)
     return session.get(Dataset, addition.dataset_id if addition else rows_id)
 
@@ -80,7 +80,7 @@ _DOUBTFUL = sa.select(Dataset.id, Dataset.tenant_id, Dataset.damage).where(*_IS_
 
 
 def doubtful(session: Session) -> dict[str, str]:
-    """Map each dataset with damaged records, which may hold undetected rows of a person, to its tenant."""
+    """Map each dataset with damaged records to its tenant. Such a dataset may hold a person's rows undetected."""
     return {
         dataset_id: tenant_id
         for dataset_id, tenant_id, damage in (rows(session, _DOUBTFUL, {}) if _ANY_DAMAGED.may_hold(session) else ())
@@ -117,7 +117,7 @@ def count_records(session: Session, *, dataset_id: str) -> int:
 
 
 def count_rows(session: Session, *, dataset_id: str) -> int:
-    """Return the number of non-null rows of a dataset that no run is writing; a batch counts once it is in slots."""
+    """Return the number of non-null rows of a dataset that no run is writing; batches count once written to slots."""
     is_applied = sa.or_(Record.addition_id.is_(None), Addition.status == AdditionStatus.APPLIED)
     query = sa.select(sa.func.count()).select_from(Record).outerjoin(Addition, Addition.id == Record.addition_id)
     return session.scalars(query.where(Record.dataset_id == dataset_id, is_applied)).one()

@@ -10,7 +10,7 @@ old ones. It takes effect when that root is recorded; then the keys of all block
 Therefore stored files never determine the recorded state, and a block that does not open under the root is refused to
 every caller.
 
-Rows are opened into memory of the process (`app/vault/memory.py`); no file holds a row in plaintext.
+Rows are opened into the process's memory (`app/vault/memory.py`); no file holds a row in plaintext.
 """
 
 import datetime
@@ -43,7 +43,7 @@ class OpenedRows:
     zero throughout, including label and weight.
 
     `records` is the number of non-null rows according to the root. `most_bytes` limits the memory in use. `descriptor`
-    is the file descriptor of the memory, features before labels, for other processes to map.
+    is a file descriptor through which other processes can map the memory: features, then labels.
     """
 
     def __init__(self, memory: Memory, shape: blocks.Shape, *, records: int, most_bytes: int, blocks: Source) -> None:
@@ -58,7 +58,7 @@ class OpenedRows:
     @classmethod
     @contextmanager
     def empty(cls, shape: blocks.Shape, *, records: int, most_bytes: int, blocks: Source) -> Iterator["OpenedRows"]:
-        """Yield rows without any block in memory, and overwrite the loaded blocks on exit."""
+        """Yield rows with no blocks in memory, and overwrite the loaded blocks on exit."""
         memory = Memory(shape.num_bytes)
         try:
             rows = cls(memory, shape, records=records, most_bytes=most_bytes, blocks=blocks)
@@ -73,7 +73,7 @@ class OpenedRows:
         """Load these blocks into memory, overwrite all other loaded blocks, and return the number of non-null rows of
         each. Raises `DatasetTooLarge`.
 
-        `on_opened` is called after each newly opened block, and may raise to stop.
+        `on_opened` is called after each newly opened block, and may raise to stop loading.
         """
         wanted = {number for run in numbers for number in run}
         self._forget(self._loaded.keys() - wanted)
@@ -87,7 +87,7 @@ class OpenedRows:
         return {number: self._loaded[number] for number in wanted}
 
     def require_room(self, num_bytes: int) -> None:
-        """Check that `num_bytes` of rows may be in memory; otherwise raise `DatasetTooLarge`."""
+        """Raise `DatasetTooLarge` if `num_bytes` of rows exceed the memory limit."""
         if num_bytes > self.most_bytes:
             raise DatasetTooLarge(
                 f"What one step of a run reads takes {num_bytes} bytes of memory, and a run may use {self.most_bytes}: "
@@ -110,9 +110,9 @@ _ROWS_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class RowStore:
-    """Rows of all datasets, and batches that wait to be added to one.
+    """Store of the rows of all datasets, and of batches waiting to be added to a dataset.
 
-    `locks` is a folder that all hosts share. `most_bytes` limits the memory of plaintext rows. Every reading method
+    `locks` is a folder that all hosts share. `most_bytes` limits the memory for plaintext rows. Every reading method
     raises `DatasetDamaged` if stored data do not match the root, and `OSError` if the store is unavailable.
     """
 
@@ -125,7 +125,7 @@ class RowStore:
 
     @contextmanager
     def alone(self, rows_id: str, *, wait: bool = True) -> Iterator[None]:
-        """Lock the rows, so that no other process destroys any part of them inside the block."""
+        """Lock the rows, so that no other process destroys any part of them during the `with` block."""
         folder = self._locks / _checked(rows_id)
         with ExitStack() as stack:
             while True:
@@ -140,10 +140,10 @@ class RowStore:
 
     @contextmanager
     def writing(self, rows_id: str, num_columns: int | None = None) -> Iterator[blocks.RowWriter]:
-        """Yield a writer of new rows. After the block they are durable and its `root` names them; if the block raises,
-        they are destroyed. Without `num_columns` the first batch determines the number of columns.
+        """Yield a writer for new rows. After the block, the rows are durable and the writer's `root` names them; if the
+        block raises, they are destroyed. Without `num_columns`, the first batch determines the number of columns.
 
-        Raises `FileExistsError` if there are rows with this id.
+        Raises `FileExistsError` if rows with this id exist.
         """
         with self.alone(rows_id):
             if self._sealed.keys(rows_id):
@@ -157,15 +157,15 @@ class RowStore:
 
     @contextmanager
     def beside(self, rows_id: str, num_columns: int | None = None) -> Iterator[blocks.RowWriter]:
-        """Yield a writer as `writing` does, but next to existing rows. The caller must hold the lock of `alone`, and
-        destroy the superseded rows."""
+        """Yield a writer as `writing` does, but for an id that already has rows. The caller must hold the `alone` lock,
+        and destroy the superseded rows."""
         with ThreadPoolExecutor(_SEALERS, thread_name_prefix="sealer") as sealers:
             writer = blocks.RowWriter(lambda block: sealers.submit(self._put, rows_id, block), num_columns)
             yield writer
             writer.root = self._manifests.write(rows_id, *writer.finish())
 
     def stored(self) -> dict[str, datetime.datetime]:
-        """Return the ids of all stored rows, including remnants, with the time of the last write."""
+        """Return the ids of all stored rows, including remnants, each with the time of its last write."""
         newest: dict[str, datetime.datetime] = {}
         for name, at in [*self._objects.names().items(), *self._sealed.names().items()]:
             rows_id = name.partition(".")[0]
@@ -181,8 +181,8 @@ class RowStore:
 
     @contextmanager
     def open(self, rows_id: str, root: str, *, without: Sequence[int] = ()) -> Iterator[OpenedRows]:
-        """Yield rows without any block in memory, and overwrite the loaded blocks on exit. Rows in the slots `without`
-        are loaded as null; the store does not change."""
+        """Yield rows with no blocks in memory, and overwrite the loaded blocks on exit. Rows in the slots `without` are
+        loaded as null; the store does not change."""
         manifest = self._manifest(rows_id, root)
         with OpenedRows.empty(
             manifest.shape,
@@ -206,7 +206,7 @@ class RowStore:
             pass
 
     def edit(self, rows_id: str, root: str, *, fill: Sequence[blocks.Filling] = (), null: Sequence[int] = ()) -> str:
-        """Put the rows of the batches `fill` into their slots, and null the slots `null`. Return the new root, or
+        """Put the rows of the `fill` batches into their slots, and null the slots in `null`. Return the new root, or
         `root` itself if nothing changes.
 
         The edit takes effect only when the new root is recorded.
@@ -228,7 +228,7 @@ class RowStore:
     def settle(self, rows_id: str, root: str) -> None:
         """Destroy everything that the recorded root does not name, starting with the keys.
 
-        The caller must hold the lock of `alone`, and know that the root is recorded and that no run writes another.
+        The caller must hold the `alone` lock, and must know that the root is recorded and no run is writing another.
         """
         manifest = self._manifest(rows_id, root)
         nodes, named = manifest.node_names(), _named(rows_id, manifest)
@@ -248,7 +248,7 @@ class RowStore:
                 self._objects.delete(name)
 
     def delete(self, rows_id: str, *, wait: bool = True) -> None:
-        """Destroy all rows of an id. The call is idempotent."""
+        """Destroy all rows stored under an id. The call is idempotent."""
         with self.alone(rows_id, wait=wait):
             self._destroy(rows_id)
             with suppress(FileNotFoundError):
@@ -274,7 +274,7 @@ class RowStore:
             yield self._get(rows_id, manifest.shape, number, child)
 
     def _put(self, rows_id: str, block: blocks.Block) -> blocks.ManifestEntry:
-        """Seal a block under a new name, verified by reading it back, and return its manifest entry."""
+        """Seal a block under a new name, verify it by reading it back, and return its manifest entry."""
         child = blocks.ManifestEntry(secrets.token_bytes(blocks.BLOCK_ID), block.count())
         self._sealed.put(_name(rows_id, block.number, child.name), block.content())
         return child
@@ -336,7 +336,7 @@ def _within(slots: Sequence[int], shape: blocks.Shape) -> Sequence[int]:
 
 
 def _named(rows_id: str, manifest: blocks.Manifest) -> set[str]:
-    """Return the names of the sealed blocks of a manifest."""
+    """Return the names of a manifest's sealed blocks."""
     return {_name(rows_id, number, child.name) for number, child in manifest.blocks()}
 
 

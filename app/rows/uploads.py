@@ -132,7 +132,7 @@ class Shuffle:
             self._spool_held()
 
     def shuffled(self) -> Iterator[Rows]:
-        """Yield all rows in random order, one part at a time. It can be called once."""
+        """Yield all rows in random order, one part at a time. This can be called only once."""
         for number in range(len(self._held)):
             rows = self._part(number)
             if rows is not None:
@@ -183,10 +183,10 @@ _TURNS = Turns(max(2, _CORES), of_one=max(1, _CORES // 2))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowUpload:
     """File of rows, read once. `classes` are the declared classes of its labels, empty for a `target`. Unpacked data
-    are spooled in `folder`. `tenant_id` is the tenant in whose turns the file is read. `subject_refs` maps subject ids
-    to references in order. `max_bytes` limits the unpacked size and the size of the encoded rows. Below `few_rows` rows
-    the share of unknown values is not checked. `features_of` is the public network that computes the features, if
-    any. `admit` is called with the bytes of all rows read so far, and may raise."""
+    are spooled in `folder`. The file is read during the turns of `tenant_id`. `subject_refs` maps subject ids to
+    references in order. `max_bytes` limits the unpacked size and the size of the encoded rows. With fewer than
+    `few_rows` rows, the share of unknown values is not checked. `features_of` is the public network that computes the
+    features, if any. `admit` is called with the bytes of all rows read so far, and may raise."""
 
     file: io.RawIOBase
     folder: Path
@@ -213,9 +213,9 @@ class RowUpload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppressed:
-    """Suppressed people, whose rows are refused. `among` returns which of the given people are suppressed; with `skip`
-    their rows are left out instead of refusing the upload. `matched` receives the number of their rows before an
-    answer; without `may_know` a refusal says neither which rows they are nor how many."""
+    """Suppressed people, whose rows are refused. `among` returns which of the given people are suppressed; with `skip`,
+    their rows are left out and the upload is not refused. `matched` receives the number of their rows before the
+    response; without `may_know`, a refusal reveals neither which rows they are nor how many."""
 
     among: Callable[[Collection[str]], set[str]]
     skip: bool

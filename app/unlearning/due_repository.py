@@ -1,4 +1,4 @@
-"""SQL of the queue: datasets and models that a worker claims next, and the rules by which they are due."""
+"""SQL for the queue: the datasets and models that a worker claims next, and the rules under which they are due."""
 
 import datetime
 import functools
@@ -17,7 +17,7 @@ LEARNING_MAY_WAIT = datetime.timedelta(days=30)
 
 
 def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> list[turns.DueDataset]:
-    """Return datasets with work and without a run under way, in the order of `turns.in_turn`; with `deletions_only`,
+    """Return datasets that have work but no run in progress, in the order of `turns.in_turn`; with `deletions_only`,
     only datasets with waiting deletion requests.
 
     Rows are erased as soon as one model of the dataset runs, or at once if no model has to run.
@@ -43,7 +43,7 @@ def ordered(session: Session, dues: Iterable[turns.DueDataset], *, at: datetime.
 
 
 def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
-    """Return True if `queue.claim` would have work. A reading session suffices, so that idle workers take no write
+    """Return True if `queue.claim` would find work. A read session suffices, so idle workers do not take the write
     lock."""
     at = now(session)
     is_any_expired, is_any_batching, *applies = session.execute(_any_dataset(deletions_only), {"at": at}).one()
@@ -64,8 +64,8 @@ def due(
     tenant_id: str | None = None,
     limit: int | None = None,
 ) -> Iterator[turns.DueDataset]:
-    """Yield the due datasets, once per rule; only those of one tenant if it is given, and at most `limit` per rule.
-    Queries run lazily, as the iterator advances; one statement finds the rules by which any dataset is due."""
+    """Yield due datasets, once per rule, only of tenant `tenant_id` if it is given, and at most `limit` per rule.
+    Queries run lazily as the iterator advances; one statement finds the rules under which any dataset is due."""
     rules = _rules(deletions_only)
     _, is_any_batching, *applies = session.execute(_any_dataset(deletions_only), {"at": at}).one()
     queries = {rule: query for (rule, query), any_dataset in zip(rules, applies, strict=True) if any_dataset}
@@ -122,7 +122,7 @@ def _unconfirmed() -> sa.Select[str, str, datetime.datetime]:
 
 
 def _behind() -> sa.Select[str, str, datetime.datetime]:
-    """Return datasets with a live model whose version still carries people whose rows are null."""
+    """Return datasets with a live model whose version was trained on people whose rows are now null."""
     since = sa.and_(Erasure.dataset_id == Dataset.id, Erasure.revision > Version.revision)
     first = sa.select(sa.func.min(Erasure.deadline)).where(since).scalar_subquery()
     return (
@@ -139,13 +139,13 @@ def _to_learn() -> sa.Select[str, str, datetime.datetime]:
 
 
 def _to_add() -> sa.Select[str, str, datetime.datetime]:
-    """Return datasets with staged batches, whose rows are not in their slots yet, or whose staged copy still exists."""
+    """Return datasets with staged batches: the rows are not yet in their slots, or their staged copy still exists."""
     query = sa.select(Dataset.id, Dataset.tenant_id, Addition.created_at)
     return query.join(Addition, Addition.dataset_id == Dataset.id).where(_FREE, Addition.staged)
 
 
 def _to_learn_again() -> sa.Select[str, str, datetime.datetime]:
-    """Return datasets with a live model that has not learned rows added since its version."""
+    """Return datasets with a live model that has not been trained on rows added since its version."""
     return (
         sa.select(Dataset.id, Dataset.tenant_id, Addition.created_at)
         .join(Addition, Addition.dataset_id == Dataset.id)
@@ -159,7 +159,7 @@ def _batching_models() -> sa.Select[
     Model, int, datetime.datetime, datetime.datetime, datetime.datetime, datetime.datetime
 ]:
     """Return live models that batch requests. The other columns: the number of claimed requests; the start of the
-    longest wait of a ready unclaimed and of a claimed request; the earliest deadline of each."""
+    longest wait among ready unclaimed and among claimed requests; the earliest deadline of either kind."""
     is_claimed = sa.and_(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision)
     added = sa.and_(Addition.dataset_id == Model.dataset_id, Addition.revision > Version.revision)
     unclaimed = sa.select(Erasure.ready_at).where(Erasure.dataset_id == Model.dataset_id, _UNCLAIMED)
@@ -205,15 +205,15 @@ def _rules(deletions_only: bool) -> tuple[tuple[QueueRule, sa.Select[str, str, d
 
 @functools.cache
 def _any_dataset(deletions_only: bool) -> sa.Select[*tuple[bool, ...]]:
-    """Return the query that tells whether any lease has expired, whether any model batches requests, and, with a column
-    for each rule, whether any dataset is due."""
+    """Return the query that tells whether any lease has expired, whether any model batches requests, and, in one column
+    per rule, whether any dataset is due."""
     expired = sa.exists().where(Run.status == RunStatus.RUNNING, Run.lease_expires_at < _AT)
     batching = sa.exists().where(Model.max_wait_seconds > 0, Model.live_version.is_not(None))
     return sa.select(expired, batching, *[query.exists() for _, query in _rules(deletions_only)])
 
 
 def patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
-    """Map each model that waits, because its batch of requests is neither full nor old nor due soon, to its dataset."""
+    """Map each model whose batch of requests is not yet full, old or due soon, and so still waits, to its dataset."""
     query = _BATCHING_MODELS
     if dataset_id is not None:
         query = query.where(Model.dataset_id == dataset_id)
@@ -242,7 +242,7 @@ def _is_batch_full(session: Session, model: Model, num_claimed: int, *, at: date
 
 
 def patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
-    """Return the datasets all of whose models that carry or will carry people are among the `waiting` models."""
+    """Return the datasets whose models all wait, ignoring models with neither a live version nor a wanted run."""
     carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
     query = sa.select(Model.id, Model.dataset_id).where(carries, Model.dataset_id.in_(set(waiting.values())))
     impatient = {dataset_id for model_id, dataset_id in session.execute(query) if model_id not in waiting}
@@ -270,9 +270,9 @@ _FORGETS = sa.or_(
 def models_due(
     session: Session, *, dataset: Dataset, at: datetime.datetime, deletions_only: bool = False
 ) -> list[tuple[Model, Version | None]]:
-    """Return the models of a dataset that must run now, each with its live version: models that have to forget come
-    before models that only learn, and each group is ordered from the oldest data revision. No model starves: a model
-    that only learns has to forget once another request arrives."""
+    """Return a dataset's models that must run now, each with its live version. Models that have to forget come before
+    models that only train, and each group starts with the oldest data revision. No model starves: a model that only
+    trains has to forget once another request arrives."""
     query = (
         sa.select(Model, Version)
         .outerjoin(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))

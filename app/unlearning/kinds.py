@@ -19,7 +19,7 @@ from lethe.proof.canary_test import CanaryPlan, Observed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """Planned run of a test. `live` is the version that it continues; None if it starts from the origin."""
+    """Planned run of a test. `live` is the version that the run continues, or None if it starts from the origin."""
 
     model: Model
     plan: Plan
@@ -27,9 +27,9 @@ class PlannedRun:
 
 
 class AskedKind(Protocol):
-    """Kind of run that is made on request and publishes no version. It changes neither rows nor requests.
+    """Kind of run that is started on request and publishes no version. It changes neither rows nor requests.
 
-    Features add kinds as `ASKED_KINDS` of their module `hooks`.
+    Features register their kinds in `ASKED_KINDS` in their `hooks` module.
     """
 
     kind: RunKind
@@ -40,10 +40,10 @@ class AskedKind(Protocol):
         the time at which the test was requested."""
 
     def model_due(self, session: Session, *, dataset_id: str) -> Model | None:
-        """Return the model of a dataset whose test was requested first; None if no test waits."""
+        """Return the dataset's model whose test was requested first; None if no test is waiting."""
 
     def canaries(self, run: Run, model: Model) -> CanaryPlan | None:
-        """Return the lanes that a run of the test must have, for a model whose runs have lanes; None for no lanes."""
+        """Return the lanes for a run of this test on a model whose runs have lanes; None if it must have no lanes."""
 
     def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
         """Plan the test of the model that `model_due` returns."""
@@ -52,7 +52,7 @@ class AskedKind(Protocol):
         """Record that a run carries out the test planned by `plan`."""
 
     def lose(self, session: Session, run: Run, *, max_runs: int) -> None:
-        """Request the test of a lost run again, unless `max_runs` of its runs were lost."""
+        """Request the test of a lost run again, unless `max_runs` runs of the test have been lost."""
 
     def cancel(self, session: Session, run: Run) -> None:
         """End the test of a cancelled run."""

@@ -1,4 +1,4 @@
-"""Planner of runs: the cheapest run to the target that the accountant can prove; relearning is always possible."""
+"""Run planner: the cheapest run that the accountant can prove to reach the target; relearning is always possible."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from lethe.proof.mechanism import Mechanism
 
 
 class PlanReason(StrEnum):
-    """Reason for the kind and number of steps of a plan. `app.api.sentences.of_plan` has its sentence."""
+    """Reason for a plan's kind and number of steps. `app.api.sentences.of_plan` puts it into a sentence."""
 
     REQUESTED = "requested"
     CANARY_TEST_REQUESTED = "canary_test_requested"
@@ -33,8 +33,8 @@ class PlanReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Plan of a run: `steps` of the mechanism, from the live version (`unlearn`) or from the initial law. `facts` are
-    the numbers that belong to `reason`."""
+    """Plan of a run: `steps` of the mechanism, starting from the live version (`unlearn`) or from the initial law.
+    `facts` are the numbers that go with `reason`."""
 
     kind: RunKind
     steps: int
@@ -47,10 +47,10 @@ def learn(mechanism: Mechanism, *, kind: RunKind = RunKind.LEARN, reason: PlanRe
 
 
 def forget(chain: accountant.Chain, *, records: int, epsilon: float, delta: float) -> Plan:
-    """Plan the run that brings a model at `chain` to (epsilon, delta) after `records` more became null.
+    """Plan the run that brings a model at `chain` to (epsilon, delta) after `records` more records became null.
 
     Unlearning takes the minimum number of steps that the accountant accepts. If that is no cheaper than relearning, the
-    plan is to relearn: deleted records have no influence on a model learned from scratch.
+    plan is to relearn: deleted records have no influence on a model trained from scratch.
     """
     from_scratch = chain.mechanism.learn_steps
     if not methods.of(chain.mechanism).continues:
@@ -66,7 +66,7 @@ def forget(chain: accountant.Chain, *, records: int, epsilon: float, delta: floa
 
 
 def after(chain: accountant.Chain, plan: Plan, *, records: int) -> accountant.Chain:
-    """Return the model's chain after `plan` ran on data in which `records` more became null."""
+    """Return the model's chain after running `plan` on data in which `records` more records became null."""
     method = methods.of(chain.mechanism)
     start = chain if plan.kind == RunKind.UNLEARN else method.started(chain.mechanism)
     return method.advance(start, accountant.Run(steps=plan.steps, records=records))

@@ -31,11 +31,11 @@ _LOOK_AGAIN = datetime.timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedRun:
-    """Run held by a worker, with everything it needs, so that nothing is read from the database while it runs.
+    """Run held by a worker, with everything it needs, so that it reads nothing from the database while in progress.
 
-    `additions` are batches of rows to write into their slots before any row is erased. `root` is the digest of the rows
-    on record. A run that `gives_way` serves no deletion request and pauses while its worker serves one. `first_step`
-    counts the steps of the model's chain before this run.
+    `additions` are batches of rows to write into their slots before any row is erased. `root` is the recorded digest of
+    the rows. A run that `gives_way` serves no deletion request and pauses while its worker serves one. `first_step` is
+    the number of steps in the model's chain before this run.
     """
 
     run_id: str
@@ -59,12 +59,12 @@ class ClaimedRun:
 def claim(
     session: Session, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool = False
 ) -> ClaimedRun | None:
-    """Claim the next due run, with the rows of all requests waiting on its dataset; return None if no run is due.
-    With `deletions_only`, only runs that a deletion request waits for are claimed.
+    """Claim the next due run, with the rows of all requests waiting on its dataset; return None if no run is due. With
+    `deletions_only`, claim only a run that a deletion request is waiting for.
 
     Workers claim under the write lock (`Database.writing`), so no run is claimed twice. Runs with an expired lease are
-    abandoned first. At most one run per dataset is under way, because each starts from the rows on record and replaces
-    them. A damaged dataset has no runs; nor has a dataset if a record that its run would erase proves to be damaged.
+    abandoned first. At most one run per dataset is in progress, because each run starts from the recorded rows and
+    replaces them. No run is claimed if the dataset, or a record that the run would erase, is damaged.
     """
     at = now(session)
     for run in repository.expired_runs(session, at=at):
@@ -98,7 +98,7 @@ def claim(
 def _claim(
     session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool
 ) -> ClaimedRun | None:
-    """Claim the run of a dataset; return None if no due model has budget left and no rows wait."""
+    """Claim the run of a dataset; return None if no due model has budget left and no rows are waiting."""
     staged = additions.take(session, dataset=dataset)
     claims.claim_erasures(session, dataset=dataset, limit=max_requests)
     model, live, records = None, None, 0
@@ -124,7 +124,7 @@ def _claim(
 
 
 def _has_room(session: Session, dataset: Dataset, model: Model, plan: planner.Plan) -> bool:
-    """Return True if the dataset's budget has room for the version of a plan. Otherwise postpone the model: no plan is
+    """Return True if the dataset's budget has room for a plan's version. Otherwise postpone the model: no plan is
     cheaper, and publication cannot be undone, so the budget does not recover."""
     try:
         budgets.require_room(session, dataset, catalogue.mechanism_of(model), steps=plan.steps)
@@ -213,7 +213,7 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None, 
 
 
 def estimate(session: Session, *, model_ids: Iterable[str], max_requests: int) -> list[tuple[str, planner.Plan, int]]:
-    """Return (model id, plan, number of records to forget) of the next run of each model, as `next_run` computes it."""
+    """Return (model id, plan, number of records to forget) for each model's next run, as computed by `next_run`."""
     return [
         (model_id, *next_run(session, catalogue.get_model(session, model_id), max_requests=max_requests))
         for model_id in model_ids
@@ -221,8 +221,8 @@ def estimate(session: Session, *, model_ids: Iterable[str], max_requests: int) -
 
 
 def next_run(session: Session, model: Model, *, max_requests: int) -> tuple[planner.Plan, int]:
-    """Return the plan of a run of the model that would start now and serve up to `max_requests` waiting requests, and
-    the number of records to forget."""
+    """Return the plan for a run of the model that starts now and serves up to `max_requests` waiting requests, and the
+    number of records it would forget."""
     records = deletion_repository.count_waiting(session, dataset_id=model.dataset_id, at_most=max_requests)
     records += accounting_repository.records_waiting_for(session, model)
     return plan_next(session, model, records=records), records

@@ -25,7 +25,7 @@ def run(session: Session, run_id: str) -> Run | None:
 
 
 def run_with_owners(session: Session, run_id: str, *, lock: bool) -> tuple[Run, Dataset, Model | None] | None:
-    """Return a run, locked if asked, with its dataset and model."""
+    """Return a run, locked if `lock` is True, with its dataset and model."""
     query = _LOCKED_WITH_OWNERS if lock else _WITH_OWNERS
     return session.execute(query, {"run_id": run_id}).one_or_none()
 
@@ -113,14 +113,14 @@ def is_any_cut_off(session: Session, *, dataset_id: str, since: datetime.datetim
 
 
 def ended_before(session: Session, run: Run, *, limit: int) -> list[Run]:
-    """Return up to `limit` ended runs before this one, of the same model or of the dataset alone, newest first."""
+    """Return up to `limit` earlier, ended runs of the same model, or of the dataset alone, newest first."""
     same = sa.and_(Run.dataset_id == run.dataset_id, Run.model_id.is_not_distinct_from(run.model_id), Run.id != run.id)
     query = sa.select(Run).where(same, Run.status != RunStatus.RUNNING, Run.started_at <= run.started_at)
     return list(session.scalars(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(limit)))
 
 
 def drop_run(session: Session, run: Run, *, in_favour_of: Run) -> None:
-    """Delete a run, and replace all references to it by references to `in_favour_of`."""
+    """Delete a run, and redirect all references to it to the run `in_favour_of`."""
     served = sa.update(RequestModel).where(RequestModel.run_id == run.id)
     session.execute(served.values(run_id=in_favour_of.id))
     session.delete(run)
@@ -158,6 +158,6 @@ def mark_gone(session: Session, retired_id: str, *, at: datetime.datetime) -> No
 
 
 def running_runs(session: Session, *, worker: str | None = None) -> list[Run]:
-    """Return all runs under way, or those of one worker."""
+    """Return all runs in progress, or only those of one worker."""
     query = sa.select(Run).where(Run.status == RunStatus.RUNNING)
     return list(session.scalars(query if worker is None else query.where(Run.worker == worker)))

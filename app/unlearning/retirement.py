@@ -1,4 +1,4 @@
-"""Retirement of models and datasets: they no longer learn or forget, and their weights and rows are destroyed.
+"""Retirement of models and datasets: no further training or forgetting, and their weights and rows are destroyed.
 
 Their versions, copies, ledger, certificates and audit log remain. The audit log is signed at once, so that the
 tombstone journal receives its head, and with it the retirement.
@@ -25,10 +25,10 @@ from lethe.contract.sets import ModelStatus, RequestModelStatus, VersionStatus
 
 
 def retire_model(session: Session, keys: Keys, model: Model) -> None:
-    """Take a model out of service permanently, and stop its run under way. Repeating the call is a no-op.
+    """Take a model out of service permanently, and stop any run in progress. Repeating the call is a no-op.
 
     Raises `ModelInUse` while requests wait for the model. If its budget permits no further version, the requests do not
-    block: they are done once nothing remains of the model.
+    block retirement: they are done once nothing remains of the model.
     """
     if model.retired_at is not None:
         return
@@ -44,7 +44,7 @@ def retire_model(session: Session, keys: Keys, model: Model) -> None:
 def retire_dataset(session: Session, keys: Keys, dataset: Dataset) -> None:
     """Retire a dataset, and delete its records. Repeating the call is a no-op.
 
-    Raises `DatasetInUse` while a model learns from it or is measured on it, or requests wait for the erasure of rows.
+    Raises `DatasetInUse` while a model is trained or measured on it, or requests wait for its rows to be erased.
     """
     if dataset.retired_at is not None:
         return
@@ -59,7 +59,7 @@ def retire_dataset(session: Session, keys: Keys, dataset: Dataset) -> None:
 
 
 def release_model(session: Session, model: Model) -> None:
-    """Take a model out of service without regard to requests."""
+    """Take a model out of service, regardless of waiting requests."""
     live = catalogue_repository.live_version(session, model)
     if live is not None and live.status == VersionStatus.LIVE:
         live.status = VersionStatus.RETIRED
@@ -71,7 +71,7 @@ def release_model(session: Session, model: Model) -> None:
 
 
 def release_dataset(session: Session, dataset: Dataset) -> None:
-    """Take a dataset out of service without regard to requests."""
+    """Take a dataset out of service, regardless of waiting requests."""
     additions.drop(session, dataset_id=dataset.id)
     rows_repository.drop_records(session, dataset_id=dataset.id)
     dataset.num_rows = 0
@@ -85,12 +85,12 @@ def _requests(count: int) -> Sentence:
 
 
 def pending(session: Session) -> list[repository.Retired]:
-    """Return the retired models and datasets of which something may remain."""
+    """Return the retired models and datasets whose weights or rows may not all be destroyed yet."""
     return repository.retired(session)
 
 
 def confirm(session: Session, retired: repository.Retired) -> None:
-    """Record that nothing remains of a retired model or dataset; requests then no longer wait for the model."""
+    """Record that nothing remains of a retired model or dataset, so that requests no longer wait for the model."""
     catalogue_repository.mark_destroyed(session, version_ids=retired.version_ids, at=now(session))
     repository.mark_gone(session, retired.id, at=now(session))
     model = session.get(Model, retired.id)

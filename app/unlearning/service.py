@@ -43,7 +43,7 @@ _DEATHS = 10
 def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: float) -> None:
     """Renew the lease and report progress, or raise `LeaseLost`.
 
-    Only the row of the run is locked, and before the time is read, because the wait may take longer than a lease.
+    Only the run's row is locked, and the time is read afterwards: waiting for the lock may take longer than a lease.
     """
     run, _, _ = _held(session, run_id)
     run.steps_done = steps_done
@@ -56,14 +56,14 @@ def check_held(session: Session, *, run_id: str) -> None:
 
 
 def was_any_run_cut_off(session: Session, *, dataset_id: str) -> bool:
-    """Return True if a cut-off run on a dataset may have left rows that no recorded root names and that the sweep of
-    rows may not have removed yet. Its worker may have survived, and written, after losing the run."""
+    """Return True if a cut-off run on a dataset may have left rows that no recorded root names and that the row sweep
+    may not have removed yet. The run's worker may have survived and kept writing after losing it."""
     return repository.is_any_cut_off(session, dataset_id=dataset_id, since=now(session) - _CLEARED_UP_WITHIN)
 
 
 def commit_rows(session: Session, *, run_id: str, root: str, has_batches: bool = True) -> None:
-    """Record `root`, the run's edited rows, as the rows of its dataset: batches, if any, are in their slots, rows to be
-    erased are null. The previous rows remain readable until their keys are destroyed. Raises `LeaseLost`."""
+    """Record `root`, the root of the run's edited rows, as its dataset's root: any batches are in their slots, and the
+    rows to be erased are null. The previous rows remain readable until their keys are destroyed. Raises `LeaseLost`."""
     _, dataset, _ = _held(session, run_id)
     if has_batches:
         additions.confirm(session, dataset=dataset)
@@ -71,7 +71,7 @@ def commit_rows(session: Session, *, run_id: str, root: str, has_batches: bool =
 
 
 def confirm_edited(session: Session, *, run_id: str, has_batches: bool = True) -> None:
-    """Record that the previous rows, and batches if any, are unreadable, which completes the erasures. Raises
+    """Record that the previous rows, and any batches, are unreadable. This completes the erasures. Raises
     `LeaseLost`."""
     _, dataset, _ = _held(session, run_id)
     if has_batches:
@@ -84,16 +84,16 @@ def confirm_edited(session: Session, *, run_id: str, has_batches: bool = True) -
 
 
 def note_damage(session: Session, *, run_id: str, error: DatasetDamaged) -> None:
-    """Drop the addition whose batch the run found damaged, or stop the dataset if its rows are. The damage is ignored
-    if the run was lost: its successor may have destroyed the missing rows."""
+    """Drop the addition whose batch the run found damaged, or stop the dataset if its own rows are. Damage found by a
+    lost run is ignored, because the run's successor may have destroyed the missing rows."""
     run = repository.run(session, run_id)
     if run is not None and run.status == RunStatus.RUNNING and not additions.drop_damaged(session, error):
         damage.record(session, error)
 
 
 def finish(session: Session, *, run_id: str, observed: Observed | None = None, error_code: str | None = None) -> Run:
-    """End a run that took all its steps and publishes no version, and return it. It failed if there is an `error_code`.
-    Raises `LeaseLost`."""
+    """End a run that completed all its steps and publishes no version, and return it. An `error_code` marks it as
+    failed. Raises `LeaseLost`."""
     run, _, model = _held(session, run_id)
     _note(run, model, observed)
     run.steps_done = run.steps_total
@@ -105,7 +105,7 @@ def examine(session: Session, *, run_id: str, records: int, observed: Observed |
     """Return the faults that a run's canary test found; none if it passed. `records` is the number of non-null rows
     read.
 
-    Raises `LeaseLost` if the run was lost, and `RunDiffersFromPlan` if the number of rows on record differs or the run
+    Raises `LeaseLost` if the run was lost, and `RunDiffersFromPlan` if the recorded number of rows differs or the run
     was not tested as planned.
     """
     run, dataset, model = _held(session, run_id, lock=False)
@@ -135,12 +135,12 @@ def publish(
     observed: Observed | None,
     ahead: SignedAhead | None = None,
 ) -> Version:
-    """Publish the version of a run with its ledger entry and a certificate per request, and complete the requests.
+    """Publish a run's version with its ledger entry and one certificate per request, and complete the requests.
 
     Raises `NotSigned` while `ahead` lacks a signature; without `ahead`, everything is signed in this transaction.
     Raises `LeaseLost` if the run was lost, `RunDiffersFromPlan` if the executed run is not the planned one,
-    `AuditFailed` if the run's canary test refutes what would be certified, and `AdaptiveBudgetSpent` if the budget of
-    the dataset no longer has room for the version.
+    `AuditFailed` if the run's canary test refutes what would be certified, and `AdaptiveBudgetSpent` if the dataset's
+    budget no longer has room for the version.
     """
     run, dataset, model = _held(session, run_id)
     assert model is not None
@@ -211,9 +211,9 @@ def publish(
 
 
 def fail(session: Session, *, run_id: str, error_code: str, observed: Observed | None = None) -> bool:
-    """End a failed run: back off and try again, from scratch if the live weights are lost.
+    """End a failed run, and retry it after a delay, from scratch if the live weights are lost.
 
-    A model without a version ends in `failed` after _PATIENCE attempts. Return False if the run was lost.
+    A model without a version becomes `failed` after _PATIENCE attempts. Return False if the run was lost.
     """
     run = repository.run(session, run_id)
     if run is None or run.status != RunStatus.RUNNING:
@@ -239,9 +239,9 @@ def fail(session: Session, *, run_id: str, error_code: str, observed: Observed |
 
 
 def take_back(session: Session, *, worker: str) -> int:
-    """Hand back all runs of a worker known to be dead, without waiting for the leases, and return their number.
+    """Hand back all runs of a worker known to be dead without waiting for lease expiry, and return their number.
 
-    `worker` must name a single process of a host: another process that claims under the same name loses its runs.
+    `worker` must name a single process on one host: any other process that claims under this name loses its runs.
     """
     runs = repository.running_runs(session, worker=worker)
     for run in runs:
@@ -250,8 +250,8 @@ def take_back(session: Session, *, worker: str) -> int:
 
 
 def cancel(session: Session, run: Run) -> None:
-    """Stop a learning run or a test, and withdraw its request. A model without a version becomes `cancelled`, and can
-    learn again or be retired.
+    """Stop a training run or a test, and withdraw its request. A model without a version becomes `cancelled`, and can
+    be trained again or retired.
 
     Raises `RunNotCancellable` if the run has ended, serves a deletion request, or is needed by its model.
     """
@@ -279,7 +279,7 @@ def stop_runs(session: Session, *, model_id: str | None = None, dataset_id: str 
 
 
 def _stop(session: Session, run: Run) -> None:
-    """Cancel a run under way. Its worker learns this at its next heartbeat, and discards its results."""
+    """Cancel a run under way. Its worker finds out at its next heartbeat, and discards its results."""
     _end(session, run, status=RunStatus.CANCELLED)
     if test := kinds.asked_kind_of(run):
         test.cancel(session, run)
@@ -311,7 +311,7 @@ def _held(session: Session, run_id: str, *, lock: bool = True) -> tuple[Run, Dat
 
 
 def abandon(session: Session, run: Run, *, error_code: str) -> None:
-    """End a run whose worker is silent or dead as abandoned, and discard its work."""
+    """Mark a run whose worker is silent or dead as abandoned, and discard its work."""
     _end(session, run, status=RunStatus.ABANDONED, error_code=error_code)
     if test := kinds.asked_kind_of(run):
         test.lose(session, run, max_runs=_PATIENCE)
@@ -341,7 +341,7 @@ def _end(session: Session, run: Run, *, status: RunStatus, error_code: str | Non
 
 def _count_repeats(session: Session, run: Run) -> None:
     """Keep only the first and the last of successive runs that fail for the same reason, with the number of runs
-    between them: a permanent failure would add a row every minute."""
+    between them; otherwise a permanent failure would add a row every minute."""
     # Runs that are canary tests, or failed one, hold observations, so all of them are kept.
     if run.kind == RunKind.AUDIT or run.error_code == AuditFailed.code:
         return
@@ -353,6 +353,6 @@ def _count_repeats(session: Session, run: Run) -> None:
 
 
 def back_off(session: Session, attempts: int) -> tuple[int, datetime.datetime]:
-    """Return the incremented number of attempts and the time of the next: after 0.5 s, 1 s, 2 s, ... at most 60 s."""
+    """Return the incremented number of attempts and the time of the next one: in 0.5 s, 1 s, 2 s, ... at most 60 s."""
     pause = min(_FIRST_BACKOFF * 2 ** min(attempts, 10), _MAX_BACKOFF)
     return attempts + 1, now(session) + pause

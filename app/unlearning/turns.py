@@ -14,8 +14,8 @@ _NEVER = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueDataset:
     """Dataset with work to do. `deadline` is the earliest deadline of the requests that a run would serve, if any.
-    `learning` is the time by which the first of its waiting models should learn, if any. `test` means that the only
-    work is a canary test or a rehearsal. `rule` is the rule by which it is due; None if several rules are merged."""
+    `learning` is the time by which its first waiting model should be trained, if any. `test` means that the only work
+    is a canary test or a rehearsal. `rule` is the rule by which it is due; None if several rules are merged."""
 
     dataset_id: str
     tenant_id: str
@@ -31,7 +31,7 @@ class DueDataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantShare:
-    """Share of a tenant so far: its number of runs under way, and the start of its latest run."""
+    """Tenant's share so far: its number of runs in progress, and the start of its latest run."""
 
     running: int = 0
     last_began_at: datetime.datetime = _NEVER
@@ -41,7 +41,7 @@ def batch_ends(
     max_wait_seconds: int, *, oldest_at: datetime.datetime, first_due_at: datetime.datetime
 ) -> datetime.datetime:
     """Return the time from which a batch is served even if it is not full: when its oldest request has waited for the
-    model's maximum, or a week before its first deadline."""
+    model's maximum, or a week before its first deadline if that is earlier."""
     waited = oldest_at + datetime.timedelta(seconds=max_wait_seconds)
     return min(waited, first_due_at - BEFORE_THE_DEADLINE)
 
@@ -51,12 +51,12 @@ def in_turn(
 ) -> list[DueDataset]:
     """Return `datasets` in the order in which workers claim them.
 
-    1. Datasets with a request due within a week precede all others. 2. Within each group tenants take turns: the place
-    of a dataset is the number of its tenant's runs under way plus the number of its tenant's datasets before it. On
-    equal places, the tenant whose latest run began first precedes. Deadlines do not rank tenants, because callers state
-    when their requests were submitted. 3. The datasets of a tenant are ordered by the earliest deadline. A model that
-    waits to learn counts as due a month after its creation, but that date does not make its dataset urgent under rule
-    1.
+    1. Datasets with a request due within a week precede all others. 2. Within each group, tenants take turns: a
+    dataset's place is the number of its tenant's runs in progress plus the number of its tenant's datasets before it.
+    At equal places, the tenant whose latest run began earliest goes first. Deadlines do not rank tenants, because
+    callers state when their requests were submitted. 3. A tenant's datasets are ordered by earliest deadline. A model
+    that waits to be trained counts as due a month after its creation, but that date does not make its dataset urgent
+    under rule 1.
 
     Therefore no dataset starves: between two runs of a tenant, every other tenant with equally urgent work gets one
     run, and the deadlines of waiting datasets approach.

@@ -1,4 +1,4 @@
-"""Requests that no run has claimed: how many people a live version still carries, and why their requests wait."""
+"""Requests that no run has claimed: how many people they concern for each live version, and why they wait."""
 
 import datetime
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from lethe.contract.sets import WaitReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Number of requests that wait for one reason. `until` is the latest end of the wait, if known."""
+    """Number of requests waiting for the same reason. `until` is the latest time at which the wait ends, if known."""
 
     reason: WaitReason
     requests: int
@@ -37,8 +37,8 @@ NOBODY = Waiting(people=0, requests=0, first_due_at=None, reasons=())
 
 
 def first_due(session: Session, models: Sequence[Model]) -> dict[str, datetime.datetime]:
-    """Map each model with a live version and waiting requests to their first deadline. All models belong to one
-    tenant."""
+    """Map each model with a live version and waiting requests to the first deadline of these requests. All models
+    belong to one tenant."""
     live = [model for model in models if model.live_version is not None]
     unclaimed = _unclaimed(session, live, at=now(session))
     return {model.id: unclaimed[model.dataset_id].first_due_at for model in live if model.dataset_id in unclaimed}

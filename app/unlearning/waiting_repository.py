@@ -15,8 +15,8 @@ from lethe.contract.sets import RequestStatus, RunStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unclaimed:
-    """Requests about unclaimed rows of one dataset: how many a worker may claim (`ready`, the oldest of them since
-    `oldest_at`), how many are in their grace period, and how many in review."""
+    """Requests about unclaimed rows of one dataset: how many a worker can claim (`ready`; the oldest since
+    `oldest_at`), how many are in their grace period, and how many are in review."""
 
     dataset_id: str
     first_due_at: datetime.datetime
@@ -42,7 +42,7 @@ _ACCEPTED = sa.and_(Erasure.dataset_id.in_(_THESE), Erasure.revision.is_(None), 
 
 
 def _in_review() -> sa.CompoundSelect[Any]:
-    """Return the requests in review by dataset. They have no erasures yet, so their rows are found by subject."""
+    """Return the requests in review for each dataset. They have no erasures yet, so their rows are found by subject."""
     # Without statistics SQLite would read all rows of the datasets for each request, unless no index has this column.
     dataset_id = sa.func.coalesce(Record.dataset_id, sa.null())
     theirs = sa.and_(_MINE, dataset_id.in_(_THESE), usually(Record.erasure_id.is_(None)), _IN_REVIEW, _ASKS_FOR)
@@ -57,7 +57,7 @@ def _in_review() -> sa.CompoundSelect[Any]:
 
 
 def _unclaimed() -> sa.Select[Any]:
-    """Return the statement of `unclaimed`. For accepted requests it reads an index only, not the requests."""
+    """Return the statement for `unclaimed`. For accepted requests, it reads only an index, not the requests."""
     accepted = sa.select(Erasure.dataset_id, Erasure.deadline, Erasure.ready_at).where(_ACCEPTED)
     in_review, never = _in_review().subquery(), sa.cast(sa.null(), Erasure.ready_at.type).label("ready_at")
     rows = sa.union_all(accepted, sa.select(in_review.c.dataset_id, in_review.c.deadline, never)).subquery()
@@ -75,7 +75,7 @@ def _unclaimed() -> sa.Select[Any]:
 
 
 def _people() -> sa.Select[Any]:
-    """Return the statement of `people`. It reads each request by id; for a join, PostgreSQL would read all requests."""
+    """Return the statement for `people`. It reads each request by id; in a join, PostgreSQL would read all requests."""
     theirs = sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == Erasure.request_id, usually(_MINE))
     accepted = sa.select(Erasure.dataset_id, theirs.scalar_subquery().label("subject_ref")).where(_ACCEPTED)
     in_review = _in_review().subquery()
@@ -96,18 +96,18 @@ def unclaimed(
 
 
 def people(session: Session, *, tenant_id: str, dataset_ids: Collection[str]) -> dict[str, int]:
-    """Map each dataset with waiting requests to the number of people in them. This reads every waiting request."""
+    """Map each dataset with waiting requests to the number of people they concern. This reads every waiting request."""
     rows = session.execute(_PEOPLE, {"tenant_id": tenant_id, "these": list(dataset_ids)})
     return {dataset_id: count for dataset_id, count in rows}  # noqa: C416  rows are no pairs
 
 
 def datasets(session: Session, *, dataset_ids: Collection[str]) -> dict[str, Dataset]:
-    """Return datasets by id."""
+    """Return the datasets with the given ids, keyed by id."""
     query = sa.select(Dataset).where(Dataset.id.in_(list(dataset_ids)))
     return {dataset.id: dataset for dataset in session.scalars(query)}
 
 
 def datasets_with_a_run(session: Session, *, dataset_ids: Collection[str]) -> set[str]:
-    """Return the ids of `dataset_ids` on which a run is under way."""
+    """Return those of the `dataset_ids` that have a run in progress."""
     query = sa.select(Run.dataset_id).where(Run.status == RunStatus.RUNNING, Run.dataset_id.in_(list(dataset_ids)))
     return set(session.scalars(query))

@@ -1,6 +1,6 @@
-"""Memory for plaintext rows, outside of files, swap and core dumps, shared by descriptor with the processes of a run.
+"""Memory for plaintext rows, kept out of files, swap and core dumps, and shared by descriptor with a run's processes.
 
-If `RLIMIT_MEMLOCK` prevents locking, the memory may be swapped out; every long-lived program reports this at its start
+If `RLIMIT_MEMLOCK` prevents locking, the memory may be swapped out; every long-lived program reports this at startup
 (`app/hardening.py`).
 """
 
@@ -22,7 +22,7 @@ _FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2
 
 
 class Memory:
-    """Memory of fixed size, zero and unallocated until written. Other processes map it by its `descriptor`."""
+    """Memory of fixed size, zero and unallocated until written. Other processes can map it through `descriptor`."""
 
     def __init__(self, size: int) -> None:
         self.descriptor = _anonymous_file()
@@ -60,7 +60,7 @@ class Memory:
 
 
 def _anonymous_file() -> int:
-    """Return the descriptor of a new file that has no name and lies in memory."""
+    """Return the descriptor of a new, unnamed file in memory."""
     if sys.platform == "linux":
         return os.memfd_create("rows")
     import _posixshmem
@@ -72,7 +72,7 @@ def _anonymous_file() -> int:
 
 
 def half() -> int:
-    """Return half of the memory of this machine or container, in bytes."""
+    """Return half of this machine's or container's memory, in bytes."""
     num_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     # A container without a limit lacks the file, or has "max" in it.
     with contextlib.suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Texts of callers at rest, each sealed under its own key, which can be destroyed.
+"""Callers' texts at rest, each sealed under its own key, which can be destroyed.
 
 A sealed text (AES-256-GCM) enters the database, its write-ahead log, replicas and backups, which cannot be erased
 reliably. Its key, wrapped by the key-encryption key, is a line of a page: a file of `LINES` lines of fixed length in
@@ -32,8 +32,8 @@ _PAGE = ".page"
 
 
 class Vault:
-    """Vault of sealed texts and their keys. `reference` is the keyed hash by which sealed texts are found, and
-    `record_key` returns the key of the check values of a dataset's records."""
+    """Vault of sealed texts and their keys. `reference` computes the keyed hash by which sealed texts are looked up,
+    and `record_key` returns the key for the check values of a dataset's records."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Vault:
 
     def seal(self, content: bytes, *, key: str | None = None) -> bytes:
         """Return `content` sealed under a new key, or under the existing `key`. Raises `KeyEncryptionKeyLost`, or
-        `KeyError` if the key is destroyed."""
+        `KeyError` if the key has been destroyed."""
         if key is None:
             name, secret = self._next_key()
         else:
@@ -89,12 +89,12 @@ class Vault:
 
     @staticmethod
     def key_of(sealed: bytes) -> str:
-        """Return the name of the key of a sealed text, as `destroy` expects it."""
+        """Return the name of a sealed text's key, as `destroy` expects it."""
         return sealed[:_NAME].hex()
 
     def key_of_damaged(self, sealed: bytes) -> str:
         """Return the name of the key of a sealed text that does not open. If the text opens after one bit of its stored
-        name is flipped, return that name: the stored one belongs to another text."""
+        name is flipped, return that name: the stored name is another text's."""
         for bit in range(8 * _NAME):
             name = (int.from_bytes(sealed[:_NAME], "big") ^ 1 << bit).to_bytes(_NAME, "big")
             with suppress(ValueError, FileNotFoundError, WrappedUnderAnotherKey):
@@ -111,7 +111,7 @@ class Vault:
         return self._record_key(dataset_id)
 
     def destroy(self, keys: Iterable[str]) -> None:
-        """Overwrite keys durably, or raise `OSError` if that cannot be verified. Destroyed keys are ignored."""
+        """Overwrite keys durably, or raise `OSError` if that cannot be verified. Keys already destroyed are ignored."""
         names = sorted({bytes.fromhex(key) for key in keys})
         if not names:
             return
@@ -126,15 +126,15 @@ class Vault:
                 wipe_file(_temporary(self._path(page)))
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the name and plaintext keys of each page, with zeros for destroyed keys. Archive them only sealed.
-        Raises `SealedTextDamaged`."""
+        """Yield the name and plaintext keys of each page, with zeros for destroyed keys. Archive pages only in sealed
+        form. Raises `SealedTextDamaged`."""
         for path in sorted(self._folder.glob(f"[!.]*{_PAGE}")):
             with locked(self._folder):
                 keys = [bytes(_KEY) if key is None else key for _, key in self._unwrapped_page(path)]
             yield path.stem, b"".join(keys)
 
     def put_page(self, name: str, keys: bytes) -> None:
-        """Store a page of another vault, as `pages` yields it."""
+        """Store a page of another vault, as yielded by `pages`."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         page = bytes.fromhex(name)
         with locked(self._folder), created(self._path(page)) as file:
@@ -145,11 +145,11 @@ class Vault:
         sync_folder(self._folder)
 
     def empty(self) -> bool:
-        """Return True if there are no pages, so that no key-encryption key is needed yet."""
+        """Return True if there are no pages, in which case no key-encryption key is needed yet."""
         return not any(self._folder.glob(f"*{_PAGE}"))
 
     def rewrap(self) -> None:
-        """Wrap every key again under the current key-encryption key. Calls that destroy keys wait meanwhile."""
+        """Rewrap every key under the current key-encryption key. Calls that destroy keys block until this finishes."""
         if not self._folder.exists():
             return
         with locked(self._folder):
@@ -190,7 +190,7 @@ class Vault:
         return keys
 
     def _key(self, name: bytes) -> bytes | None:
-        """Return the key of a name; None if it is destroyed."""
+        """Return the key with this name; None if it has been destroyed."""
         line = self._line(name)
         if not any(line):
             # Zeros mean that the key is destroyed, or that this is the old file of a page that was replaced meanwhile.

@@ -2,8 +2,8 @@
 
 An object is `<name>.sealed` in a store (AES-256-GCM, the name authenticated), next to a file `<name>.key`, which holds
 its data key wrapped by the key-encryption key. The key is written first and destroyed first. Only the folder of keys
-must erase reliably; backups, replicas and old versions of an object may remain, and cannot be opened. Key and object of
-a version's weights are durable before the version is published.
+must erase reliably; backups, replicas and old versions of an object may remain, and cannot be opened. The key and the
+object of a version's weights are durable before the version is published.
 """
 
 import datetime
@@ -29,7 +29,7 @@ _WRAPPED = ".key"
 
 
 class SealedStore:
-    """Sealed objects of a store. The wrapped keys are in a folder that all hosts share."""
+    """Sealed objects in an object store. Their wrapped keys are in a folder that all hosts share."""
 
     def __init__(self, objects: ObjectStore, *, keys: Path, key_encryption: KeyEncryption) -> None:
         self._objects = objects
@@ -38,8 +38,8 @@ class SealedStore:
         folders.make(keys)
 
     def put(self, name: str, content: bytes) -> None:
-        """Seal an object durably, and verify it by opening it; raise `OSError` if it differs. An object of the same
-        name is destroyed first."""
+        """Seal an object durably, and verify it by opening it; raise `OSError` if it differs. An existing object of the
+        same name is destroyed first."""
         if self._key_path(name).exists():
             self.destroy(name)
         key, nonce = secrets.token_bytes(_KEY), secrets.token_bytes(_NONCE)
@@ -53,7 +53,7 @@ class SealedStore:
             raise OSError(errno.EIO, "Something was sealed and something else was read back", name)
 
     def get(self, name: str) -> bytes:
-        """Return an object's content. Raises `FileNotFoundError` without object or key, `ValueError` if damaged."""
+        """Return the content; raise `FileNotFoundError` if it or its key is missing, `ValueError` if it is damaged."""
         key, sealed = self._key(name), memoryview(self._objects.get(name + _SEALED))
         try:
             return AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], name.encode())
@@ -93,7 +93,7 @@ class SealedStore:
             self._objects.delete(name + _SEALED)
 
     def keys(self, group: str) -> set[str]:
-        """Return the names in a group that have a key, and so can be opened."""
+        """Return the names in a group that have a key and can therefore be opened."""
         return {path.name.removesuffix(_WRAPPED) for path in self._key_paths(f"{group}.*")}
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
@@ -106,11 +106,11 @@ class SealedStore:
         return times
 
     def empty(self) -> bool:
-        """Return True if there are no keys, so that no key-encryption key is needed yet."""
+        """Return True if there are no keys, in which case no key-encryption key is needed yet."""
         return not any(self._key_paths("[!.]*"))
 
     def rewrap(self) -> None:
-        """Wrap every key again under the current key-encryption key. Calls that seal wait meanwhile."""
+        """Rewrap every key under the current key-encryption key. Calls that seal objects block until this finishes."""
         with locked(self._keys):
             for path in self._key_paths("[!.]*"):
                 name = path.name.removesuffix(_WRAPPED)
@@ -156,7 +156,7 @@ class SealedStore:
 
 
 class WeightStore:
-    """Sealed weights of versions."""
+    """Store of the sealed weights of versions."""
 
     def __init__(self, sealed: SealedStore) -> None:
         self._sealed = sealed
@@ -181,13 +181,13 @@ class WeightStore:
         self._sealed.destroy(version_id)
 
     def version_ids(self) -> set[str]:
-        """Return the ids of all versions of which a key or an object exists."""
+        """Return the ids of all versions for which a key or an object exists."""
         return set(self._sealed.names())
 
 
 def to_safetensors(parameters: np.ndarray) -> bytes:  # (classes or 1, d + 1) float64
-    """Return parameters in the published form: a tensor `parameters` with a row per class (one row for two classes),
-    bias last."""
+    """Return parameters in their published form: a tensor `parameters` with one row per class (a single row for two
+    classes), bias last."""
     return save({"parameters": np.ascontiguousarray(parameters, dtype=np.float64)})
 
 

@@ -35,8 +35,8 @@ def created(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[int]:
-    """Lock a folder against other processes, and yield its descriptor. The lock ends with the process, however that
-    ends. Without `wait`, raise `BlockingIOError` if the folder is already locked."""
+    """Lock a folder against other processes, and yield its descriptor. The lock is released when the process ends, for
+    whatever reason. Without `wait`, raise `BlockingIOError` if the folder is already locked."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -54,7 +54,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def written_at(paths: Iterable[Path]) -> Iterator[tuple[str, datetime.datetime]]:
-    """Yield the names of the existing files with their times of last writing (aware UTC)."""
+    """Yield the name and the time of the last write (aware UTC) of each file that exists."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             yield path.name, datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC)
@@ -121,8 +121,8 @@ def create(folder: Path) -> "Spool":
 
 
 class Spool(io.RawIOBase):
-    """Unnamed file, encrypted under a key in memory. It is append-only, because no part of the key stream may be used
-    twice, and can be read at any position."""
+    """Unnamed file, encrypted under a key held in memory. It is append-only, because no part of the key stream may be
+    used twice, and can be read at any position."""
 
     def __init__(self, file: io.FileIO) -> None:
         self._file = file
@@ -140,7 +140,7 @@ class Spool(io.RawIOBase):
         return True
 
     def write(self, content: "ReadableBuffer", /) -> int:
-        """Append all of `content`. Raises `UnsupportedOperation` if the position is not at the end."""
+        """Append all of `content`. Raises `UnsupportedOperation` if the position is not at the end of the file."""
         if self._position != self._size:
             raise io.UnsupportedOperation("A spool is written at its end only.")
         remaining = memoryview(self._ciphered(content, self._position))
@@ -217,14 +217,14 @@ class ObjectStore(Protocol):
         """Delete an object; ignore a missing object."""
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
-        """Return the names of all objects, or of one group, with their times of writing (aware UTC). Include objects of
-        which a crash left only a partial file; `delete` removes it."""
+        """Return the names of all objects, or of one group, each with its write time (aware UTC). Include objects of
+        which a crash left only a partial file, which `delete` removes."""
 
 
 class FolderStore:
-    """Folder of files of mode 0600. Replaced and deleted files are overwritten with zeros.
+    """Folder of files with mode 0600. Replaced and deleted files are overwritten with zeros.
 
-    Files are first written to a subfolder, so that remnants of a crash are found among few files.
+    Files are first written to a subfolder, so that remnants of a crash are quick to find.
     """
 
     def __init__(self, folder: Path) -> None:

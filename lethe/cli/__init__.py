@@ -28,7 +28,7 @@ _EXTRAS = {
 
 
 def main() -> None:
-    """Run the command line. A known error ends in exit code 1 and one line."""
+    """Run the command line. A known error prints one line and exits with code 1."""
     try:
         _commands()()
     except Problem as error:
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _commands() -> "typer.Typer":
-    """Return all commands. A service that is called by its name has only its own, so it starts without a client."""
+    """Return all commands, or only those of a service called by its name, which then starts without a client."""
     for point in entry_points(group=SERVICES):
         if [point.name] == sys.argv[1:2]:
             service: typer.Typer = point.load()

@@ -1,4 +1,4 @@
-"""Commands that do more than print the answer of a call: about deletion requests, administration, learning and proofs.
+"""Commands that do more than print a call's response: deletion requests, administration, training and proofs.
 
 Certificates are verified locally, without the service.
 """
@@ -37,7 +37,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
 def request_submit(
     call: CommandCall, wait: Annotated[bool, typer.Option(help="Wait until it is completed")] = True
 ) -> None:
-    """Ask for a person to be forgotten everywhere."""
+    """Request that a person be forgotten everywhere."""
     request = call()
     if wait:
         show_when_over(call.client.deletion_requests, request.id)
@@ -181,7 +181,7 @@ def skip(call: CommandCall, skip_suppressed: bool) -> None:
 
 @contextmanager
 def uploading(client: Client, file: Path, name: str, *, encoded: bool) -> Iterator[None]:
-    """Show that a file is being uploaded and, if it passes through a network, the rows done; `name` is the upload's."""
+    """Show that a file is being uploaded as `name` and, if it passes through a network, the number of rows done."""
     watchers: tuple[WatchUpload, ...] = sockets.plugs("lethe.features", "cli", "WATCH_UPLOAD") if encoded else ()
     if not watchers:
         with console.status(f"Uploading {file.name}"):
@@ -215,7 +215,7 @@ def model_create(
     call: CommandCall,
     wait: Annotated[bool, typer.Option(help="Wait, with a progress bar, until it has learned")] = True,
 ) -> None:
-    """Learn a model."""
+    """Train a model."""
     created = call()
     if wait:
         show_when_over(call.client.models, created.id)
@@ -234,7 +234,7 @@ def model_wait(model_id: Id, url: Url = None, key: Key = None) -> None:
 
 
 def show_when_over(resource: Models[Http] | DeletionRequests[Http], id_: str) -> None:
-    """Wait with a progress bar and show the result; exit code 1 if the model cannot be served."""
+    """Wait with a progress bar and show the result; exit with code 1 if the model cannot be served."""
     with bar() as progress:
         result = resource.wait(id_, progress=progress)
     show(result)
@@ -282,7 +282,7 @@ class GuaranteeStatement(Protocol):
 
 
 class VerifyProof(Protocol):
-    """Verifier of a feature for files of its own kind (the socket `VERIFY_PROOF`)."""
+    """A feature's verifier for its own kind of files (socket `VERIFY_PROOF`)."""
 
     def __call__(self, text: str, jwks: Any, *, max_epsilon: float | None, max_delta: float | None) -> bool:
         """Verify and print a file, and return True; return False for a file of another kind. Raises
@@ -323,7 +323,7 @@ def certificate_verdict(
     call: CommandCall,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A JWS, or JSON that holds some")],
 ) -> None:
-    """Let the gateway verify certificates with the keys of its installation; `verify` needs no trust in it."""
+    """Ask the gateway to verify certificates with its installation's keys; `verify` needs no trust in the gateway."""
     from lethe.verification import proof_files
 
     for part in proof_files.parse(_text_of(file)).parts:

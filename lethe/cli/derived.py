@@ -1,4 +1,4 @@
-"""Commands generated from the methods of the SDK: ids and options from the call's fields, help from the contract."""
+"""Commands generated from the SDK's methods: ids and options from the call's fields, help from the contract."""
 
 import datetime
 import inspect
@@ -26,9 +26,9 @@ from lethe.contract.fields import fields_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionShape:
-    """Differences between options and their fields. `positional` fields are arguments. `also` has further names of
-    options or, with a `/`, both names of a boolean. `defaults` are sent if an option is absent, and fields in `omit`
-    are filled in by the command. `parsers` has the metavar and the parser of options that are written differently from
+    """Differences between options and their fields. `positional` fields are arguments. `also` gives additional option
+    names or, with a `/`, both names of a boolean option. `defaults` are sent if an option is absent, and the command
+    itself fills in the fields in `omit`. `parsers` gives the metavar and parser of options that are not written as
     JSON."""
 
     positional: Collection[str] = ()
@@ -40,7 +40,7 @@ class OptionShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """Field that is not itself a model. `path` has the names of the fields above it, and its own."""
+    """Field that is not itself a model. `path` lists the names of its parent fields, then its own name."""
 
     path: tuple[str, ...]
     field: FieldInfo
@@ -52,7 +52,7 @@ class Leaf:
 
 
 def leaves(kind: type[BaseModel], above: tuple[str, ...] = (), *, required: bool = True) -> Iterator[Leaf]:
-    """Yield the fields of a model, including those of the models in it."""
+    """Yield the leaf fields of a model, including those of nested models."""
     for name, field in fields_of(kind).items():
         is_required = required and field.is_required()
         if (inner := _model_in(field)) is not None:
@@ -64,8 +64,8 @@ def leaves(kind: type[BaseModel], above: tuple[str, ...] = (), *, required: bool
 def parameters(
     fields: Collection[Leaf], shape: OptionShape, *, reserved: Collection[str]
 ) -> Iterator[inspect.Parameter]:
-    """Yield a parameter of a command for each leaf. The last name of a path is an additional option name, unless
-    another leaf or a `reserved` option has it."""
+    """Yield a command parameter for each leaf. The last name of its path is an additional option name, unless another
+    leaf or a `reserved` option uses that name."""
     last = Counter([leaf.path[-1] for leaf in fields] + list(reserved))
     for leaf in sorted(fields, key=lambda leaf: leaf.name == "idempotency_key"):
         name, default = leaf.name, (shape.defaults or {}).get(leaf.name)
@@ -92,12 +92,12 @@ def parameters(
 
 
 def id_of(name: str) -> Any:
-    """Return the annotation of an argument that is an id in the path of a call."""
+    """Return the annotation for an argument that is an id in a call's path."""
     return Annotated[str, typer.Argument(**(_PERSON if name == "subject_id" else {}))]
 
 
 def arranged(values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
-    """Arrange values by the paths of their leaves into arguments of a call. Absent values are omitted."""
+    """Nest values according to the paths of their leaves to form a call's arguments. Absent values are omitted."""
     arguments: dict[str, Any] = {}
     for path, value in values.items():
         if value not in (None, []):
@@ -114,14 +114,14 @@ def _model_in(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _help(leaf: Leaf) -> str | None:
-    """Return the description of a field in the contract, with its default."""
+    """Return a field's description from the contract, with its default."""
     default = None if leaf.field.is_required() else leaf.field.get_default()
     ending = f"[default: {json.dumps(default, default=str)}]" if default is not None else ""
     return f"{leaf.field.description or ''} {ending}".strip() or None
 
 
 def _typed(leaf: Leaf) -> tuple[Any, dict[str, Any]]:
-    """Return the type of an option, and further arguments of its declaration."""
+    """Return the type of an option, and further arguments for its declaration."""
     plain = _plain(leaf.field.annotation)
     if leaf.path[-1] == "subject_id":
         return str, _PERSON
@@ -255,8 +255,8 @@ def made(
     verb: str | None = None,
     retry_seconds: float = RETRY_SECONDS,
 ) -> Callable[[Callable[..., None]], None]:
-    """Return a decorator that adds a command for a call of the SDK, such as `models.create`. The function receives the
-    call, and its other parameters become options in addition to those of the call."""
+    """Return a decorator that adds a command for an SDK call, such as `models.create`. The decorated function receives
+    the call, and its other parameters become options in addition to the call's own."""
     resource, method = path.split(".")
     called = inspect.getattr_static(GROUPS[resource].resource, method)
     operation = called.operation
@@ -298,8 +298,8 @@ def derive(
     group: str | None = None,
     verb: str | None = None,
 ) -> None:
-    """Add a command that makes a call and prints its answer. Each item of a list is printed as JSON, or as the text of
-    `line`, a template of the item's fields or a function."""
+    """Add a command that makes a call and prints the result. Each item of a list is printed as JSON, or as text
+    formatted by `line`, which is a template with the item's fields or a function."""
     resource, method = path.split(".")
     called = inspect.getattr_static(GROUPS[resource].resource, method)
     act = _saved if called.operation.gives is bytes else _show_answer
@@ -309,7 +309,7 @@ def derive(
 
 
 def methods() -> Iterator[tuple[str, str]]:
-    """Yield the resource and the name of each method of the SDK that makes one call."""
+    """Yield the resource and name of each SDK method that makes a single call."""
     for resource, group in GROUPS.items():
         for kind in reversed(group.resource.__mro__):
             for name, method in vars(kind).items():
@@ -318,7 +318,7 @@ def methods() -> Iterator[tuple[str, str]]:
 
 
 def derive_the_rest() -> None:
-    """Add a command for each method of the SDK that has no command yet."""
+    """Add a command for each SDK method that has no command yet."""
     for resource, method in methods():
         if not GROUPS[resource].has(verb_of(resource, method)):
             derive(f"{resource}.{method}")

@@ -47,7 +47,7 @@ class _Installed(BaseModel):
 
 
 def connect(url: str | None, key: str | None, *, retry_seconds: float = RETRY_SECONDS) -> "Client":
-    """Return a client of the given gateway, or of the gateway on this machine. Raises `Unauthenticated`."""
+    """Return a client for the given gateway, or for the gateway on this machine. Raises `Unauthenticated`."""
     # Imported here, because services print by this module and need no client.
     from lethe import Client
 
@@ -68,8 +68,8 @@ def new_group(help: str | None = None) -> typer.Typer:  # noqa: A002  Typer's wo
 
 
 def in_words(audit: Mapping[str, Any] | None) -> str:
-    """Return one line about a canary test: the certified and the proved epsilon of a canary that was forgotten or is
-    still present, and any refuted property."""
+    """Return a one-line summary of a canary test: the certified and the proved epsilon of a canary that was forgotten
+    or is still present, and any refuted property."""
     if audit is None:
         return "no canary test"
     refuted = f"; refuted: {', '.join(audit['findings'])}" if audit["findings"] else ""
@@ -92,7 +92,7 @@ def at_least(value: float, digits: int = 4) -> str:
 
 
 def show(value: Any) -> None:
-    """Print a JSON value, or a value of the SDK in the form in which the gateway sent it."""
+    """Print a JSON value, or an SDK value in the form in which the gateway sent it."""
     console.print_json(json.dumps(to_json(value)))
 
 

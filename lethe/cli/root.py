@@ -31,7 +31,7 @@ def command_line() -> typer.Typer:
 
 
 def _plug_in(root: typer.Typer, commands: typer.Typer) -> None:
-    """Add commands to the root, and commands of groups to the groups of the same names."""
+    """Add commands to the root, and grouped commands to the groups with the same names."""
     root.registered_commands += commands.registered_commands
     for info in commands.registered_groups:
         assert info.typer_instance is not None

@@ -1,4 +1,4 @@
-"""Clients of a gateway: `Client(url, api_key)` and `AsyncClient`, with a resource per attribute."""
+"""Clients of a gateway: `Client(url, api_key)` and `AsyncClient`, with one resource per attribute."""
 
 from typing import Any, Generic, Self, get_origin, get_type_hints
 
@@ -30,11 +30,11 @@ def resource_classes(client: type[Resources[Any]]) -> dict[str, type[Resource[An
 
 
 class Client(Resources[Http]):
-    """Blocking client of one gateway with one API key, until it is closed. Every failure raises a
+    """Blocking client for one gateway and one API key, usable until it is closed. Every failure raises a
     `lethe.errors.Problem`.
 
-    `timeout_seconds` limits the silence during an attempt. No attempt of a call begins later than `retry_seconds` after
-    the first; with 0 each call is made once.
+    `timeout_seconds` limits how long the gateway may be silent during an attempt. No attempt of a call begins later
+    than `retry_seconds` after the first one; with 0, each call is attempted once.
     """
 
     def __init__(self, url: str, api_key: str, *, timeout_seconds: float = 60.0, retry_seconds: float = 30.0) -> None:
@@ -52,7 +52,7 @@ class Client(Resources[Http]):
 
 
 class AsyncClient(Resources[AsyncHttp]):
-    """Client with the same calls, awaited, under asyncio or trio. Lists are asynchronous iterators."""
+    """Client with the same calls as `Client`, awaited under asyncio or trio. Lists are asynchronous iterators."""
 
     def __init__(self, url: str, api_key: str, *, timeout_seconds: float = 60.0, retry_seconds: float = 30.0) -> None:
         super().__init__(AsyncHttp(url, api_key, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds))

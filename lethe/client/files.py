@@ -1,4 +1,4 @@
-"""Frames and files: conversion of pandas, polars or Arrow frames for sending, and writing of long answers."""
+"""Frames and files: conversion of pandas, polars or Arrow frames for sending, and writing of long responses."""
 
 import io
 import os
@@ -14,7 +14,7 @@ _INDEX = "__index_level_"
 
 @runtime_checkable
 class Frame(Protocol):
-    """Frame of pandas, polars or Arrow: any object that exports its columns by the Arrow C stream interface."""
+    """Frame of pandas, polars or Arrow: any object that exports its columns through the Arrow C stream interface."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
@@ -30,7 +30,7 @@ def to_parquet(frame: Frame) -> io.BytesIO:
 
 
 def arrow(frame: Frame) -> Any:
-    """Return the frame as an Arrow table, without the index of pandas."""
+    """Return the frame as an Arrow table, without the pandas index."""
     import pyarrow as pa
 
     table = pa.table(frame)

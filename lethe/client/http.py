@@ -1,4 +1,4 @@
-"""HTTP calls to one gateway with one API key, repeated where that is safe, with parsed answers; blocking or awaited."""
+"""HTTP calls to one gateway with one API key, repeated where safe, with parsed responses; blocking or awaited."""
 
 import functools
 import logging
@@ -31,8 +31,8 @@ _trusted = functools.cache(httpx.create_ssl_context)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of a call. `idempotency_key` defaults to a new key. `within` limits the seconds of all attempts,
-    `timeout_seconds` those of one. `content` is a body other than JSON, with its `headers`, as httpx takes it."""
+    """Options of a call. `idempotency_key` defaults to a new key. `within` limits the seconds for all attempts,
+    `timeout_seconds` those for one. `content` is a non-JSON body in the form httpx takes, with its `headers`."""
 
     idempotency_key: str | None = None
     within: float | None = None
@@ -45,7 +45,7 @@ _DEFAULT = Options()
 
 
 class Calls:
-    """Calls of one gateway, written once as coroutines. On a blocking client of httpx they never suspend, so that
+    """Calls to one gateway, written once as coroutines. With a blocking httpx client they never suspend, so that
     `drive` can run them. Every failure raises a `Problem`."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Calls:
     def _prepared(
         self, operation: Operation[..., Any], ids: tuple[str | int, ...], arguments: BaseModel | None, options: Options
     ) -> tuple[dict[str, Any], Patience]:
-        """Return the httpx arguments of an attempt, and the `Patience` with the call."""
+        """Return the httpx arguments for an attempt, and the call's `Patience`."""
         headers = dict(options.headers or {})
         if operation.keyed:
             headers["Idempotency-Key"] = options.idempotency_key or secrets.token_hex(16)
@@ -85,7 +85,7 @@ class Calls:
         return request | (options.content or {}), Patience(seconds=min(self._retry_seconds, at_most))
 
     def _pause(self, operation: Operation[..., Any], problem: Problem, patience: Patience) -> float:
-        """Return the seconds until the next attempt, or raise `problem` if there is none."""
+        """Return the seconds until the next attempt, or raise `problem` if there will be none."""
         may_pass = problem.status is None or problem.status in STATUSES
         pause = patience.next(problem.retry_after) if operation.repeatable and may_pass else None
         if pause is None:
@@ -94,7 +94,7 @@ class Calls:
 
     @contextmanager
     def _named(self, operation: Operation[..., Any]) -> Iterator[None]:
-        """Convert errors of the connection into a `Problem`."""
+        """Convert connection errors into a `Problem`."""
         try:
             yield
         except UnicodeEncodeError:
@@ -129,7 +129,7 @@ class Calls:
     async def pieces(
         self, operation: Operation[..., bytes], *ids: str | int, arguments: BaseModel | None = None
     ) -> AsyncGenerator[bytes]:
-        """Yield the answer in pieces, regardless of its length. A partial answer is not requested again: an
+        """Yield the response in pieces, regardless of its length. A partly received response is not requested again: an
         interruption raises `Unreachable`."""
         answer = await self._answer(operation, ids, arguments, _DEFAULT, stream=True)
         try:
@@ -149,7 +149,7 @@ class Calls:
         *,
         stream: bool = False,
     ) -> Any:
-        """Return the answer of either httpx client."""
+        """Return the response, with either kind of httpx client."""
         request, patience = self._prepared(operation, ids, arguments, options)
         while True:
             try:
@@ -184,7 +184,7 @@ class AsyncHttp(Calls):
 
 
 class Http:
-    """Calls that return their answers."""
+    """Calls that block until they return their results."""
 
     def __init__(self, url: str, api_key: str, *, timeout_seconds: float, retry_seconds: float) -> None:
         self.calls = Calls(httpx.Client, url, api_key, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds)
@@ -203,7 +203,7 @@ class Http:
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine of blocking calls to its end, without an event loop."""
+    """Run a coroutine of blocking calls to completion, without an event loop."""
     try:
         coroutine.send(None)
     except StopIteration as ended:
@@ -250,7 +250,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _part(arguments: BaseModel | None, kind: type[BaseModel] | None) -> dict[str, Any]:
-    """Return the fields of `kind` that were set in `arguments`; the gateway chooses the others."""
+    """Return the fields of `kind` that were set in `arguments`; the gateway chooses the remaining ones."""
     if arguments is None or kind is None:
         return {}
     required = {name for name, field in kind.model_fields.items() if field.is_required()} - arguments.model_fields_set

@@ -53,8 +53,8 @@ def checked_values(takes: type[B], named: Mapping[str, Any]) -> B:
 
 @contextmanager
 def form_of(file: str | Path | files.Frame, fields: BaseModel) -> Iterator[dict[str, Any]]:
-    """Yield a form as arguments of httpx while its file is open. `name` defaults to the name of the file. Raises
-    `InputInvalid` for anything but a path or a frame."""
+    """Yield a form as httpx arguments while its file is open. `name` defaults to the file's name. Raises `InputInvalid`
+    for anything but a path or a frame."""
     if not isinstance(file, str | Path | files.Frame):
         faults = [FieldError("path", "expected a path or a frame")]
         raise InputInvalid("The arguments are not what the call takes.", faults)
@@ -106,7 +106,7 @@ def _check_names(named: Iterable[str], allowed: Iterable[str]) -> None:
 
 
 def _as_text(value: Any) -> str:
-    """Return a form field as text: the content of a file, or a list or an object as JSON."""
+    """Return a form field as text: a file as its content, a list or an object as JSON."""
     if isinstance(value, Path):
         return value.read_text()
     return (
@@ -136,8 +136,8 @@ def _faults(error: ValidationError, kind: Any) -> list[FieldError]:
 
 
 def _path(where: tuple[int | str, ...], kind: Any) -> str:
-    """Return the path of a fault by names of fields and positions in lists. Keys of dictionaries are omitted, because
-    they are the caller's content."""
+    """Return the path of a fault, made of field names and list positions. Dictionary keys are omitted, because they are
+    the caller's content."""
     path: list[str] = []
     for part in where:
         if isinstance(part, str):
@@ -177,7 +177,7 @@ class Resource(Generic[H]):
 
 
 class Keyed(BaseModel):
-    """Optional `idempotency_key`, with which another process may repeat the call."""
+    """Optional `idempotency_key`, with which another process can repeat the call."""
 
     idempotency_key: str | None = Field(
         default=None, exclude=True, description="Your own key, so that another process may repeat the call."
@@ -213,7 +213,7 @@ class _Method(Generic[P]):
         self._name = name
 
     def made(self, make: Callable[..., Any], answer: Any) -> Callable[..., Any]:
-        """Return the bound method, which calls `make` and returns `answer`."""
+        """Return the bound method, which calls `make` and has the return annotation `answer`."""
 
         def method(*positional: Any, **named: Any) -> Any:
             expected = [*self.operation.ids, *(parameter.name for parameter in self.first)]
@@ -240,7 +240,7 @@ class _Method(Generic[P]):
 
 
 class call(_Method[P], Generic[P, T]):
-    """Method that makes one call and returns its answer."""
+    """Method that makes one call and returns its result."""
 
     @overload
     def __init__(self, operation: Operation[P, T], *, timeout_seconds: float | None = None) -> None: ...
@@ -280,7 +280,7 @@ class pages(_Method[P], Generic[P, T]):
 
 
 class pieces(_Method[P]):
-    """Method that yields a long answer in pieces as they arrive."""
+    """Method that yields a long response in pieces as they arrive."""
 
     def __init__(self, operation: Operation[P, bytes]) -> None:
         super().__init__(operation)
@@ -294,7 +294,7 @@ class pieces(_Method[P]):
 
 
 class saved(_Method[P]):
-    """Method that writes a long answer to an open file, or to a path, which is replaced only by a complete answer."""
+    """Method that writes a long response to an open file, or to a path, replacing it only with a complete response."""
 
     first = (inspect.Parameter("to", inspect.Parameter.POSITIONAL_ONLY, annotation=Target),)
 
@@ -321,7 +321,7 @@ class saved(_Method[P]):
 
 
 class _Upload(_Method[P], Generic[P, T]):
-    """Method that sends a file. The call returns when its rows are encoded."""
+    """Method that sends a file. The call returns once the file's rows are encoded."""
 
     first = (inspect.Parameter("path", inspect.Parameter.POSITIONAL_ONLY, annotation=File),)
 
@@ -355,7 +355,7 @@ def upload_one(operation: Operation[..., T], takes: Callable[P, BaseModel]) -> _
 
 
 class composed(Generic[P, T]):
-    """Method of several calls, written once as a coroutine on `self._calls`; blocking clients run it to its end."""
+    """Method of several calls, written once as a coroutine on `self._calls`; blocking clients run it to completion."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
         self._function = function
@@ -371,7 +371,7 @@ class composed(Generic[P, T]):
 
 
 def either(resource: Resource[Any], function: Callable[..., Any], run: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return the function for an asynchronous client, or a method that runs it by `run` for a blocking client."""
+    """Return the function for an asynchronous client or, for a blocking client, a method that passes it to `run`."""
     if isinstance(resource._http, AsyncHttp):
         return function
 

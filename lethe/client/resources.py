@@ -13,9 +13,9 @@ from lethe.contract.sets import ModelStatus, RequestModelStatus, RequestStatus
 
 
 class ApiKeys(Resource[H]):
-    """`client.api_keys`: API keys and their scopes; all calls need the scope admin.
+    """`client.api_keys`: API keys and their scopes; all calls require the scope admin.
 
-    A call that creates a key is not repeated automatically: after a lost answer, revoke the key that was never seen.
+    A call that creates a key is not repeated automatically: if its response is lost, revoke the key you never saw.
     """
 
     create = call(api_keys.CREATE)
@@ -30,7 +30,7 @@ class _Dataset(datasets.TableIn, Keyed):
 
 
 class Datasets(Resource[H]):
-    """`client.datasets`: rows that models learn from."""
+    """`client.datasets`: rows that models are trained on."""
 
     upload = upload(datasets.UPLOAD, _Dataset)
     list = pages(datasets.LIST)
@@ -41,7 +41,7 @@ class Datasets(Resource[H]):
 
 
 class Runs(Resource[H]):
-    """`client.runs`: past and present runs of the workers."""
+    """`client.runs`: past and current runs of the workers."""
 
     list = pages(runs.LIST)
     get = call(runs.GET)
@@ -51,8 +51,8 @@ class Runs(Resource[H]):
 class Tenants(Resource[H]):
     """`client.tenants`: the tenants of an installation (scope operator), and the caller's own policy (scope admin).
 
-    A call that creates a tenant is not repeated automatically: after a lost answer the name is taken, and the key of
-    its admin is lost.
+    A call that creates a tenant is not repeated automatically: if its response is lost, the name is taken and the
+    admin's key is lost.
     """
 
     create = call(tenants.CREATE)
@@ -177,7 +177,7 @@ class DeletionRequests(Resource[H]):
 
     @composed
     async def certificates(self, request_id: str) -> CertificateList:
-        """Return the certificates of every model that has forgotten so far."""
+        """Return the certificates of all models that have forgotten the person so far."""
         return (await self._calls.call(deletion_requests.CERTIFICATES, request_id)).certificates
 
     @composed
@@ -202,7 +202,7 @@ class DeletionRequests(Resource[H]):
 
 
 class _RequestSteps:
-    """Steps of a request: those of its runs, and estimates for runs that have not begun. They are unknown to a key that
+    """Steps of a request: those of its runs, plus estimates for runs that have not begun. They are unknown if the key
     may not read runs."""
 
     def __init__(self) -> None:

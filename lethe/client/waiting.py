@@ -85,7 +85,7 @@ def report(progress: Progress | None, status: str, steps: Steps | None) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    """Pauses between polls that grow with the time waited so far, to a quarter of it, so that short and long waits end
+    """Pauses between polls. They grow to a quarter of the time waited so far, so that short and long waits alike end
     with a small relative delay."""
 
     subject: str

@@ -12,17 +12,17 @@ from lethe.contract.sets import Scope
 
 
 class ApiKeyIn(Body):
-    name: Name = Field(description="Name of the key, for lists and the audit log.")
+    name: Name = Field(description="Name of the key, shown in lists and in the audit log.")
     scopes: Annotated[list[Annotated[Scope, Strict(False)]], Field(min_length=1, fail_fast=True)] = Field(
-        description="Scopes of the key, all of which the caller needs."
+        description="Scopes to grant to the key. The caller must have all of them."
     )
     expires_at: Moment | None = optional("Time of expiry (RFC 3339). Default: never.")
     calls_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = optional(
-        "Calls per minute; a lower limit of the installation (LETHE_CALLS_PER_MINUTE) prevails. Default: none."
+        "Calls allowed per minute, within the installation's own limit (LETHE_CALLS_PER_MINUTE). Default: no limit."
     )
     own_requests_only: bool | None = optional(
-        "Restrict the key to requests made by itself or by a key that it replaced. Default: true for keys "
-        "with requests:write and no other scope than requests:read."
+        "Restrict the key to requests created with it or with a key that it replaced. Default: true for keys with "
+        "requests:write and no scope other than requests:read."
     )
 
 
@@ -30,25 +30,25 @@ class ApiKeyOut(Answer):
     id: str = Field(description="ID of the key.")
     name: str = Field(description="Name of the key.")
     scopes: list[str] = Field(description="Scopes of the key, sorted.")
-    calls_per_minute: int | None = Field(description="Limit in calls per minute; null for the installation's limit.")
+    calls_per_minute: int | None = Field(description="Limit in calls per minute; null if the key has none of its own.")
     own_requests_only: bool = Field(
-        description="True if the key sees and cancels only requests made by itself or by a key that it replaced."
+        description="True if the key can see and cancel only requests created with it or with a key that it replaced."
     )
     created_at: datetime.datetime = Field(description="Time of creation.")
-    expires_at: datetime.datetime | None = Field(description="Time at which the key expires; null for never.")
-    last_used_at: datetime.datetime | None = Field(description="Last use, to about a minute; null if never used.")
+    expires_at: datetime.datetime | None = Field(description="Time at which the key expires; null if it never expires.")
+    last_used_at: datetime.datetime | None = Field(description="Time of last use, to about a minute; null if unused.")
     revoked_at: datetime.datetime | None = Field(description="Time of revocation; null if not revoked.")
 
 
 class NewApiKeyOut(ApiKeyOut):
-    key: str = Field(description="Secret key. Shown once; only its hash is stored.", repr=False)
+    key: str = Field(description="Secret key. It is shown only once; only its hash is stored.", repr=False)
 
 
 class RotationIn(Body):
     overlap_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
-        default=0, description="Seconds for which the old key remains valid."
+        default=0, description="Seconds for which the old key remains valid, unless it expires earlier."
     )
-    expires_at: Moment | None = optional("Expiry of the new key (RFC 3339). Default: the old key's lifetime from now.")
+    expires_at: Moment | None = optional("Expiry of the new key (RFC 3339). Default: same lifetime as the old key.")
 
 
 _KEYS = ResourceOperations("API keys", "/v1/api-keys", KeyUnknown)
@@ -60,8 +60,8 @@ CREATE = _KEYS.operation(
     takes=ApiKeyIn,
     gives=NewApiKeyOut,
     status=201,
-    does="Create a key. It is shown once; revoke a lost key and create another.\n\nNo `Idempotency-Key` is accepted, "
-    "because no key is stored that could be shown again.",
+    does="Create a key. It is shown only once: if it is lost, revoke it and create another.\n\nNo `Idempotency-Key` is "
+    "accepted, because the key is not stored and could not be shown again.",
 )
 LIST = _KEYS.operation(
     "list_api_keys",
@@ -88,7 +88,7 @@ ROTATE = _KEYS.of_one(
     gives=NewApiKeyOut,
     status=201,
     problems=(LastAdminKey,),
-    does="Create a key with the same scopes and limits, and let the old key expire after an overlap. No "
+    does="Create a key with the same scopes and limits as this one, which remains valid for an overlap period. No "
     "`Idempotency-Key` is accepted.",
 )
 REVOKE = _KEYS.of_one(
@@ -99,5 +99,5 @@ REVOKE = _KEYS.of_one(
     gives=type(None),
     status=204,
     problems=(LastAdminKey,),
-    does="Revoke a key at once. The last admin key that does not expire cannot be revoked.",
+    does="Revoke a key immediately. The last admin key that does not expire cannot be revoked.",
 )

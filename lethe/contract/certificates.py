@@ -1,4 +1,4 @@
-"""Certificates, and the guarantees stated in certificates and other answers."""
+"""Certificates, and the guarantees stated in certificates and other responses."""
 
 import datetime
 from typing import Annotated, Any
@@ -12,34 +12,34 @@ from lethe.contract.sets import Scope
 
 
 class GuaranteeOut(Answer):
-    notion: str = Field(description="unlearning, deletion, adaptive, release or reset; different notions never add up.")
-    adjacency: str = Field(description="How a record differs: zero_out (null instead) or replace (another instead).")
-    mu: float = Field(description="Bound as mu of Gaussian differential privacy (mu-GDP), in both directions.")
-    epsilon: float = Field(description="Epsilon in nats that mu implies at delta, rounded up.")
+    notion: str = Field(description="unlearning, deletion, adaptive, release or reset; never add different notions.")
+    adjacency: str = Field(description="Change of one record: set to null (zero_out) or replaced (replace).")
+    mu: float = Field(description="Bound as the mu of Gaussian differential privacy (mu-GDP), in both directions.")
+    epsilon: float = Field(description="Epsilon in nats implied by mu at `delta`, rounded up.")
     delta: float = Field(description="Delta at which epsilon is stated, between 0 and 1.")
     reference_process: str = Field(description="Description of the reference process and its assumptions.")
     best_attacker_accuracy: float = Field(
         description="Phi(mu/2), rounded up: upper bound on the accuracy of guessing which of two equally likely "
-        "processes ran, this one or the reference process."
+        "processes was run, this one or the reference process."
     )
 
 
 class TargetOut(Answer):
-    epsilon: float = Field(description="Target for the epsilon of `unlearning`, in nats.")
+    epsilon: float = Field(description="Target value for the epsilon of `unlearning`, in nats.")
     delta: float = Field(description="Delta of the target, between 0 and 1.")
 
 
 class JointOut(Answer):
-    """Joint guarantee of one person over `models`; mu^2 of models with independent noise adds up."""
+    """Joint guarantee for one person over `models`; the mu^2 of models with independent noise add up."""
 
     models: list[str] = Field(description="IDs of the models that the joint guarantee covers.")
     mu: float = Field(description="Joint mu of `deletion` (mu-GDP).")
-    epsilon: float = Field(description="Joint epsilon of `deletion` in nats, which mu implies at delta, rounded up.")
-    delta: float = Field(description="Delta at which epsilon is stated: the smallest delta of the models.")
+    epsilon: float = Field(description="Joint epsilon of `deletion` in nats, implied by mu at `delta` and rounded up.")
+    delta: float = Field(description="Delta at which epsilon is stated: the smallest delta among the models.")
     best_attacker_accuracy: float = Field(
         description="Phi(mu/2) of the joint `deletion`: bound on any attacker's accuracy."
     )
-    guarantees: list[GuaranteeOut] = Field(description="Joint `unlearning`, `deletion` and `adaptive` of these models.")
+    guarantees: list[GuaranteeOut] = Field(description="Joint `unlearning`, `deletion` and `adaptive` guarantees.")
 
 
 class CertificateOut(Answer):
@@ -48,40 +48,40 @@ class CertificateOut(Answer):
     model_id: str = Field(description="ID of the model.")
     version: int = Field(description="Number of the model version that the certificate covers.")
     issued_at: datetime.datetime = Field(description="Time at which the certificate was issued.")
-    jws: str = Field(description="Signed statement as a compact JWS (Ed25519). Verify this field.")
-    statement: dict[str, Any] = Field(description="Statement of the JWS, decoded for reading.")
+    jws: str = Field(description="Signed statement as a compact JWS (Ed25519). Verify this field, not `statement`.")
+    statement: dict[str, Any] = Field(description="Content of the JWS, decoded for reading.")
 
 
 class AbsenceOut(Answer):
     """Signed statement that no record matched the request."""
 
-    jws: str = Field(description="Signed statement as a compact JWS (Ed25519). Verify this field.")
-    statement: dict[str, Any] = Field(description="Statement of the JWS, decoded for reading.")
+    jws: str = Field(description="Signed statement as a compact JWS (Ed25519). Verify this field, not `statement`.")
+    statement: dict[str, Any] = Field(description="Content of the JWS, decoded for reading.")
 
 
 class CertificatesOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
     certificates: list[CertificateOut] = Field(description="Certificates issued for the request so far, oldest first.")
-    damaged: list[str] = Field(description="IDs of certificates left out because they differ from what was signed.")
+    damaged: list[str] = Field(description="IDs of certificates omitted because they differ from what was signed.")
     joint: JointOut | None = Field(
-        description="Guarantee over all models that carried the person, except models destroyed before they forgot; "
-        "null if there is none, one must still forget or a certificate is damaged."
+        description="Joint guarantee of all models trained on the person's data, except those destroyed before they "
+        "forgot; null if there is none, if a model must still forget, or if a certificate is damaged."
     )
-    nothing_held: AbsenceOut | None = Field(description="Statement that no record matched; null for other outcomes.")
+    nothing_held: AbsenceOut | None = Field(description="Signed statement of absence; null for other outcomes.")
 
 
 class CertificateIn(LargeBody):
     jws: Annotated[str, Field(min_length=1, max_length=10_000_000)] = Field(description="Certificate as a compact JWS.")
     max_epsilon: Positive | None = optional(
-        "Largest accepted epsilon of `unlearning` and `deletion`. Default: no limit."
+        "Maximum epsilon to accept for `unlearning` and `deletion`. Default: no limit."
     )
-    max_delta: Delta | None = optional("Largest accepted delta of `unlearning` and `deletion`. Default: no limit.")
+    max_delta: Delta | None = optional("Maximum delta to accept for `unlearning` and `deletion`. Default: no limit.")
 
 
 class CertificateVerdictOut(Answer):
-    valid: bool = Field(description="Always true: a certificate that does not verify is refused with 422.")
-    key_id: str = Field(description="ID of the key that signed the certificate (`kid` of its header).")
-    guarantees: list[GuaranteeOut] = Field(description="Guarantees, recomputed from the statement.")
+    valid: bool = Field(description="Always true: certificates that fail verification are refused with 422.")
+    key_id: str = Field(description="ID of the key that signed the certificate (`kid` in its header).")
+    guarantees: list[GuaranteeOut] = Field(description="Guarantees of the certificate, recomputed from its statement.")
     statement: dict[str, Any] = Field(description="Statement of the certificate.")
 
 
@@ -94,7 +94,7 @@ GET = _CERTIFICATES.of_one(
     scope=Scope.ACCOUNTING_READ,
     gives=CertificateOut,
     problems=(CertificateDamaged,),
-    does="Return a certificate: its signed statement, and the statement decoded.",
+    does="Return a certificate: the signed statement and its decoded content.",
 )
 VERIFY = _CERTIFICATES.operation(
     "verify_certificate",
@@ -106,12 +106,12 @@ VERIFY = _CERTIFICATES.operation(
     repeat="idempotent",
     problems=(CertificateInvalid, CertificateBeyondLimits),
     does="Verify the signature with this installation's public keys and recompute every number from the statement "
-    "alone. With limits, also refuse a certificate with weaker guarantees of forgetting.",
+    "alone. If limits are given, also refuse a certificate whose guarantees of forgetting are weaker.",
 )
 PUBLIC_KEYS = ResourceOperations("Operations", "/.well-known/jwks.json").operation(
     "jwks",
     "GET",
     scope=None,
     gives=dict[str, Any],
-    does="Return the public keys that verify certificates, as a JWK set.",
+    does="Return the public keys for verifying certificates, as a JWK set.",
 )

@@ -1,4 +1,4 @@
-"""Datasets: rows to learn from."""
+"""Datasets: rows to train models on."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -15,25 +15,25 @@ from lethe.contract.sets import DamageKind, Scope
 class DamageOut(Answer):
     """First stored part that differs from the record in the database."""
 
-    at: datetime.datetime = Field(description="Time at which the damage was found.")
+    at: datetime.datetime = Field(description="Time at which the damage was detected.")
     kind: DamageKind = Field(description="Damaged part of the stored rows.")
-    rows: str = Field(description="ID of the dataset, or of the addition whose rows wait.")
-    block: int | None = Field(description="Index of the damaged block of 4,096 rows; null for all rows.")
+    rows: str = Field(description="ID of the dataset, or of the addition whose rows are still waiting.")
+    block: int | None = Field(description="Index of the damaged block of 4,096 rows; null if all are damaged.")
 
 
 class AdaptiveBudgetOut(Answer):
-    epsilon: float = Field(description="Epsilon of the budget per row, in nats.")
-    delta: float = Field(description="Delta of the budget, between 0 and 1.")
+    epsilon: float = Field(description="Maximum total epsilon per row, in nats.")
+    delta: float = Field(description="Delta at which the budget is stated, between 0 and 1.")
 
 
 class TargetRangeOut(Answer):
     """Public range of a target."""
 
-    min: float = Field(description="Smallest value of the target.")
-    max: float = Field(description="Largest value of the target.")
-    outside: str = Field(description="Treatment of values outside of the range: `error` or `clip`.")
+    min: float = Field(description="Lower end of the target's public range.")
+    max: float = Field(description="Upper end of the target's public range.")
+    outside: str = Field(description="Treatment of values outside the range: `error` or `clip`.")
     counts: bool = Field(
-        default=False, description="True if values are counts: 0, 1, 2, ...", exclude_if=lambda counts: not counts
+        default=False, description="True if values are counts (0, 1, 2, ...).", exclude_if=lambda counts: not counts
     )
 
 
@@ -42,38 +42,38 @@ class DatasetOut(Answer):
 
     id: str = Field(description="ID of the dataset.")
     name: str = Field(description="Name of the dataset.")
-    num_records: int = Field(description="Number of rows that are not null.")
-    num_slots: int = Field(description="Number of rows at creation: public and fixed; n in every formula.")
-    num_features: int = Field(description="Number of encoded features, without the bias.")
-    num_classes: int = Field(description="Number of classes or labels; 0 if a target is learned.")
-    classes: list[str] = Field(description="Names of the classes or labels, in order; empty if a target is learned.")
-    target: TargetRangeOut | None = optional("Range of the target; null if classes are learned.")
-    network_id: str | None = optional("ID of the network whose features the rows are; null if none.")
-    subject_kind: str | None = optional("Kind of the subject IDs; null for customer_id.")
+    num_records: int = Field(description="Number of rows that have not been erased (set to null).")
+    num_slots: int = Field(description="Number of rows at creation; public and constant; n in formulas.")
+    num_features: int = Field(description="Number of features after encoding, not counting the bias.")
+    num_classes: int = Field(description="Number of classes or labels; 0 for a numeric target.")
+    classes: list[str] = Field(description="Names of the classes or labels, in order; empty for a numeric target.")
+    target: TargetRangeOut | None = optional("Range of the numeric target; null for classes or labels.")
+    network_id: str | None = optional("ID of the network that computed the features; null if no network was used.")
+    subject_kind: str | None = optional("Kind of the subject IDs, such as email; null for customer_id.")
     num_subjects: int = Field(description="Number of people with rows in the dataset.")
-    revision: int = Field(description="Number of batches of erasures and of added rows so far.")
-    digest: str = Field(description="Random name of the current rows, which cannot be computed from them.")
-    damage: DamageOut | None = Field(description="First damage found, which stops all runs; null if none.")
+    revision: int = Field(description="Number of batches of erased or added rows so far.")
+    digest: str = Field(description="Random identifier of the current rows, not computed from their content.")
+    damage: DamageOut | None = Field(description="First damage detected, which stops all runs; null if none.")
     adaptive_budget: AdaptiveBudgetOut | None = Field(
-        description="Bound on what all versions of all models together reveal about one row to readers of every "
-        "version; null if none was set."
+        description="Limit on how much all versions of all models together reveal about one row to someone who reads "
+        "every version; null if no budget was set."
     )
     schema_: dict[str, Any] | None = Field(alias="schema", description="Public schema of columns; null for vectors.")
     created_at: datetime.datetime = Field(description="Time of creation.")
-    retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in use.")
-    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the rows; null while held.")
+    retired_at: datetime.datetime | None = Field(description="Time of retirement; null unless retired.")
+    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the rows; null until then.")
 
 
 class NewDatasetOut(DatasetOut):
-    num_suppressed: int = Field(description="Number of rows left out because the people asked to be forgotten.")
+    num_suppressed: int = Field(description="Number of rows left out because their people have asked to be forgotten.")
     warnings: list[str] = Field(
-        description="Subject IDs that requests may not find, and causes of avoidable model error, each with its "
-        "remedy. Shown once."
+        description="Subject IDs that deletion requests might not find, and causes of avoidable model error, each with "
+        "a remedy. Shown only once."
     )
 
 
 class SubjectOut(Answer):
-    num_records: int = Field(description="Number of rows held about the person, at least 1.")
+    num_records: int = Field(description="Number of rows held about the person; at least 1.")
 
 
 class DatasetsQuery(Paging):
@@ -85,35 +85,35 @@ class RowsIn(Form):
 
     suppressed: Literal["refuse", "skip"] = Field(
         default="refuse",
-        description="Treatment of rows of people who asked to be forgotten. refuse: the upload fails with "
+        description="Treatment of rows about people who have asked to be forgotten. refuse: the upload fails with "
         "subject_suppressed; skip: these rows are left out.",
     )
 
 
 class TableIn(RowsIn):
-    """Rows of a file, and the public facts by which they are encoded, which are never inferred from the rows."""
+    """Rows of a file, and the public facts used to encode them; these facts are never inferred from the rows."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     schema_: Mapping[str, Any] | Path | None = Field(
-        default=None, alias="schema", description="Public schema, or its file; required for csv and parquet."
+        default=None, alias="schema", description="Public schema, or path to its file; required for csv and parquet."
     )
     classes: Sequence[str] | None = optional(
-        "Names of the classes as a list, in the order of the labels 0, 1, ...: for npz without a schema, "
-        "and if the schema does not list the values of the label."
+        "List of class names in the order of the labels 0, 1 and so on. Use it for npz files without a schema, and if "
+        "the schema does not list the values of the label."
     )
     target: Mapping[str, Any] | None = optional(
-        'Public range of the numbers y of an npz file without a schema: {"min": 0, "max": 100}; with '
-        '"outside": "clip", values beyond an end become that end; with "counts": true, values are whole numbers from '
-        "0. In a schema, the range is that of the column with the role target."
+        'Public range of the numbers y in an npz file without a schema: {"min": 0, "max": 100}. With "outside": '
+        '"clip", values outside the range are set to the nearer end; with "counts": true, values are whole numbers '
+        "from 0. With a schema, the column with the role target states its range."
     )
     network_id: str | None = optional(
-        "ID of a public network. Its features of the numbers into which the schema encodes a record, or of the "
-        "vectors of an npz file, become the rows."
+        "ID of a public network. The rows are the features that it computes from the schema-encoded records, or from "
+        "the vectors of an npz file."
     )
     adaptive_epsilon: Positive | None = optional(
-        "Epsilon, with adaptive_delta, of the budget for what all versions of all models together reveal about one "
-        "row to readers of every version. It cannot change later; no version beyond it is published."
+        "Epsilon of the budget for what all versions of all models together reveal about one row to readers of every "
+        "version. Needs adaptive_delta. Cannot be changed; no version that exceeds it is published."
     )
     adaptive_delta: Delta | None = optional("Delta of the budget; required with adaptive_epsilon.")
     subject_kind: Name | None = optional("Kind of the subject IDs. Default: customer_id.")
@@ -142,7 +142,7 @@ UPLOAD = _DATASETS.operation(
         problems.NetworkUnknown,
         problems.NetworkFailed,
     ),
-    does="Encode the rows by the public schema alone, scale each to norm <= 1, and store nothing else of the file.",
+    does="Encode the rows using only the public schema, scale each to norm <= 1, and store nothing else from the file.",
 )
 LIST = _DATASETS.operation(
     "list_datasets",
@@ -167,8 +167,8 @@ RECHECK = _DATASETS.of_one(
     scope=Scope.ADMIN,
     gives=DatasetOut,
     problems=(problems.DatasetBusy,),
-    does="Open everything stored of a dataset after the right files were restored. If no damage remains, runs "
-    "continue; otherwise `damage` names the fault. Takes as long as reading the rows. The audit log records the "
+    does="Reread everything stored for a dataset after its files have been restored. If no damage remains, runs "
+    "continue; otherwise `damage` names the fault. This takes as long as reading the rows. The audit log records the "
     "caller.",
 )
 RETIRE = _DATASETS.of_one(
@@ -179,8 +179,8 @@ RETIRE = _DATASETS.of_one(
     gives=DatasetOut,
     repeat="idempotent",
     problems=(problems.DatasetInUse,),
-    does="Retire a dataset, and destroy its rows and the references to their people; 409 while a model uses it or "
-    "requests wait for erasure of its rows. Repeating the call is a no-op.",
+    does="Retire a dataset, and destroy its rows and the references to their people. Returns 409 while a model uses "
+    "the dataset or requests wait for its rows to be erased. Repeating the call is a no-op.",
 )
 SUBJECT = _DATASETS.of_two(
     "get_subject",
@@ -189,7 +189,7 @@ SUBJECT = _DATASETS.of_two(
     scope=Scope.ADMIN,
     gives=SubjectOut,
     problems=(problems.SubjectUnknown, problems.DatasetDamaged),
-    does="Count the rows held about a person. Only for admins, because it reveals who is in the data: if nothing is "
-    "held, `detail` counts people held under the usual spellings of the id in another case. The audit log records the "
-    "look-up, but not the person.",
+    does="Count the rows held about a person. Only for admins, because the result reveals who is in the data. If "
+    "nothing is held, `detail` counts the people held under common spellings of the ID that differ only in case. The "
+    "audit log records the look-up, but not the person.",
 )

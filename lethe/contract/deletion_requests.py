@@ -39,28 +39,28 @@ class DeletionRequestIn(SubjectIn):
     model_config = example(subject_id="customer-4711", regulation="gdpr", ground="consent_withdrawn")
 
     aliases: Annotated[list[SubjectId], Field(max_length=MAX_ALIASES)] = Field(
-        default_factory=list, description="Other subject IDs of the same person, which are forgotten too."
+        default_factory=list, description="Other subject IDs of the same person, whose data is erased as well."
     )
     dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = optional(
-        "IDs of the datasets to erase from. Default: all datasets that hold the person."
+        "IDs of the datasets to erase from. Default: all datasets with data about the person."
     )
-    regulation: RegulationName = Field(default="gdpr", description="gdpr, ccpa, other, or a regulation of the policy.")
-    ground: Annotated[sets.ErasureGround, Strict(False)] | None = optional("Ground under GDPR Art. 17(1).")
-    submitted_at: Moment | None = optional("Time at which the person asked, from which deadlines count. Default: now.")
-    external_id: Name | None = optional("ID of the request in the caller's system, searchable.")
+    regulation: RegulationName = Field(default="gdpr", description="gdpr, ccpa, other or one defined in the policy.")
+    ground: Annotated[sets.ErasureGround, Strict(False)] | None = optional("Ground for erasure under GDPR Art. 17(1).")
+    submitted_at: Moment | None = optional("Time of the person's request, from which deadlines count. Default: now.")
+    external_id: Name | None = optional("ID of the request in the caller's own system, by which it can be found.")
     metadata: Annotated[
         dict[Name, Annotated[Text, Field(max_length=2000)]], BeforeValidator(first_entries), Field(max_length=50)
-    ] = Field(default_factory=dict, description="Further data of the caller, returned unchanged, never evaluated.")
-    refers_to: Name | None = optional("ID of an ended request about this subject that this one follows.")
+    ] = Field(default_factory=dict, description="Additional data, returned unchanged and never interpreted.")
+    refers_to: Name | None = optional("ID of an earlier, ended request about the same person that this one follows up.")
     callback_url: Annotated[Text, Field(max_length=2048)] | None = optional(
-        "URL that receives the events of the request."
+        "URL to which the events of the request are sent."
     )
     identity_verified: bool = Field(
         default=True,
-        description="False if not verified: hold in review, with the clock paused if the regulation allows.",
+        description="False to hold the request in review, with the clock paused if the regulation allows.",
     )
     identity_statement: Annotated[Text, Field(max_length=16_000)] | None = optional(
-        "JWT of a registered issuer about the subject, valid for one request."
+        "JWT from a registered issuer about the subject; valid for one request."
     )
 
 
@@ -68,15 +68,15 @@ class RejectionIn(Body):
     model_config = example(ground="legal_claims", explanation="We need the records for a claim that is before court.")
 
     ground: Annotated[sets.RejectionGround, Strict(False)] = Field(
-        description="Ground under GDPR Art. 17(3) or Art. 12."
+        description="Ground for the rejection under GDPR Art. 17(3) or Art. 12."
     )
-    explanation: Explanation = Field(description="Explanation for the person.")
+    explanation: Explanation = Field(description="Explanation given to the person.")
 
 
 class ExtensionIn(Body):
     model_config = example(reason="Very many people have asked at the same time.")
 
-    reason: Explanation = Field(description="Reason for the delay, for the person.")
+    reason: Explanation = Field(description="Reason for the delay, given to the person.")
 
 
 class PauseIn(Body):
@@ -85,101 +85,101 @@ class PauseIn(Body):
 
 class EstimateModelOut(Answer):
     model_id: str = Field(description="ID of the model.")
-    kind: sets.RunKind = Field(description="Kind of the run that would forget now: learn, unlearn or relearn.")
-    steps: int = Field(description="Number of steps of the run that would forget now.")
+    kind: sets.RunKind = Field(description="Kind of run that would be needed now: learn, unlearn or relearn.")
+    steps: int = Field(description="Number of steps of the run that would be needed now.")
 
 
 class EstimateOut(Answer):
-    steps: int = Field(description="Number of steps of all runs together.")
-    models: list[EstimateModelOut] = Field(description="One run per model that still has to forget, as if started now.")
+    steps: int = Field(description="Total number of steps of all runs.")
+    models: list[EstimateModelOut] = Field(description="The run that each remaining model would need now.")
 
 
 class RequestModelOut(Answer):
     model_id: str = Field(description="ID of the model.")
     status: sets.RequestModelStatus = Field(
-        description="Progress: pending, running, completed, cancelled, destroyed (the model's weights are gone), or "
-        "nothing_published (it never had a version)."
+        description="Progress for this model: pending, running, completed, cancelled, destroyed (the model's weights "
+        "are gone), or nothing_published (the model never had a version)."
     )
-    run_id: str | None = Field(description="ID of the run that serves the request; null before it starts.")
-    version: int | None = Field(description="Number of the version without the person; null until published.")
-    certificate_id: str | None = Field(description="ID of the certificate; null until issued.")
+    run_id: str | None = Field(description="ID of the run that serves the request; null until a run starts.")
+    version: int | None = Field(description="First version without the person; null until published.")
+    certificate_id: str | None = Field(description="ID of the certificate; null until it is issued.")
 
 
 class ClockOut(Answer):
     state: sets.ClockState = Field(
-        description="on_time, at_risk (due within LETHE_RISK_DAYS), overdue, paused or ended."
+        description="State of the clock: on_time, at_risk (due within LETHE_RISK_DAYS), overdue, paused or ended."
     )
-    deadline: datetime.datetime = Field(description="extended_due_at if the deadline was extended, else due_at.")
-    paused_since: datetime.datetime | None = Field(description="Time at which the clock was paused; null if it runs.")
-    days_left: int | None = Field(description="Whole days until the deadline, negative once passed; null if ended.")
+    deadline: datetime.datetime = Field(description="extended_due_at if the deadline was extended, otherwise due_at.")
+    paused_since: datetime.datetime | None = Field(description="Time at which the clock was paused; null if running.")
+    days_left: int | None = Field(description="Whole days to the deadline, negative after it; null if ended.")
 
 
 class RejectionOut(Answer):
-    ground: sets.RejectionGround = Field(description="Legal ground of the rejection: GDPR Art. 17(3) or Art. 12.")
-    explanation: str | None = Field(description="Explanation for the person; null once erased.", repr=False)
+    ground: sets.RejectionGround = Field(description="Legal ground for the rejection: GDPR Art. 17(3) or Art. 12.")
+    explanation: str | None = Field(description="Explanation given to the person; null once erased.", repr=False)
 
 
 class DeletionRequestOut(Answer):
     """Deletion request. For callers without accounting:read, outcome and estimate are null and models is empty,
-    whatever is held."""
+    regardless of the data held."""
 
     id: str = Field(description="ID of the request.")
     status: sets.RequestStatus = Field(description="Status of the request.")
     outcome: sets.Outcome | None = Field(
-        description="Outcome: forgotten; nothing_held; erased_already: another request erased the person's rows after "
-        "this one was submitted; target_widened: rows are erased, but a model's target exceeds epsilon 8 or delta 1/n "
-        "and does not count as forgetting. Null until completed."
+        description="Result: forgotten; nothing_held; erased_already: another request erased the person's rows after "
+        "this one was submitted; target_widened: the rows are erased, but a model's target exceeds epsilon 8 or delta "
+        "1/n and does not count as forgetting. Null until completed."
     )
     erased_by: str | None = Field(
-        description="ID of the request that erased the rows, whose certificates apply; null for other outcomes."
+        description="ID of the request that erased the rows and whose certificates apply; null for other outcomes."
     )
     identity_unknown: bool = Field(
         default=False,
-        description="True if no rows are named by the identifier's kind or a kind that the identity map links to it: "
-        "the request waits for a map or an officer. False for callers without accounting:read.",
+        description="True if no rows use the identifier's kind or a kind that the identity map links to it. The "
+        "request then waits for the map or for an officer. False for callers without accounting:read.",
     )
     subject_ref: str = Field(description="Pseudonym of the person: a keyed hash of the subject ID.", repr=False)
-    alias_refs: list[str] = Field(description="Pseudonyms of the aliases.", repr=False)
-    regulation: str = Field(description="Regulation that sets the deadline.")
-    ground: str | None = Field(description="Ground under GDPR Art. 17(1); null if none was given.")
-    external_id: str | None = Field(description="ID given by the caller; null if none or erased.", repr=False)
-    metadata: dict[str, str] = Field(description="Data given by the caller; empty once erased.", repr=False)
-    submitted_at: datetime.datetime = Field(description="Time at which the person asked, from which deadlines count.")
-    time_zone: str = Field(description="Time zone of its days: that of the tenant's policy at creation.")
-    due_at: datetime.datetime = Field(description="Deadline without extension, moved by pauses.")
-    extended_due_at: datetime.datetime | None = Field(description="Deadline after its extension; null if not extended.")
-    extension_reason: str | None = Field(description="Reason for the extension; null if none or erased.", repr=False)
-    clock: ClockOut = Field(description="State of the deadline.")
-    held_until: datetime.datetime | None = Field(description="Time before which no worker starts; null if none.")
+    alias_refs: list[str] = Field(description="Pseudonyms of the person's aliases.", repr=False)
+    regulation: str = Field(description="Regulation that determines the deadline.")
+    ground: str | None = Field(description="Ground for erasure under GDPR Art. 17(1); null if none was given.")
+    external_id: str | None = Field(description="Caller's ID of the request; null if none or erased.", repr=False)
+    metadata: dict[str, str] = Field(description="Caller's own data; empty if none or erased.", repr=False)
+    submitted_at: datetime.datetime = Field(description="Time of the person's request, from which deadlines count.")
+    time_zone: str = Field(description="Time zone of deadlines, from the policy at creation.")
+    due_at: datetime.datetime = Field(description="Deadline before any extension, postponed by pauses.")
+    extended_due_at: datetime.datetime | None = Field(description="Deadline after extension; null if not extended.")
+    extension_reason: str | None = Field(description="Reason for extension; null if none or erased.", repr=False)
+    clock: ClockOut = Field(description="State of the request's clock and deadline.")
+    held_until: datetime.datetime | None = Field(description="Earliest time at which a run starts; null if not set.")
     rejection: RejectionOut | None = Field(description="Ground and explanation; null unless rejected.", repr=False)
-    source: str | None = Field(description="List or protocol by which the request arrived; null if none.")
-    refers_to: str | None = Field(description="ID of the ended request that this one follows; null if none.")
+    source: str | None = Field(description="Deletion list or protocol of origin; null if none.")
+    refers_to: str | None = Field(description="ID of the earlier request it follows up; null if none.")
     created_at: datetime.datetime = Field(description="Time at which the request was created.")
-    completed_at: datetime.datetime | None = Field(description="Time of completion; null until then.")
+    completed_at: datetime.datetime | None = Field(description="Time of completion; null unless completed.")
     kept: str = Field(
-        description="Data still stored, by the tenant's policy. details: everything; request: without external_id, "
-        "metadata, callback_url, reasons and explanations; trace: also without the person. damaged: details are "
-        "stored and cannot be read, until an operator restores their key or text."
+        description="Data that is still stored under the tenant's policy. details: everything; request: all except "
+        "external_id, metadata, callback_url, reasons and explanations; trace: without the person as well. damaged: "
+        "details are stored but cannot be read until an operator restores their key or text."
     )
     assignee: str | None = optional(
-        "ID of the assigned person; null if unassigned or the caller lacks requests:review."
+        "ID of the user to whom the request is assigned; null if unassigned or the caller lacks requests:review."
     )
-    assignee_name: str | None = optional("Name of the assigned person, if known.")
-    estimate: EstimateOut | None = Field(description="Remaining work; null if there is none or it is unknown.")
-    models: list[RequestModelOut] = Field(description="Progress with each model that may carry the person.")
+    assignee_name: str | None = optional("Name of that user; null if unknown.")
+    estimate: EstimateOut | None = Field(description="Work that remains; null if there is none or it is unknown.")
+    models: list[RequestModelOut] = Field(description="Progress of each model that may need to forget the person.")
 
 
 class RequestEventOut(Answer):
     at: datetime.datetime = Field(description="Time of the event.")
     status: sets.RequestStatus = Field(description="Status of the request after the event.")
     kind: sets.EventKind = Field(
-        description="Kind of the event, usually the new status. nothing_held: completed because nothing is held; "
+        description="Kind of the event, usually the new status. nothing_held: completed because no data is held; "
         "handed_back: accepted again because its run did not succeed."
     )
-    detail: str | None = Field(description="Sentence about the event; null if its kind is self-explanatory.")
-    actor: str = Field(description="ID of the person or API key that acted; `lethe` for the service.")
+    detail: str | None = Field(description="Explanation of the event; null if its kind is self-explanatory.")
+    actor: str = Field(description="ID of the user or API key that acted; `lethe` for the service itself.")
     actor_name: str | None = optional(
-        "Name of the actor; null for `lethe` and for keys that see only their own requests."
+        "Name of the actor; null for `lethe`, and for keys that see only their own requests."
     )
 
 
@@ -187,8 +187,8 @@ class CreateDeletionRequestQuery(Query):
     strict: Annotated[
         bool,
         Field(
-            description="Answer 404 if nothing is held about the subject and no damaged record leaves that in doubt. "
-            "`detail` counts people held under the usual spellings of the id in another case. Needs admin."
+            description="Return 404 if no data is held about the subject and no damaged record leaves that in doubt. "
+            "`detail` counts the people held under common spellings of the ID that differ only in case. Needs admin."
         ),
     ] = False
 
@@ -201,30 +201,30 @@ class RequestFilter(Query):
     subject_sha256: Sha256 | None = optional(
         "Only requests about the person with this SHA-256 (hex) of the subject ID."
     )
-    kind: Name | None = optional("Kind of this subject ID, such as email. Default: customer_id.")
+    kind: Name | None = optional("Kind of the given subject ID, such as email. Default: customer_id.")
     model_id: str | None = optional("Only requests that concern this model. Needs accounting:read.")
     external_id: str | None = optional("Only requests with this external_id.")
-    source: str | None = optional("Only requests that arrived by this list or protocol.")
+    source: str | None = optional("Only requests that arrived through this deletion list or protocol.")
     regulation: str | None = optional("Only requests under this regulation.")
-    refers_to: str | None = optional("Only requests that follow the request with this ID.")
-    received_from: Moment | None = optional("Only requests with this submitted_at or later.")
-    received_before: Moment | None = optional("Only requests with an earlier submitted_at.")
-    due_from: Moment | None = optional("Only open requests with this deadline or later.")
-    due_before: Moment | None = optional("Only open requests with an earlier deadline.")
+    refers_to: str | None = optional("Only requests that follow up the request with this ID.")
+    received_from: Moment | None = optional("Only requests whose submitted_at is this time or later.")
+    received_before: Moment | None = optional("Only requests whose submitted_at is before this time.")
+    due_from: Moment | None = optional("Only open requests due at this time or later.")
+    due_before: Moment | None = optional("Only open requests due before this time.")
     completed_from: Moment | None = optional("Only requests completed at this time or later.")
-    completed_before: Moment | None = optional("Only requests completed earlier.")
-    clock: OpenClock | None = optional("Only open requests with this clock state; running: neither paused nor overdue.")
+    completed_before: Moment | None = optional("Only requests completed before this time.")
+    clock: OpenClock | None = optional("Only open requests in this clock state; running: neither paused nor overdue.")
     assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = optional(
-        f"Only requests of this person (ID) or of {NOBODY}. Needs requests:review."
+        f"Only requests assigned to the user with this ID, or to {NOBODY}. Needs requests:review."
     )
-    made_before: Moment | None = optional("Only requests with an earlier created_at.")
+    made_before: Moment | None = optional("Only requests created before this time.")
 
 
 class DeletionRequestsQuery(RequestFilter, Paging):
     order: sets.RequestOrder = Field(
         default=sets.RequestOrder.NEWEST,
-        description="Order of the list. deadline, latest_deadline: open requests only, by deadline; "
-        "last_completed, first_completed: completed requests only, by completed_at.",
+        description="Sort order. deadline, latest_deadline: open requests only, by deadline; last_completed, "
+        "first_completed: completed requests only, by completed_at.",
     )
 
 
@@ -251,7 +251,7 @@ CREATE = REQUESTS.operation(
         problems.IdentityStatementRequired,
         problems.IdentityStatementInvalid,
     ),
-    does="Request that every dataset and model that holds a person forgets them.",
+    does="Request that a person's data be erased from all datasets and forgotten by all models trained on it.",
 )
 LIST = REQUESTS.operation(
     "list_deletion_requests",
@@ -259,8 +259,8 @@ LIST = REQUESTS.operation(
     scope=sets.Scope.REQUESTS_READ,
     query=DeletionRequestsQuery,
     gives=PageOut[DeletionRequestOut],
-    does="List deletion requests, newest first by default; all filters apply. The audit log records that a search for "
-    "a person took place, but not for whom.",
+    does="List deletion requests, newest first by default. All filters must match. The audit log records that a search "
+    "for a person took place, but not for whom.",
 )
 GET = REQUESTS.of_one(
     "get_deletion_request",
@@ -268,7 +268,7 @@ GET = REQUESTS.of_one(
     "/{request_id}",
     scope=sets.Scope.REQUESTS_READ,
     gives=DeletionRequestOut,
-    does="Return the status of a request and the remaining work.",
+    does="Return a request's status and remaining work.",
 )
 EVENTS = REQUESTS.of_one(
     "list_events",
@@ -277,7 +277,7 @@ EVENTS = REQUESTS.of_one(
     scope=sets.Scope.REQUESTS_READ,
     query=EventsQuery,
     gives=PageOut[RequestEventOut],
-    does="List every change of the request, oldest first.",
+    does="List all changes to a request, oldest first.",
 )
 CANCEL = REQUESTS.of_one(
     "cancel_deletion_request",
@@ -286,8 +286,8 @@ CANCEL = REQUESTS.of_one(
     scope=sets.Scope.REQUESTS_WRITE,
     gives=DeletionRequestOut,
     problems=(problems.TransitionForbidden,),
-    does="Withdraw a request in review, in its grace period, or until a worker has claimed it. Callers who may not "
-    "learn whether anything is held get 409 once the grace period is over.",
+    does="Withdraw a request that is in review, in its grace period or not yet claimed by a worker. Callers who are "
+    "not allowed to know whether data is held get 409 once the grace period is over.",
 )
 APPROVE = REQUESTS.of_one(
     "approve_deletion_request",
@@ -297,7 +297,7 @@ APPROVE = REQUESTS.of_one(
     gives=DeletionRequestOut,
     repeat="idempotent",
     problems=(problems.TransitionForbidden,),
-    does="Accept a request that is in review. A request accepted before stays unchanged.",
+    does="Accept a request that is in review. Accepting it again is a no-op.",
 )
 REJECT = REQUESTS.of_one(
     "reject_deletion_request",
@@ -308,7 +308,7 @@ REJECT = REQUESTS.of_one(
     gives=DeletionRequestOut,
     repeat="idempotent",
     problems=(problems.TransitionForbidden, problems.SealedTextDamaged),
-    does="Reject a request in review, or before a worker has claimed it. Repeating the same ground is a no-op.",
+    does="Reject a request in review, or one that no worker has claimed. Repeating the same ground is a no-op.",
 )
 EXTEND = REQUESTS.of_one(
     "extend_deletion_request",
@@ -324,7 +324,7 @@ EXTEND = REQUESTS.of_one(
         problems.ExtensionNotProvided,
         problems.SealedTextDamaged,
     ),
-    does="Extend the deadline as the regulation allows, once and before it has passed.",
+    does="Extend the deadline once, as the regulation allows and before it has passed.",
 )
 PAUSE = REQUESTS.of_one(
     "pause_deletion_request",
@@ -335,7 +335,7 @@ PAUSE = REQUESTS.of_one(
     gives=DeletionRequestOut,
     repeat="idempotent",
     problems=(problems.TransitionForbidden, problems.ClockRunsOn),
-    does="Pause the clock of a request in review while the person's identity is being established.",
+    does="Pause the clock of a request in review while the person's identity is being verified.",
 )
 RESUME = REQUESTS.of_one(
     "resume_deletion_request",
@@ -345,7 +345,7 @@ RESUME = REQUESTS.of_one(
     gives=DeletionRequestOut,
     repeat="idempotent",
     problems=(problems.TransitionForbidden,),
-    does="Resume a paused clock.",
+    does="Restart a paused clock.",
 )
 CERTIFICATES = REQUESTS.of_one(
     "get_certificates",
@@ -353,7 +353,7 @@ CERTIFICATES = REQUESTS.of_one(
     "/{request_id}/certificate",
     scope=sets.Scope.ACCOUNTING_READ,
     gives=certificates.CertificatesOut,
-    does="Return the certificates of all models that have forgotten so far, their joint guarantee, and, if nothing "
-    "was held, a signed statement of absence. The statement is withheld while a dataset that it would cover has "
-    "damaged records.",
+    does="Return the certificates of all models that have forgotten so far, their joint guarantee and, if nothing was "
+    "held, a signed statement of absence. The statement is withheld while a dataset that it would cover has damaged "
+    "records.",
 )

@@ -1,4 +1,4 @@
-"""Types shared by the bodies, filters and answers of several resources.
+"""Types shared by the bodies, filters and responses of several resources.
 
 There is also advice on unknown names: the expected names, and the one that was probably meant.
 """
@@ -90,14 +90,14 @@ Sha256 = Annotated[str, Field(pattern="^[0-9A-Fa-f]{64}$", max_length=64), After
 
 
 def is_written_out(moment: Any) -> Any:
-    """Return `moment` unless it is a number, which pydantic reads as seconds and the OpenAPI document forbids."""
+    """Return `moment` unless it is a number, which pydantic would read as seconds and the OpenAPI document forbids."""
     if not (isinstance(moment, datetime.date) or (isinstance(moment, str) and moment[4:5] == "-")):
         raise ValueError("expected RFC 3339, such as 2026-01-31T12:00:00Z")
     return moment
 
 
 def first_entries(given: Any) -> Any:
-    """Return `given` with at most a hundred entries if it is an object, so that few faults refuse it."""
+    """Return `given`, cut to its first hundred entries if it is an object, so that a refusal lists few faults."""
     return dict(itertools.islice(given.items(), _MAX_ENTRIES)) if isinstance(given, dict) else given
 
 
@@ -117,7 +117,7 @@ _NO_BRACKETS = bytes(set(range(256)).difference(b'{}[]"'))
 
 
 def is_deep(text: bytes | bytearray) -> bool:
-    """Return True if JSON nests deeper than `MAX_DEPTH`, without parsing it; brackets within texts do not count."""
+    """Return True if JSON nests deeper than `MAX_DEPTH`, without parsing it; brackets inside strings do not count."""
     unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
     # Texts without brackets are gone first, as there may be many.
     brackets = unescaped.translate(_TO_LISTS, _NO_BRACKETS).replace(b'""', b"")
@@ -136,22 +136,22 @@ def optional(description: str) -> Any:
 
 
 class Body(BaseModel):
-    """JSON of a request, strictly typed: "1" and true are not numbers. Unknown fields are refused.
+    """JSON body of a request, strictly typed: "1" and true are not numbers. Unknown fields are refused.
 
-    Patterns use Python's engine: the other one retains stack contents of its first use, which may be callers' texts.
+    Patterns use Python's engine: the default engine retains stack contents of its first use, perhaps callers' texts.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, regex_engine="python-re")
     MAX_BYTES: ClassVar[int] = 2**20
-    """Limit of the body's length. Parsing takes processor time in proportion, whatever the body contains."""
+    """Maximum length of the body. The processor time for parsing is proportional to it, whatever the body contains."""
     MAX_MEMBERS: ClassVar[int] = 20_000
-    """Limit of the values in a body, counted before it is parsed by its commas and opening brackets, also those within
-    texts. Each value may be a fault."""
+    """Maximum number of values in a body, counted before parsing by its commas and opening brackets, even within texts.
+    Each value may be a fault."""
 
     @model_validator(mode="before")
     @classmethod
     def _cut(cls, given: object) -> object:
-        """Cut unknown fields to the first hundred, which are refused: each is a fault that takes a kilobyte."""
+        """Keep only the first hundred unknown fields, which are refused: each is a fault that takes a kilobyte."""
         if not isinstance(given, dict) or len(given) <= len(cls.model_fields) + _MAX_ENTRIES:
             return given
         known = [field.alias or name for name, field in cls.model_fields.items()]
@@ -160,7 +160,7 @@ class Body(BaseModel):
 
 
 class LargeBody(Body):
-    """JSON of a request that may be as long as any body that is not a file."""
+    """JSON body that may be as long as any request body other than a file."""
 
     MAX_BYTES = MAX_BODY_BYTES
     MAX_MEMBERS = 1_000_000
@@ -186,38 +186,38 @@ class Paging(Query):
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields of a model by their names in the contract, which differ from Python's for `schema`."""
+    """Return a model's fields, keyed by their names in the contract, which differ from Python's for `schema`."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 class Answer(BaseModel):
-    """Frozen JSON of an answer. Fields added by a newer gateway are ignored, missing fields are refused."""
+    """Frozen JSON body of a response. Fields added by a newer gateway are ignored; missing fields are refused."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     @classmethod
     def of(cls, source: object, **given: Any) -> Self:
-        """Build the answer from `given`, and each other field from the attribute of `source` with the same name."""
+        """Build the response from `given`, and all other fields from the attributes of `source` with the same names."""
         values = {name: getattr(source, name) for name in cls.model_fields if name not in given}
         return cls.model_validate(values | given, from_attributes=True)
 
 
 class PageOut(Answer, Generic[T]):
-    items: list[T] = Field(description="Items of the page.")
+    items: list[T] = Field(description="Items on this page.")
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page.")
 
 
 class ProblemBody(Answer):
-    """Body of every error answer (RFC 9457)."""
+    """Body of every error response (RFC 9457)."""
 
     model_config = ConfigDict(title="Problem")
 
-    type: str = Field(description="URN of the condition, such as urn:lethe:problem:not_found.")
-    title: str = Field(description="Short name of the condition, for people.")
-    status: int = Field(description="HTTP status of the answer.")
-    detail: str = Field(description="Explanation of the error and remedy, for people.")
-    code: str = Field(description="Stable code of the condition, for programs.")
-    errors: list[dict[str, str]] | None = optional("Places at fault, each with `path` and `message`; null if none.")
+    type: str = Field(description="URN that identifies the problem type, such as urn:lethe:problem:not_found.")
+    title: str = Field(description="Short human-readable name of the problem.")
+    status: int = Field(description="HTTP status of the response.")
+    detail: str = Field(description="Human-readable explanation of the problem and how to fix it.")
+    code: str = Field(description="Stable, machine-readable code of the problem.")
+    errors: list[dict[str, str]] | None = optional("Invalid inputs, each with `path` and `message`; null if none.")
 
 
 def example(**body: Any) -> ConfigDict:
@@ -226,9 +226,9 @@ def example(**body: Any) -> ConfigDict:
 
 
 class SubjectIn(Body):
-    """Person whom a call is about, given by subject ID or by its hash."""
+    """Person a call is about, identified by subject ID or by the hash of the subject ID."""
 
-    subject_id: SubjectId | None = optional("Subject ID of the person; give either this or subject_sha256.")
+    subject_id: SubjectId | None = optional("Subject ID of the person. Give either this or subject_sha256.")
     subject_sha256: Sha256 | None = optional(
         "SHA-256 (hex) of the subject ID in UTF-8, normalised by the tenant's subject_rule."
     )

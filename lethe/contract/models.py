@@ -1,4 +1,4 @@
-"""Models: how each learns and is judged, the settings behind its guarantees, and its versions."""
+"""Models: how each is trained and evaluated, the settings behind its guarantees, and its versions."""
 
 import datetime
 from typing import Annotated, Any, Literal
@@ -13,87 +13,87 @@ from lethe.contract.sets import Metric, ModelDanger, ModelOrder, ModelStatus, On
 class LinearisationOut(Answer):
     """Weights in which a tangent model is linear, and the scaling of each row's Jacobian in them."""
 
-    layers: list[str] = Field(description="Names of the network weights that the model updates.")
-    rank: int = Field(description="Rank of the learned update of each weight; 0: the full weight is learned.")
-    seed: int = Field(description="Seed of the fixed factors of low-rank updates; unused if rank is 0.")
-    least_norm: float = Field(description="Smallest norm by which the Jacobian of a row is divided.")
-    offset: bool = Field(description="True if the scores of the network itself are added.")
+    layers: list[str] = Field(description="Names of the network's weights that the model updates.")
+    rank: int = Field(description="Rank of each weight's trained update; 0 if the full weight is trained.")
+    seed: int = Field(description="Seed of the fixed factors of low-rank updates; not used if rank is 0.")
+    least_norm: float = Field(description="Lower bound on the norm by which a row's Jacobian is divided.")
+    offset: bool = Field(description="True if the network's own scores are added to the model's.")
 
 
 class PublicNetworkOut(Answer):
-    """Public network on which a model is based. The guarantees do not cover what the network itself learned."""
+    """Public network on which a model is based. The guarantees do not cover the network's own training data."""
 
     sha256: str = Field(description="SHA-256 (hex) of the ONNX file.")
     licence: str = Field(description="Licence of the network.")
     opset: int = Field(description="Version of the ONNX operator set.")
-    dp_ledger: str | None = Field(description="Location of its own differential-privacy ledger; null if none.")
-    linearisation: LinearisationOut | None = Field(description="Linearised weights (tangent model); null for encoders.")
+    dp_ledger: str | None = Field(description="Location of its own differential-privacy ledger; null if it has none.")
+    linearisation: LinearisationOut | None = Field(description="Linearised weights of a tangent model; null otherwise.")
 
 
 def _unless_none(description: str) -> Any:
-    """Return a field that answers leave out if it is None, such as a constant that only langevin has."""
+    """Return a field that responses omit if it is None, such as a constant that only langevin has."""
     return Field(default=None, description=description, exclude_if=lambda value: value is None)
 
 
 class MechanismOut(Answer):
     objective: str = Field(description="Objective that the model minimises.")
-    num_slots: int = Field(description="Number of slots of the dataset: public and fixed.")
-    num_classes: int = Field(description="Number of classes or labels; 1 for a target.")
-    loss_width: float | None = _unless_none("Width of the loss, for objectives that have one.")
+    num_slots: int = Field(description="Number of slots in the dataset; public and constant.")
+    num_classes: int = Field(description="Number of classes or labels; 1 for a numeric target.")
+    loss_width: float | None = _unless_none("Width of the loss; absent if the objective has none.")
     network: PublicNetworkOut | None = _unless_none(
-        "Public network whose features the rows are or whose tangent the model is; absent without one."
+        "Public network that computes the features or that the tangent model linearises; absent if no network is used."
     )
     second_moment: float | None = _unless_none(
-        "Stated bound on the largest eigenvalue of each batch's second moment; absent without one."
+        "Stated bound on the largest eigenvalue of each batch's second moment; absent if none was stated."
     )
     class_weights: list[float] | None = _unless_none(
-        "Weights of the classes' losses, in the order of the classes, the largest 1; absent if none were stated."
+        "Weights of the classes' losses, in class order, the largest being 1; absent if none were stated."
     )
     weight_bound: float | None = _unless_none(
-        "Public upper bound on row weights; a row's loss is scaled by weight / bound. Absent without weights."
+        "Public upper bound on row weights; a row's loss is scaled by weight / bound. Absent if rows have no weights."
     )
-    l2: float = Field(description="L2 regularisation.")
-    strong_convexity: float | None = _unless_none("Strong convexity m of the objective: l2.")
-    smoothness: float | None = _unless_none("Smoothness L of the objective.")
-    gradient_bound: float | None = _unless_none("Bound M on the gradient norm of any record's loss.")
-    step_size: float | None = _unless_none("Step size eta before the cool-down.")
-    contraction: float | None = _unless_none("Lipschitz constant c of a noiseless step, below 1.")
+    l2: float = Field(description="Strength of the L2 regularisation.")
+    strong_convexity: float | None = _unless_none("Strong convexity m of the objective: l2. Absent if unused.")
+    smoothness: float | None = _unless_none("Smoothness L of the objective; absent if the method does not use it.")
+    gradient_bound: float | None = _unless_none("Bound M on the gradient norm of a record's loss; absent if unused.")
+    step_size: float | None = _unless_none("Step size eta before the cool-down; absent if the method has no steps.")
+    contraction: float | None = _unless_none("Lipschitz constant c < 1 of a step without noise; absent if unused.")
     noise_scale: float = Field(description="Noise scale sigma.")
-    step_variance: float | None = _unless_none("Noise variance per coordinate and step: 2 step_size noise_scale^2.")
-    radius: float | None = _unless_none("Radius R of the ball to which parameters are projected.")
-    grid: float = Field(description="Grid g to which parameters may be rounded; 0 for none.")
-    num_parameters: int = Field(description="Number of parameters.")
-    learn_steps: int = Field(description="Number of steps of learning from scratch.")
-    batch_size: int = Field(description="Minimum number of slots in a batch.")
-    num_batches: int = Field(description="Number of batches, read in turn.")
-    cool_down: int | None = _unless_none("Number of last steps of each run over which the step size falls.")
+    step_variance: float | None = _unless_none("Noise variance per step and coordinate: 2 step_size noise_scale^2.")
+    radius: float | None = _unless_none("Radius R of the ball onto which parameters are projected; absent if unused.")
+    grid: float = Field(description="Spacing g of the grid to which parameters may be rounded; 0 for no grid.")
+    num_parameters: int = Field(description="Number of trained parameters.")
+    learn_steps: int = Field(description="Number of steps for training from scratch.")
+    batch_size: int = Field(description="Minimum number of slots per batch.")
+    num_batches: int = Field(description="Number of batches, which are read in cyclic order.")
+    cool_down: int | None = _unless_none("Number of final steps of each run over which the step size decreases.")
     settings: dict[str, Any] | None = _unless_none(
-        "Settings that only the model's method has, by name; absent for langevin."
+        "Settings specific to the model's method, by name; absent for langevin."
     )
 
 
 class QualityIn(Body):
     model_config = example(metric="auc", threshold=0.8, on_breach="hold")
 
-    metric: Annotated[Metric, Strict(False)] = Field(description="Metric that the gate checks.")
+    metric: Annotated[Metric, Strict(False)] = Field(description="Metric that the quality gate checks.")
     threshold: FiniteFloat = Field(
-        description="Smallest value that passes; for log_loss, calibration_error, mean_absolute_error and "
-        "mean_poisson_deviance, the largest."
+        description="Minimum value that passes; for log_loss, calibration_error, mean_absolute_error and "
+        "mean_poisson_deviance, the maximum."
     )
     on_breach: Annotated[OnBreach, Strict(False)] = Field(
         default=OnBreach.PUBLISH_DEGRADED,
-        description="Treatment of a version that misses the gate. publish_degraded: serve it, marked as degraded; "
-        "hold: keep it from serving until it is released. People are forgotten either way.",
+        description="Treatment of a version that fails the gate. publish_degraded: serve it, marked as degraded; hold: "
+        "do not serve it until it is released. People are forgotten in both cases.",
     )
 
 
 class QualityOut(Answer):
-    metric: Metric = Field(description="Metric that the gate checks.")
-    threshold: float = Field(description="Smallest value that passes, or the largest for metrics where less is better.")
-    on_breach: OnBreach = Field(description="Treatment of a version that misses the gate.")
-    value: float | None = Field(description="Value of the live version; null if not measured, which misses the gate.")
-    is_met: bool | None = Field(description="True if the live version passes; null before the first version.")
-    held: bool = Field(description="True if the live version misses the gate and is kept from serving.")
+    metric: Metric = Field(description="Metric that the quality gate checks.")
+    threshold: float = Field(description="Minimum value that passes, or the maximum for metrics where lower is better.")
+    on_breach: OnBreach = Field(description="Treatment of a version that fails the gate.")
+    value: float | None = Field(description="Value for the live version; null if not measured, which fails the gate.")
+    is_met: bool | None = Field(description="True if the live version passes the gate; null before the first version.")
+    held: bool = Field(description="True if the live version fails the gate and is therefore not served.")
 
 
 Objective = Literal[
@@ -107,190 +107,190 @@ Objective = Literal[
 
 
 class TargetIn(Body):
-    epsilon: Positive = Field(default=1.0, description="Target for the epsilon of `unlearning`, in nats.")
-    delta: Delta | None = optional("Delta of the target. Default: num_slots^-1.1.")
+    epsilon: Positive = Field(default=1.0, description="Target value for the epsilon of `unlearning`, in nats.")
+    delta: Delta | None = optional("Target value for delta. Default: num_slots^-1.1.")
 
 
 class BatchingIn(Body):
     max_requests: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = optional(
-        "Number of waiting requests that starts a run. Default: only max_wait_seconds starts it."
+        "Number of waiting requests that triggers a run. Default: only max_wait_seconds triggers runs."
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
-        default=0, description="Maximum seconds for which a request waits for others; ends a week before its deadline."
+        default=0, description="Maximum seconds a request waits to share a run, until a week before its deadline."
     )
 
 
 class AuditIn(Body):
     lanes: Annotated[int, Field(ge=0, le=4096, multiple_of=2)] = Field(
-        default=256, description="Coordinates, half of them with a canary, that take part in every run; 0: no test."
+        default=256, description="Coordinates reserved for canaries in every run, half of them used; 0: no test."
     )
     chains: Annotated[int, Field(ge=1, le=64)] = Field(
-        default=16, description="Number by which `lanes` is multiplied for a requested canary test."
+        default=16, description="Factor by which `lanes` is multiplied when a canary test is requested."
     )
 
 
 class TangentIn(Body):
     """Weights of a public network that the model updates, to first order."""
 
-    network_id: str = Field(description="ID of a network whose inputs are the features of the dataset.")
+    network_id: str = Field(description="ID of the public network, whose inputs must be the features of the dataset.")
     layers: Annotated[list[str], Field(min_length=1, max_length=10_000, fail_fast=True)] = Field(
-        description="Names of the network weights that the model updates."
+        description="Names of the network's weights to update."
     )
     rank: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
         default=0,
-        description="Rank of the learned update of each weight, its other factor being drawn at random; 0: learn the "
-        "full weight.",
+        description="Rank of each weight's trained update, whose other factor is drawn at random; 0: train the full "
+        "weight.",
     )
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(default=0, description="Seed of the drawn factors.")
-    least_norm: Positive = Field(default=1e-6, description="Smallest norm by which the Jacobian of a row is divided.")
-    offset: bool = Field(default=True, description="Add the scores of the network itself.")
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(default=0, description="Seed of the random factors.")
+    least_norm: Positive = Field(default=1e-6, description="Minimum norm by which the Jacobian of a row is divided.")
+    offset: bool = Field(default=True, description="True to add the network's own scores.")
 
 
 class ModelIn(Body):
     model_config = example(name="churn", dataset_id="ds_6f1c", l2=0.01, target={"epsilon": 1.0})
 
     name: Name = Field(description="Name of the model.")
-    dataset_id: str = Field(description="ID of the dataset to learn from.")
+    dataset_id: str = Field(description="ID of the dataset to train on.")
     objective: Objective | None = optional(
-        "Objective to minimise. Default: logistic_regression for classes, multilabel_logistic_regression "
-        "for records with several labels, huber_regression for a target, poisson_regression for counts."
+        "Objective to minimise. Default: logistic_regression for classes, multilabel_logistic_regression for records "
+        "with several labels, huber_regression for a numeric target, poisson_regression for counts."
     )
     method: Annotated[str, Field(pattern="^[a-z_]{1,40}$"), WHOLE] = Field(
         default="langevin",
-        description="How the model learns and forgets. langevin: noisy gradient steps from the live version; "
-        "objective_perturbation: each version is learned from scratch with new noise. Refused if not installed.",
+        description="Method of training and forgetting. langevin: noisy gradient steps from the live version; "
+        "objective_perturbation: each version is trained from scratch with new noise. Refused if not installed.",
     )
-    mechanism: Literal["langevin"] | None = optional("Earlier name of `method` langevin.")
+    mechanism: Literal["langevin"] | None = optional("Earlier name of the field `method`.")
     loss_width: Positive | None = optional(
         "Width of the loss. huber_regression: residual at which the loss becomes linear, for a target scaled to -1 to "
-        "1. smoothed_hinge: width of its bend. poisson_regression: score at which the rate reaches its bound, the "
-        "largest count; at a score of 0 the rate is exp(-width) of that."
+        "1. smoothed_hinge: width of the smoothed corner. poisson_regression: score at which the rate reaches its "
+        "bound, the largest count; at a score of 0 the rate is exp(-width) times that bound."
     )
-    l2: Positive | None = optional("L2 regularisation. Default: by number of slots and target.")
-    noise_scale: Positive | None = optional("Noise scale sigma. Default: by the target.")
+    l2: Positive | None = optional("Strength of the L2 regularisation. Default: set by number of slots and target.")
+    noise_scale: Positive | None = optional("Noise scale sigma. Default: derived from the target.")
     step_size: Positive | None = optional("Step size eta. Default: 2 / (smoothness + l2).")
-    radius: Positive | None = optional("Radius of the parameter ball. Default: derived from l2 and loss.")
+    radius: Positive | None = optional("Radius of the parameter ball. Default: derived from l2 and the loss.")
     learn_steps: Annotated[int, Field(ge=1)] | None = optional(
-        "Steps of learning from scratch. Default: until at most 1e-6 of the initial distance is left."
+        "Steps for training from scratch. Default: until at most 1e-6 of the initial distance is left."
     )
     batch_size: Annotated[int, Field(ge=1)] | None = optional("Minimum number of rows that a step reads.")
     cool_down: Annotated[int, Field(ge=1)] | None = optional(
-        "Number of last steps of a run over which the step size falls. Default: at most two passes."
+        "Number of final steps of a run over which the step size decreases. Default: at most two passes."
     )
     second_moment: Annotated[float, Field(gt=0, le=1)] | None = optional(
-        "Public bound on the largest eigenvalue of the second moment of each batch's rows. Learning takes "
-        "about that share of the steps, fails if a batch exceeds it, and rows can no longer be added."
+        "Public bound on the largest eigenvalue of the second moment of each batch's rows. Training takes about that "
+        "share of the steps, but fails if a batch exceeds the bound, and no more rows can be added."
     )
     class_weights: dict[str, Positive] | None = optional(
-        "Weights of the losses of rows by class name, 1 for other classes. All are divided by the "
-        "largest, so that no row counts more than without weights."
+        "Loss weights by class name; 1 for classes not named. All are divided by the largest weight, so that no row "
+        "counts more than without weights."
     )
-    target: TargetIn = Field(default_factory=TargetIn, description="Target that forgetting reaches.")
-    tangent: TangentIn | None = optional("Network weights to update. Default: a linear model.")
-    evaluation_dataset_id: str | None = optional("ID of the dataset on which versions are measured.")
-    batching: BatchingIn = Field(default_factory=BatchingIn, description="Rules by which requests wait for each other.")
-    audit: AuditIn = Field(default_factory=AuditIn, description="Canary test of every run.")
-    quality: QualityIn | None = optional("Quality gate of every version. Default: none.")
+    target: TargetIn = Field(default_factory=TargetIn, description="Target that forgetting must reach.")
+    tangent: TangentIn | None = optional("Network weights to update. Default: train a linear model instead.")
+    evaluation_dataset_id: str | None = optional("ID of the dataset for measuring versions. Default: no measurements.")
+    batching: BatchingIn = Field(default_factory=BatchingIn, description="Rules for combining requests into one run.")
+    audit: AuditIn = Field(default_factory=AuditIn, description="Canary test applied to every run.")
+    quality: QualityIn | None = optional("Quality gate for every version. Default: no gate.")
 
 
 class ProgressOut(Answer):
     run_id: str = Field(description="ID of the run.")
-    steps_done: int = Field(description="Number of steps done so far.")
+    steps_done: int = Field(description="Number of steps completed so far.")
     steps_total: int = Field(description="Number of steps planned.")
     seconds_left: float | None = Field(description="Estimated seconds left; null if unknown.")
-    expected_at: datetime.datetime | None = Field(description="Estimated time at which the run ends; null if unknown.")
+    expected_at: datetime.datetime | None = Field(description="Estimated end of the run; null if unknown.")
 
 
 class BatchingOut(Answer):
-    max_requests: int | None = Field(description="Number of waiting requests that starts a run; null for no limit.")
-    max_wait_seconds: int = Field(description="Seconds that a request may wait for others.")
+    max_requests: int | None = Field(description="Number of waiting requests that triggers a run; null if not set.")
+    max_wait_seconds: int = Field(description="Maximum seconds that a request waits to share a run.")
 
 
 class AuditingOut(Answer):
-    lanes: int = Field(description="Coordinates, half of them with a canary, in every run; 0: no test.")
-    chains: int = Field(description="Number by which `lanes` is multiplied for a requested canary test.")
-    asked_at: datetime.datetime | None = Field(description="Time of the pending request for a canary test, or null.")
-    last: runs.AuditOut | None = Field(description="Canary test of the last tested run; null if none.")
-    last_run_id: str | None = Field(description="ID of the last tested run; null if none.")
+    lanes: int = Field(description="Coordinates reserved for canaries in each run, half used; 0: no test.")
+    chains: int = Field(description="Factor by which `lanes` is multiplied when a canary test is requested.")
+    asked_at: datetime.datetime | None = Field(description="Time of the pending canary test request; null if none.")
+    last: runs.AuditOut | None = Field(description="Result of the most recent canary test; null if none was made.")
+    last_run_id: str | None = Field(description="ID of the most recently tested run; null if none.")
 
 
 class WaitOut(Answer):
-    """Requests that wait for the same reason."""
+    """Requests waiting for the same reason."""
 
-    reason: WaitReason = Field(description="Reason why the requests wait.")
+    reason: WaitReason = Field(description="Reason why these requests wait.")
     requests: int = Field(description="Number of requests that wait for this reason.")
-    until: datetime.datetime | None = Field(description="Latest time at which the wait ends; null if unknown.")
+    until: datetime.datetime | None = Field(description="Latest end of the wait; null if unknown.")
 
 
 class WaitingOut(Answer):
     """People with open requests that the live version has not forgotten yet."""
 
-    people: int = Field(description="Number of people who wait.")
-    requests: int = Field(description="Number of requests that wait.")
-    first_due_at: datetime.datetime | None = Field(description="Earliest deadline of the requests; null if none waits.")
-    reasons: list[WaitOut] = Field(description="Reasons for waiting, most frequent first.")
+    people: int = Field(description="Number of people whose requests are waiting.")
+    requests: int = Field(description="Number of requests that are waiting.")
+    first_due_at: datetime.datetime | None = Field(description="Earliest deadline of these requests; null if none.")
+    reasons: list[WaitOut] = Field(description="Requests by reason for waiting, most frequent reason first.")
 
 
 class ModelOut(Answer):
     id: str = Field(description="ID of the model.")
     name: str = Field(description="Name of the model.")
-    dataset_id: str = Field(description="ID of the dataset that the model learns from.")
+    dataset_id: str = Field(description="ID of the dataset that the model is trained on.")
     evaluation_dataset_id: str | None = Field(description="ID of the dataset for measuring versions; null if none.")
     objective: str = Field(description="Objective that the model minimises.")
-    method: str = Field(description="Name of the method by which the model learns and forgets.")
+    method: str = Field(description="Name of the method by which the model is trained and forgets.")
     status: ModelStatus = Field(
         description="Status of the model: learning, live, unlearning, relearning, testing (a canary test or rehearsal "
-        "is running), degraded, held, failed, cancelled or retired."
+        "is in progress), degraded, held, failed, cancelled or retired."
     )
-    live_version: int | None = Field(description="Number of the live version; null if none.")
-    progress: ProgressOut | None = Field(description="Progress of the current run; null if none.")
-    mechanism: MechanismOut = Field(description="Settings and constants of the training, frozen at creation.")
-    target: certificates.TargetOut = Field(description="Target that forgetting reaches.")
-    batching: BatchingOut = Field(description="Rules by which requests wait for each other.")
-    audit: AuditingOut = Field(description="Canary test of its runs, and the last result.")
+    live_version: int | None = Field(description="Number of the live version; null if there is none.")
+    progress: ProgressOut | None = Field(description="Progress of the current run; null if no run is in progress.")
+    mechanism: MechanismOut = Field(description="Training settings and constants, fixed when the model was created.")
+    target: certificates.TargetOut = Field(description="Target that forgetting must reach.")
+    batching: BatchingOut = Field(description="Rules for combining requests into one run.")
+    audit: AuditingOut = Field(description="Canary test of the model's runs and its latest result.")
     guarantee: list[certificates.GuaranteeOut] | None = Field(
-        description="`unlearning` of erased rows, which excludes people in `waiting`, and `release` of a record still "
-        "present; null before the first version."
+        description="Guarantees of the live version: `unlearning` for erased rows, except those of people in "
+        "`waiting`, and `release` for a remaining record; null before the first version."
     )
     waiting: WaitingOut | None = Field(
-        description="People whose rows are not erased yet; null without a live version, or if the key lacks "
+        description="People with open requests whose rows are not erased yet; null without a live version or "
         "accounting:read."
     )
     metrics: dict[str, Any] = Field(
         description="Metrics on the evaluation dataset (docs/quality.md); `evaluated_on` is its number of rows."
     )
     quality: QualityOut | None = Field(description="Quality gate and its result; null without a gate.")
-    error_code: str | None = Field(description="Error code of the last failure; null if none.")
+    error_code: str | None = Field(description="Error code of the most recent failure; null if none.")
     created_at: datetime.datetime = Field(description="Time of creation.")
     retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in service.")
-    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null while held.")
+    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null until then.")
 
 
 class VersionOut(Answer):
     model_id: str = Field(description="ID of the model.")
     number: int = Field(description="Number of the version, from 1.")
     status: VersionStatus = Field(description="Status of the version: live, retired or destroyed.")
-    degraded: bool = Field(description="True if the version missed the quality gate by which it was last judged.")
-    held: bool = Field(description="True if the version is kept from serving because it missed the gate.")
-    run_id: str = Field(description="ID of the run that made the version.")
-    weights_sha256: str = Field(description="SHA-256 (hex) of the file of weights.")
-    metrics: dict[str, Any] = Field(description="Metrics on the evaluation dataset, as in the model.")
+    degraded: bool = Field(description="True if the version failed the quality gate when it was last checked.")
+    held: bool = Field(description="True if the version is not served because it failed the gate.")
+    run_id: str = Field(description="ID of the run that produced the version.")
+    weights_sha256: str = Field(description="SHA-256 (hex) of the weights file.")
+    metrics: dict[str, Any] = Field(description="Metrics on the evaluation dataset, as for the model.")
     published_at: datetime.datetime = Field(description="Time of publication.")
-    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null while held.")
+    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null until then.")
 
 
 class ModelsQuery(Paging):
     name: Name | None = optional("Only models whose name contains this text, ignoring case.")
-    dataset_id: str | None = optional("Only models that learn from this dataset.")
+    dataset_id: str | None = optional("Only models that are trained on this dataset.")
     order: ModelOrder = Field(
         default=ModelOrder.NEWEST,
-        description="Order of the list. risk: models in service only, by the earliest deadline of waiting requests, "
-        "then by highest epsilon relative to the target, then by most failed runs. Needs accounting:read.",
+        description="Sort order. risk: models in service only, by the earliest deadline of waiting requests, then by "
+        "the highest epsilon relative to the target, then by the most failed runs. Needs accounting:read.",
     )
     danger: ModelDanger | None = optional(
-        "Only models in service with this risk, as the overview counts them. waiting: they carry people who asked to "
-        "be forgotten; failed: could not be learned; audit_refused: failed the last canary test; degraded, held: "
-        "missed their quality gate. Needs accounting:read."
+        "Only models in service with this risk, as counted in the overview. waiting: people whose data they were "
+        "trained on wait to be forgotten; failed: they could not be trained; audit_refused: the last canary test "
+        "failed; degraded, held: the quality gate failed. Needs accounting:read."
     )
 
 
@@ -314,7 +314,7 @@ CREATE = MODELS.operation(
         problems.TargetTooWeak,
         problems.EvaluationOverlaps,
     ),
-    does="Freeze the model's mechanism and learn it in the background; `GET /models/{id}` shows the progress.",
+    does="Freeze the model's mechanism and train the model in the background; `GET /models/{id}` shows the progress.",
 )
 LIST = MODELS.operation(
     "list_models",
@@ -322,7 +322,7 @@ LIST = MODELS.operation(
     scope=Scope.MODELS_READ,
     query=ModelsQuery,
     gives=PageOut[ModelOut],
-    does="List all models, newest first, or the models in service by urgency.",
+    does="List all models, newest first, or only the models in service, most urgent first.",
 )
 GET = MODELS.of_one(
     "get_model",
@@ -330,7 +330,7 @@ GET = MODELS.of_one(
     "/{model_id}",
     scope=Scope.MODELS_READ,
     gives=ModelOut,
-    does="Return the progress, guarantees and mechanism of a model.",
+    does="Return a model's progress, guarantees and mechanism.",
 )
 RELEARN = MODELS.of_one(
     "relearn",
@@ -341,8 +341,8 @@ RELEARN = MODELS.of_one(
     status=202,
     repeat="keyed",
     problems=(problems.ModelRetired,),
-    does="Relearn from scratch on the current data; the live version stays in service meanwhile.\n\nDo not use this to "
-    "redraw the noise: certificates do not cover versions that are selected by their results.",
+    does="Relearn from scratch on the current data. Until then, the live version stays in service.\n\nDo not use this "
+    "to redraw the noise: certificates do not cover versions that are selected by their results.",
 )
 RETIRE = MODELS.of_one(
     "retire_model",
@@ -352,8 +352,8 @@ RETIRE = MODELS.of_one(
     gives=ModelOut,
     repeat="idempotent",
     problems=(problems.ModelInUse,),
-    does="Retire a model permanently and destroy its weights; 409 while requests wait for it. Its versions, exports, "
-    "ledger and certificates stay on record. Repeating the call is a no-op.",
+    does="Retire a model permanently and destroy its weights. Returns 409 while requests wait for it. Its versions, "
+    "exports, ledger and certificates stay on record. Repeating the call is a no-op.",
 )
 VERSIONS = MODELS.of_one(
     "list_versions",
@@ -371,7 +371,7 @@ VERSION = MODELS.of_two(
     scope=Scope.MODELS_READ,
     gives=VersionOut,
     problems=(problems.VersionUnknown,),
-    does="Return the status of a version and the SHA-256 of its weights.",
+    does="Return a version's status and the SHA-256 of its weights.",
 )
 WEIGHTS = MODELS.of_two(
     "get_weights",
@@ -380,6 +380,6 @@ WEIGHTS = MODELS.of_two(
     scope=Scope.MODELS_READ,
     gives=bytes,
     problems=(problems.VersionUnknown, problems.WeightsDestroyed, problems.ModelHeld),
-    does="Return the live version as safetensors: one tensor `parameters`, a row per class or label (one row for two "
-    "classes or a target), bias last. The export is recorded, because an exported copy is never unlearned.",
+    does="Return the live version as safetensors: one tensor `parameters` with one row per class or label (one row for "
+    "two classes or a target), bias last. The export is recorded, because the copy cannot be unlearned.",
 )

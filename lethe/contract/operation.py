@@ -16,12 +16,12 @@ Repeat = Literal["never", "keyed", "idempotent"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Generic[P, T]):
-    """Operation of the API, with the Python parameters `P` and the answer type `T`.
+    """Operation of the API, with the Python parameters `P` and the response type `T`.
 
-    `name` is unique, and the operation's ID in the OpenAPI document. `scope` is the scope that the key needs, None if
-    open to all. `takes` is the type of the JSON body, `query` that of the query parameters. `repeat` states what makes
-    a repetition safe if the method alone does not. `keyed`: the call takes an `Idempotency-Key`, and answers
-    `IdempotencyConflict` if another body had it; `idempotent`: calling twice has the effect of calling once.
+    `name` is unique and is the operation's ID in the OpenAPI document. `scope` is the scope the key needs; None if open
+    to all. `takes` is the type of the JSON body, `query` that of the query parameters. `repeat` states what makes a
+    repetition safe if the method alone does not. `keyed`: the call takes an `Idempotency-Key` and fails with
+    `IdempotencyConflict` if it was used for another body; `idempotent`: calling twice has the effect of calling once.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Operation(Generic[P, T]):
 
     @property
     def repeatable(self) -> bool:
-        """True if the call may be repeated when its outcome is unknown."""
+        """True if the call can safely be repeated when its outcome is unknown."""
         return self.method == "GET" or self.repeat != "never"
 
     @property
@@ -53,7 +53,7 @@ class Operation(Generic[P, T]):
         return tuple(part.strip("{}") for part in self.path.split("/") if part.startswith("{"))
 
     def __str__(self) -> str:
-        """Return method and path template for error texts, without IDs, which may name people."""
+        """Return the method and path template for error messages, without IDs, because IDs may name people."""
         return f"{self.method} {self.path}"
 
 
@@ -69,7 +69,7 @@ class _Declared(TypedDict, total=False):
 
 class ResourceOperations:
     """Operations on one kind of resource, which share `tag` and the prefix `path`. Operations with an ID in the path
-    answer `unknown` if no such resource has the ID."""
+    fail with `unknown` if no such resource has the ID."""
 
     def __init__(self, tag: str, path: str, unknown: type[Problem] | None = None) -> None:
         self._tag, self._path, self._unknown = tag, path, (unknown,) if unknown else ()
@@ -137,7 +137,7 @@ class ResourceOperations:
         **declared: Unpack[_Declared],
     ) -> Operation[Concatenate[str, P], T]: ...
     def of_one(self, name: str, method: Method, path: str = "", **declared: Any) -> Operation[..., Any]:
-        """Declare an operation with an ID in its whole path, which it takes first."""
+        """Declare an operation with one ID in its full path; the ID is its first argument."""
         problems = self._unknown + declared.pop("problems", ())
         return self.operation(name, method, path, problems=problems, **declared)
 
@@ -157,5 +157,5 @@ class ResourceOperations:
         **declared: Unpack[_Declared],
     ) -> Operation[Concatenate[str, str | int, P], T]: ...
     def of_two(self, name: str, method: Method, path: str, **declared: Any) -> Operation[..., Any]:
-        """Declare an operation with two IDs in its whole path, which it takes first."""
+        """Declare an operation with two IDs in its full path; the IDs are its first arguments."""
         return self.of_one(name, method, path, **declared)

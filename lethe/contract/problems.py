@@ -1,8 +1,8 @@
 """Error conditions of calls: one class per condition, each with a stable code and an HTTP status.
 
-The gateway raises these classes and answers with them (RFC 9457); the SDK raises the same classes for the answers it
-reads. The families suggest a reaction: a `Refused` call will be refused again, an `Unavailable` one may be retried
-later. A detail names the next step. No text quotes the input of a caller or a person's record.
+The gateway raises these classes and returns them as responses (RFC 9457); the SDK raises the same classes for the
+responses it reads. The families suggest a reaction: a `Refused` call will be refused again, an `Unavailable` one may be
+retried later. A detail names the next step. No text quotes a caller's input or a person's record.
 """
 
 import re
@@ -38,8 +38,8 @@ class FieldError:
 
 class Problem(Exception):
     """Named condition. `code` is stable and public: the name of the class in snake case. `detail` is for people: the
-    template of the class, or that of the call, filled in with facts. `status` is that of the HTTP answer, None without
-    an answer; `retry_after` is the number of seconds after which to repeat the call, None if not known."""
+    template of the class, or that of the call, filled in with facts. `status` is the status of the HTTP response, None
+    without a response; `retry_after` is the number of seconds after which to repeat the call, None if unknown."""
 
     code: str = "internal_error"
     title: str = "Something went wrong"
@@ -65,7 +65,7 @@ class Problem(Exception):
 
     @classmethod
     def if_none(cls, row: R | None, /, **facts: Any) -> R:
-        """Return `row`, or raise the condition if it is None."""
+        """Return `row`, or raise this condition if `row` is None."""
         if row is None:
             raise cls(**facts)
         return row
@@ -148,7 +148,7 @@ class DatasetUnknown(NotFound, title="There is no such dataset"):
 class SubjectUnknown(NotFound, title="Nothing is held about this subject"):
     @classmethod
     def but(cls, detail: str, alike: int) -> Self:
-        """Return the problem with `alike`, the number of people held whose ids differ from the subject's by case."""
+        """Return the problem, stating that `alike` people are held whose ids differ from the subject's only in case."""
         people = "one person is held whose id is" if alike == 1 else f"{alike} people are held whose ids are"
         return cls(f"{detail} But {people} equal without regard to case." if alike else detail)
 
@@ -460,7 +460,7 @@ class Busy(Unavailable, title="Too many calls at once"): ...
 def of_answer(
     status: int, code: str, title: str, detail: str, errors: Sequence[FieldError], *, retry_after: float | None
 ) -> Problem:
-    """Return the condition that an answer names, of the core or of a loaded feature; an unknown code is mapped to the
+    """Return the condition that a response names, from the core or a loaded feature; an unknown code is mapped to the
     family of its status."""
     families: dict[int | None, type[Problem]] = {400: Malformed, 401: NotAllowed, 413: Malformed}
     families |= {kind.status: kind for kind in (NotAllowed, NotFound, Conflict, Gone, Malformed)}

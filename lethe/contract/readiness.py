@@ -12,23 +12,22 @@ class HealthOut(Answer):
 
 
 class ReadyOut(Answer):
-    status: str = Field(description="Readiness: ready, full (calls are refused) or database_not_migrated.")
+    status: str = Field(description="State: ready, full (no disk space) or database_not_migrated.")
     queue_age_seconds: float | None = optional(
-        "Seconds for which the oldest request has waited for a worker; 0 if none waits. Null without metrics:read."
+        "Seconds that the oldest request has waited for a worker; 0 if none is waiting. Null without metrics:read."
     )
     at_risk: int | None = optional("Number of requests due within LETHE_RISK_DAYS; null without metrics:read.")
     overdue: int | None = optional("Number of open requests past their deadline; null without metrics:read.")
     workers: str | None = optional(
-        "Workers: alive, silent (no heartbeat for a minute) or failing (no run succeeds); null without metrics:read."
+        "Workers: alive, silent (no heartbeat for a minute) or failing (no run succeeds). Null without metrics:read."
     )
     worker_seen_at: datetime.datetime | None = optional(
-        "Last heartbeat of any worker; null if never, or without metrics:read."
+        "Last heartbeat of any worker; null if there was none, or without metrics:read."
     )
     tombstones: str | None = optional(
-        "Tombstones: whole, damaged (no erasure runs) or unverified (not checked for two hours); null without "
-        "metrics:read."
+        "State of the tombstone journal: whole, damaged (no erasure runs) or unverified (not checked for two hours); "
+        "null without metrics:read."
     )
     texts_damaged: int | None = optional(
-        "Number of stored texts and certificates that the last hourly verification found damaged; null "
-        "without metrics:read."
+        "Number of stored texts and certificates found damaged by the last hourly check; null without metrics:read."
     )

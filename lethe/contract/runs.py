@@ -11,9 +11,9 @@ from lethe.contract.sets import RunKind, RunOrder, RunStatus, Scope
 
 
 class GuessesOut(Answer):
-    true_positives: int = Field(description="Number of lanes with a canary that were guessed to have one.")
+    true_positives: int = Field(description="Number of lanes with a canary that were correctly guessed to have one.")
     members: int = Field(description="Number of lanes with a canary.")
-    false_positives: int = Field(description="Number of lanes without a canary that were guessed to have one.")
+    false_positives: int = Field(description="Number of lanes without a canary that were wrongly guessed to have one.")
     nonmembers: int = Field(description="Number of lanes without a canary.")
 
 
@@ -23,29 +23,29 @@ class AuditOut(Answer):
     # `visits` is always present.
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
-    lanes: int = Field(description="Number of lanes: coordinates that no row touches, half of them with a canary.")
-    steps_before: int = Field(description="Steps with the canaries before the run; 0 if present during the run.")
+    lanes: int = Field(description="Number of lanes: coordinates that no row affects, half of which have a canary.")
+    steps_before: int = Field(description="Steps taken with the canaries before the run; 0 if the run has them.")
     steps: int = Field(description="Number of steps of the run.")
-    records: int = Field(description="Number of worst-case records that one canary stands for.")
-    guesses: GuessesOut = Field(description="Guesses about which lanes have a canary.")
+    records: int = Field(description="Number of worst-case records that each canary represents.")
+    guesses: GuessesOut = Field(description="Results of guessing which lanes have a canary.")
     squares: float = Field(
-        description="Sum of squared normalised residuals, each less the mean of its group: chi-squared, with `lanes` "
+        description="Sum of squared normalised residuals, each relative to its group's mean. Chi-squared with `lanes` "
         "minus the degrees of freedom of `visits`, if the noise is correct."
     )
-    drift: float = Field(description="Residuals along the lanes' starting points; standard normal in a faultless run.")
+    drift: float = Field(description="Residuals along the lanes' starting points; standard normal in a correct run.")
     visits: float | None = optional(
-        "Sum of squared means of groups of lanes, which batches read out of turn would move: chi-squared, "
-        "with a sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for canary tests without this part."
+        "Sum of squared means of the lane groups, which would shift if batches were read out of order: chi-squared, "
+        "with a sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for tests without this statistic."
     )
     notion: str = Field(description="Guarantee tested: deletion (canaries forgotten) or release (canaries present).")
-    mu: float = Field(description="Certified mu of one record (zero_out).")
-    epsilon: float = Field(description="Epsilon in nats that mu implies at the delta of the target.")
+    mu: float = Field(description="Certified mu for one record (zero_out).")
+    epsilon: float = Field(description="Epsilon in nats implied by mu at the target's delta.")
     mu_lower_bound: float = Field(
-        description="Lower bound on mu, proved by guesses about canaries; at most mu if the run is published."
+        description="Lower bound on mu proved by guessing canaries; at most mu if the run is published."
     )
-    epsilon_lower_bound: float = Field(description="Epsilon in nats that mu_lower_bound proves at the same delta.")
-    error: float = Field(description="Largest probability with which a faultless run reports a false lower bound.")
-    findings: list[str] = Field(description="Faults found: guarantee, noise, forgetting or schedule; empty if none.")
+    epsilon_lower_bound: float = Field(description="Epsilon in nats implied by mu_lower_bound at the same delta.")
+    error: float = Field(description="Maximum probability that a correct run reports a false lower bound.")
+    findings: list[str] = Field(description="Faults detected: guarantee, noise, forgetting or schedule; empty if none.")
 
 
 class RunOut(Answer):
@@ -53,28 +53,28 @@ class RunOut(Answer):
     kind: RunKind = Field(description="Kind of the run.")
     status: RunStatus = Field(description="Status of the run.")
     dataset_id: str = Field(description="ID of the dataset.")
-    model_id: str | None = Field(description="ID of the model; null for a run on rows alone.")
+    model_id: str | None = Field(description="ID of the model; null if the run concerns only the dataset's rows.")
     steps_done: int = Field(description="Number of steps done so far.")
-    steps_total: int = Field(description="Number of steps planned.")
-    records: int = Field(description="Number of records that the run forgets.")
-    reason: str = Field(description="Explanation of the kind and number of steps.")
-    worker: str = Field(description="Name of the worker.")
-    started_at: datetime.datetime = Field(description="Time at which a worker claimed the run.")
-    finished_at: datetime.datetime | None = Field(description="Time at which the run ended; null while it is running.")
+    steps_total: int = Field(description="Total number of steps planned.")
+    records: int = Field(description="Number of records to be forgotten in this run.")
+    reason: str = Field(description="Explanation of why the run has this kind and number of steps.")
+    worker: str = Field(description="Name of the worker that claimed the run.")
+    started_at: datetime.datetime = Field(description="Time at which the worker claimed the run.")
+    finished_at: datetime.datetime | None = Field(description="Time at which the run ended; null while running.")
     seconds_left: float | None = Field(
-        description="Estimated seconds left, by the run's own pace and past runs; null once ended or if unknown."
+        description="Estimated seconds left, from this run's speed and past runs; null if ended or unknown."
     )
-    expected_at: datetime.datetime | None = Field(description="Estimated end; null if seconds_left is null.")
-    error_code: str | None = Field(description="Error code; null if the run did not fail.")
-    repeated: int = Field(description="Number of earlier runs that ended for the same reason and are not kept.")
-    audit: AuditOut | None = Field(description="Result of the canary test; null if the run had none.")
+    expected_at: datetime.datetime | None = Field(description="Estimated end of the run; null if seconds_left is null.")
+    error_code: str | None = Field(description="Code of the error; null if the run did not fail.")
+    repeated: int = Field(description="Number of prior runs that ended for the same reason and were not stored.")
+    audit: AuditOut | None = Field(description="Result of the canary test; null if none was made.")
 
 
 class RunQuery(Paging):
     model_id: str | None = optional("Only runs of this model.")
     status: RunStatus | None = optional("Only runs with this status.")
     unresolved: bool = Field(default=False, description="Only failed or abandoned runs without a later success.")
-    order: RunOrder = Field(default=RunOrder.NEWEST, description="Order by start.")
+    order: RunOrder = Field(default=RunOrder.NEWEST, description="Sort order, by start time.")
 
 
 _RUNS = ResourceOperations("Runs", "/v1/runs", RunUnknown)
@@ -85,7 +85,7 @@ LIST = _RUNS.operation(
     scope=Scope.MODELS_READ,
     query=RunQuery,
     gives=PageOut[RunOut],
-    does="List runs, newest first by default; filters by model and status apply together.",
+    does="List runs, newest first by default. If given, the model and status filters must both match.",
 )
 GET = _RUNS.of_one(
     "get_run",
@@ -93,7 +93,7 @@ GET = _RUNS.of_one(
     "/{run_id}",
     scope=Scope.MODELS_READ,
     gives=RunOut,
-    does="Return the progress of a run, or how it ended.",
+    does="Return a run's progress or result.",
 )
 CANCEL = _RUNS.of_one(
     "cancel_run",
@@ -102,6 +102,6 @@ CANCEL = _RUNS.of_one(
     scope=Scope.MODELS_WRITE,
     gives=RunOut,
     problems=(RunNotCancellable,),
-    does="Stop a run that learns, tests or rehearses, and discard its results; 409 for a run that has ended or "
-    "that serves a deletion request. A model without a version is `cancelled` then: relearn or retire it.",
+    does="Stop a training, canary test or rehearsal run and discard its results. Returns 409 if the run has ended or "
+    "serves a deletion request. A model without a version is then `cancelled`: relearn or retire it.",
 )

@@ -11,7 +11,7 @@ _newer: ContextVar[bool] = ContextVar("lethe_newer_members", default=False)
 
 @contextmanager
 def newer_members() -> Iterator[None]:
-    """Accept unknown members while the block lasts: a newer gateway may have added some."""
+    """Accept unknown members inside the `with` block, because a newer gateway may have added some."""
     token = _newer.set(True)
     try:
         yield
@@ -20,7 +20,7 @@ def newer_members() -> Iterator[None]:
 
 
 class ClosedSet(StrEnum):
-    """Enumeration of strings that refuses all others."""
+    """Enumeration of strings that refuses all other values."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -37,7 +37,7 @@ class Scope(ClosedSet):
     REQUESTS_READ = "requests:read"
     REQUESTS_WRITE = "requests:write"
     REQUESTS_REVIEW = "requests:review"
-    """Decide about requests: approve, reject, extend and pause them."""
+    """Decide on requests: approve, reject, extend and pause them."""
     MODELS_READ = "models:read"
     MODELS_WRITE = "models:write"
     ACCOUNTING_READ = "accounting:read"
@@ -46,9 +46,9 @@ class Scope(ClosedSet):
     AGENT = "agent"
     """Act as an authorised agent of the Data Rights Protocol, on the agent's own requests."""
     METRICS_READ = "metrics:read"
-    """Read the state of the installation: counts over all tenants, which reveal whether there is work to do."""
+    """Read the installation's state: counts over all tenants, which reveal whether there is any work."""
     OPERATOR = "operator"
-    """Manage the tenants of the installation and read its metrics, without access to their contents."""
+    """Manage the installation's tenants and read its metrics, without access to the tenants' contents."""
 
 
 class RunKind(ClosedSet):
@@ -56,13 +56,13 @@ class RunKind(ClosedSet):
     UNLEARN = "unlearn"
     RELEARN = "relearn"
     ERASE = "erase"
-    """Erase rows of a dataset that no model carries."""
+    """Erase rows of a dataset while none of its models is due."""
     ADD = "add"
-    """Write rows that no model is to learn."""
+    """Write added rows of a dataset while none of its models is due."""
     AUDIT = "audit"
-    """Canary test on request: canaries alone are learned and forgotten."""
+    """Canary test on request: only canaries are trained on and forgotten."""
     REHEARSAL = "rehearsal"
-    """Rehearsal on request: people drawn at random are forgotten on a scratch copy, which is destroyed."""
+    """Rehearsal on request: randomly drawn people are forgotten in a scratch copy, which is then destroyed."""
 
 
 class RunStatus(ClosedSet):
@@ -84,7 +84,7 @@ class RequestStatus(ClosedSet):
 
 
 class EventKind(ClosedSet):
-    """Kind of an event of a request. The first seven are named after the status that they lead to."""
+    """Kind of a request's event. The first seven are named after the status they lead to."""
 
     RECEIVED = "received"
     IN_REVIEW = "in_review"
@@ -94,9 +94,9 @@ class EventKind(ClosedSet):
     REJECTED = "rejected"
     CANCELLED = "cancelled"
     NOTHING_HELD = "nothing_held"
-    """Completed because nothing is held about the person."""
+    """Completed because no data is held about the person."""
     HANDED_BACK = "handed_back"
-    """Accepted again because its run did not succeed. Recorded twice at most."""
+    """Accepted again because its run did not succeed. Recorded at most twice."""
     EXTENDED = "extended"
     PAUSED = "paused"
     RESUMED = "resumed"
@@ -106,14 +106,14 @@ class EventKind(ClosedSet):
 
 
 class RequestModelStatus(ClosedSet):
-    """Progress of a request with one model."""
+    """Progress of a request on one model."""
 
     PENDING = "pending"
     RUNNING = "running"
     COMPLETED = "completed"
     CANCELLED = "cancelled"
     DESTROYED = "destroyed"
-    """The weights of the model were destroyed."""
+    """The model's weights were destroyed."""
     NOTHING_PUBLISHED = "nothing_published"
     """The model never had a version."""
 
@@ -122,56 +122,56 @@ class ModelStatus(ClosedSet):
     LEARNING = "learning"
     LIVE = "live"
     UNLEARNING = "unlearning"
-    """Live, while a run forgets requests. Only in answers, never stored."""
+    """Live while a run processes deletion requests. Only in responses, never stored."""
     RELEARNING = "relearning"
-    """Live, while it is relearned from scratch, possibly on more rows. Only in answers, never stored."""
+    """Live while it is retrained from scratch, possibly on more rows. Only in responses, never stored."""
     TESTING = "testing"
-    """Live, while a canary test or a rehearsal of it is running. Only in answers, never stored."""
+    """Live while a canary test or a rehearsal of it is running. Only in responses, never stored."""
     DEGRADED = "degraded"
-    """Live, with a version that misses its quality gate. Only in answers, never stored."""
+    """Live, with a version that misses its quality gate. Only in responses, never stored."""
     HELD = "held"
-    """Live, with a version that is held back from serving. Only in answers, never stored."""
+    """Live, with a version that is held back from serving. Only in responses, never stored."""
     FAILED = "failed"
     CANCELLED = "cancelled"
     RETIRED = "retired"
 
 
 class WaitReason(ClosedSet):
-    """Reason why no run of a model has claimed a request."""
+    """Reason why a request has not been claimed by a run of the model."""
 
     IN_REVIEW = "in_review"
-    """The request is not decided yet."""
+    """The request has not been decided yet."""
     GRACE = "grace"
     """The request is in its grace period."""
     BATCH = "batch"
-    """The model collects requests for a batch."""
+    """The model is collecting requests for a batch."""
     QUEUED = "queued"
-    """A worker takes the request next."""
+    """The request is next in line for a worker."""
     RUN_UNDER_WAY = "run_under_way"
     """Another run on the dataset must end first."""
     DELAYED = "delayed"
-    """Runs failed and are retried later."""
+    """Runs have failed and will be retried later."""
     BUDGET_SPENT = "budget_spent"
-    """The adaptive budget of the dataset has no room for another version."""
+    """The dataset's adaptive budget has no room for another version."""
     DAMAGED = "damaged"
-    """Rows of the dataset are damaged, which stops all its runs."""
+    """The dataset has damaged rows, which stops all its runs."""
 
 
 class QueueRule(ClosedSet):
-    """Rule by which a dataset is due for a run."""
+    """Rule that makes a dataset due for a run."""
 
     REQUESTED = "requested"
-    """Accepted requests wait for a run."""
+    """Accepted requests are waiting for a run."""
     UNCONFIRMED = "unconfirmed"
-    """Rows claimed by a run are not confirmed to be null."""
+    """Rows claimed by a run have not been confirmed to be null."""
     BEHIND = "behind"
-    """The live version of a model carries people whose rows are null."""
+    """A model's live version was trained on people whose rows are now null."""
     LEARN = "learn"
-    """A model is to be learned or relearned."""
+    """A model has to be trained or retrained."""
     ADD = "add"
-    """Added rows are not in their slots yet."""
+    """Added rows have not been written to their slots yet."""
     LEARN_ADDED = "learn_added"
-    """The live version of a model lacks added rows."""
+    """A model's live version was trained without the added rows."""
     AUDIT = "audit"
     """A canary test was requested."""
     REHEARSAL = "rehearsal"
@@ -185,7 +185,7 @@ class VersionStatus(ClosedSet):
 
 
 class Metric(ClosedSet):
-    """Metric measured on evaluation data, by which a quality gate can judge."""
+    """Metric that is measured on evaluation data and can be used by a quality gate."""
 
     ACCURACY = "accuracy"
     AUC = "auc"
@@ -208,11 +208,11 @@ class Metric(ClosedSet):
 
 
 class OnBreach(ClosedSet):
-    """Treatment of a version that misses its gate. In both cases it forgets, and replaces the previous version."""
+    """Treatment of a version that misses its gate. In either case it forgets, and replaces the previous version."""
 
     PUBLISH_DEGRADED = "publish_degraded"
     HOLD = "hold"
-    """The version is kept from serving until it is released, or a later version passes."""
+    """The version is not served until it is released or a later version passes the gate."""
 
 
 class AdditionStatus(ClosedSet):
@@ -220,22 +220,22 @@ class AdditionStatus(ClosedSet):
     APPLIED = "applied"
     """The rows are in their slots."""
     DROPPED = "dropped"
-    """The dataset was retired or the rows were damaged before."""
+    """The dataset was retired, or the rows were damaged, before they could be added."""
 
 
 class Outcome(ClosedSet):
-    """Outcome of a completed request. Unless nothing was held, rows are erased and every model met its target."""
+    """Outcome of a completed request. Unless no data was held, rows are erased and every model met its target."""
 
     FORGOTTEN = "forgotten"
     NOTHING_HELD = "nothing_held"
     ERASED_ALREADY = "erased_already"
-    """Another request of the person erased the rows after this one was submitted."""
+    """After this request was submitted, another request about the same person erased the rows."""
     TARGET_WIDENED = "target_widened"
     """The target of at least one model exceeds the default bounds, so meeting it does not count as forgetting."""
 
 
 class Regulation(ClosedSet):
-    """Regulations that every tenant has; a tenant's policy may name more."""
+    """Regulation available to every tenant; a tenant's policy can add more."""
 
     GDPR = "gdpr"
     CCPA = "ccpa"
@@ -251,7 +251,7 @@ class ClockState(ClosedSet):
 
 
 class RejectionGround(ClosedSet):
-    """Ground of a rejection under GDPR Art. 17(3) or Art. 12."""
+    """Ground for rejecting a request under GDPR Art. 17(3) or Art. 12."""
 
     FREE_EXPRESSION = "free_expression"
     LEGAL_OBLIGATION = "legal_obligation"
@@ -265,7 +265,7 @@ class RejectionGround(ClosedSet):
 
 
 class DamageKind(ClosedSet):
-    """Stored part of the rows that cannot be opened, or differs from the database."""
+    """Stored part of a dataset's rows that cannot be opened or does not match the database."""
 
     MANIFEST = "manifest"
     MANIFEST_MISSING = "manifest_missing"
@@ -274,7 +274,7 @@ class DamageKind(ClosedSet):
     KEY = "key"
     KEY_MISSING = "key_missing"
     RECORD = "record"
-    """Record of the person of a slot: the row in the database does not match its check value."""
+    """Record of the person in a slot: the database row does not match its check value."""
 
 
 class WorkerState(ClosedSet):
@@ -282,11 +282,11 @@ class WorkerState(ClosedSet):
     SILENT = "silent"
     """No worker has sent a heartbeat for a minute."""
     FAILING = "failing"
-    """No worker completes a run."""
+    """No worker is completing any runs."""
 
 
 class ErasureGround(ClosedSet):
-    """Ground of an erasure under GDPR Art. 17(1)."""
+    """Ground for an erasure under GDPR Art. 17(1)."""
 
     NOT_NECESSARY = "not_necessary"
     CONSENT_WITHDRAWN = "consent_withdrawn"
@@ -297,18 +297,18 @@ class ErasureGround(ClosedSet):
 
 
 class SubjectRule(ClosedSet):
-    """Rule by which two subject IDs denote the same person (`app.access.subjects`)."""
+    """Rule that decides whether two subject IDs denote the same person (`app.access.subjects`)."""
 
     EXACT = "exact"
-    """Equal byte for byte."""
+    """The IDs are equal byte for byte."""
     TEXT = "text"
-    """Equal in Unicode's NFC, without surrounding white space."""
+    """The IDs are equal after NFC normalisation and trimming of surrounding white space."""
     CASELESS = "caseless"
-    """As `text`, in any case."""
+    """Like `text`, but ignoring case."""
     EMAIL_DOMAIN = "email_domain"
-    """As `text`, in any case after the last @."""
+    """Like `text`, but ignoring case after the last @."""
     EMAIL = "email"
-    """As `text`, in any case for an ID with an @."""
+    """Like `text`, but ignoring case if the ID contains an @."""
 
 
 class RequestOrder(ClosedSet):
@@ -325,7 +325,7 @@ class RequestOrder(ClosedSet):
 
 
 class Decision(ClosedSet):
-    """Decision about one or many deletion requests."""
+    """Decision on one or more deletion requests."""
 
     APPROVE = "approve"
     REJECT = "reject"
@@ -340,11 +340,11 @@ class ModelOrder(ClosedSet):
     NEWEST = "newest"
     OLDEST = "oldest"
     RISK = "risk"
-    """Models in service only, most urgent first."""
+    """Only models in service, most urgent first."""
 
 
 class ModelDanger(ClosedSet):
-    """Reason why a model in service needs attention, as counted by the overview."""
+    """Reason, counted by the overview, why a model in use needs attention."""
 
     WAITING = "waiting"
     FAILED = "failed"

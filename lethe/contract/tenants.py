@@ -24,7 +24,7 @@ def _zone(name: str, read: ValidationInfo) -> str:
 _STORED = object()
 _BARRED = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069<>"
 _Line = Annotated[str, Field(min_length=1, max_length=300, pattern=rf"^[^\s{_BARRED}][^{_BARRED}]*$")]
-"""Line of text without line breaks, bidirectional controls and tags."""
+"""Line of text without line breaks, bidirectional control characters or tags."""
 
 
 class _Frozen(BaseModel):
@@ -34,19 +34,19 @@ class _Frozen(BaseModel):
 class TimeLimit(_Frozen):
     """Time limit that a regulation sets for a request, counted in the tenant's time zone."""
 
-    months: Annotated[int, Field(ge=0, le=24, description="Months of the time limit, to which days are added.")] = 0
-    days: Annotated[int, Field(ge=0, le=731, description="Days of the time limit.")] = 0
+    months: Annotated[int, Field(ge=0, le=24, description="Months of the time limit, counted before `days`.")] = 0
+    days: Annotated[int, Field(ge=0, le=731, description="Days of the time limit, counted after `months`.")] = 0
     extension_months: Annotated[int, Field(ge=0, le=24)] = Field(default=0, description="Months of the one extension.")
     extension_days: Annotated[int, Field(ge=0, le=731, description="Days of the one extension.")] = 0
-    may_pause: bool = Field(default=False, description="True if the clock may pause while identity is established.")
+    may_pause: bool = Field(default=False, description="True if the clock can be paused while identity is verified.")
 
 
 MAY_NAME_SOMEBODY = frozenset({"controller", "contact"})
-"""Policy fields that may name a person: lasting records state that they changed, but not their values."""
+"""Policy fields that may name a person: permanent records state that they changed, but not their values."""
 
 
 class Policy(_Frozen):
-    """Policy of a tenant. Every default suits an installation with one tenant."""
+    """Policy of a tenant. The defaults suit an installation with a single tenant."""
 
     auto_accept: bool = Field(default=True, description="False: requests wait in review until they are approved.")
     identity: Literal["callers", "statement"] = Field(
@@ -55,70 +55,70 @@ class Policy(_Frozen):
         "statement: each request must carry a JWT about its subject from a registered issuer.",
     )
     grace_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
-        default=0, description="Seconds in which a request can be cancelled, before a worker takes it."
+        default=0, description="Seconds during which a request can be cancelled, before a worker starts on it."
     )
     report_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
         default=86400,
-        description="Seconds after which callers who may not learn whether a person is held see a request as "
-        "completed. They count from the time at which its processing could begin, whatever its progress. Choose more "
-        "than waiting and a run take together. 0: shown at its true completion, which reveals whether the person is "
-        "held.",
+        description="Seconds after which callers who are not allowed to know whether data is held see a request as "
+        "completed. They count from the time at which processing could begin, whatever its progress. Choose more than "
+        "the wait and the run take together. 0: shown at its true completion, which reveals whether data is held.",
     )
     retain_details_days: Annotated[int, Field(ge=0, le=3650)] = Field(
         default=30,
-        description="Days for which texts of callers and officers about a request are kept after its end.",
+        description="Days after the end of a request for which texts by callers and officers are kept.",
     )
     retain_requests_days: Annotated[int, Field(ge=0, le=36500)] | None = optional(
-        "Days for which the person of a request is kept after its end, and refused in uploads; null: for good."
+        "Days after the end of a request for which the person stays on record and is refused in uploads; null: forever."
     )
     max_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         default=8.0,
-        description="Largest epsilon of a model's target, in nats. Certificates of models above 8 state that this "
-        "bound was widened.",
+        description="Maximum epsilon of a model's target, in nats. Certificates of models above 8 state that this "
+        "limit was widened.",
     )
     max_delta: Delta | None = optional(
-        "Largest delta of a model's target; null: 1/n, n the slots of its dataset. Certificates of models "
-        "above 1/n state that this bound was widened."
+        "Maximum delta of a model's target; null: 1/n for a dataset with n slots. Certificates of models above 1/n "
+        "state that this limit was widened."
     )
     time_zone: Annotated[str, AfterValidator(_zone)] = Field(
         default="UTC", description="Time zone of deadlines, days and weeks, such as Europe/Berlin."
     )
     regulations: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")], TimeLimit] = Field(
         default_factory=dict,
-        description="Time limits by regulation. They add regulations, or replace the limits of gdpr, ccpa and other.",
+        description="Time limits, keyed by regulation. They add regulations or replace the limits of gdpr, ccpa and "
+        "other.",
     )
     subject_rule: Annotated[SubjectRule, Strict(False)] = Field(
         default=SubjectRule.TEXT,
-        description="Rule by which two subject IDs denote the same person. exact: equal bytes; text: equal in "
+        description="Rule for whether two subject IDs denote the same person. exact: equal bytes; text: equal in "
         "Unicode's NFC, without invisible characters and surrounding white space; caseless: also regardless of case; "
-        "email_domain: also regardless of case after an @; email: regardless of case if there is an @. Fixed once "
-        "there are datasets or requests.",
+        "email_domain: also regardless of case after an @; email: regardless of case if there is an @. Cannot be "
+        "changed once there are datasets or requests.",
     )
     opendsr_identities: Annotated[tuple[Literal["controller_customer_id", "email"], ...], Strict(False)] = Field(
         default=(),
-        description="OpenDSR: identity types used as subject ids in the datasets, or in the identity map; other types "
-        "are refused, and all are while none is stated.",
+        description="OpenDSR: identity types that the datasets or the identity map use as subject IDs. Other types are "
+        "refused; if this is empty, all types are refused.",
     )
     drp_business_id: Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")] | None = optional(
-        "Data Rights Protocol: this tenant's id in the network; null: agents are not served."
+        "Data Rights Protocol: this tenant's ID in the network; null: agents are not served."
     )
     drp_claim: Literal["email", "phone_number", "customer_id"] | None = optional(
-        "Data Rights Protocol: claim about a person that is the subject id in the datasets, or leads to "
-        "it by the identity map; required with drp_business_id."
+        "Data Rights Protocol: claim about a person that matches subject IDs in the datasets, directly or through the "
+        "identity map; required with drp_business_id."
     )
     drp_verification_url: Annotated[str, Field(pattern=r"^https://[^?#\s]+$", max_length=500)] | None = optional(
-        "Data Rights Protocol: page where people whom the agent has not verified prove their identity."
+        "Data Rights Protocol: page on which people whom the agent has not verified can prove their identity."
     )
     controller: _Line | None = optional(
-        "Name of the controller at the head and in the signature of replies to people; null: none."
+        "Name of the controller, shown at the head and in the signature of replies to people; null: none."
     )
     contact: _Line | None = optional(
-        "Contact of the data protection officer at the end of replies to people; null: none."
+        "Contact of the data protection officer, shown at the end of replies to people; null: none."
     )
 
     @classmethod
     def stored(cls, fields: Any) -> Self:
-        """Return a policy that was accepted earlier, whose time zone this host need not know."""
+        """Return a policy that was accepted earlier, even if this host does not know its time zone."""
         return cls.model_validate(fields, context=_STORED)
 
 
@@ -139,7 +139,7 @@ class NewTenantOut(TenantOut):
 
 
 class TenantChangeIn(Body):
-    policy: Policy = Field(description="Fields to change; omitted fields stay unchanged.")
+    policy: Policy = Field(description="Policy fields to change. Omitted fields stay unchanged.")
 
 
 _TENANTS = ResourceOperations("Tenants", "/v1", TenantUnknown)
@@ -153,8 +153,8 @@ CREATE = _TENANTS.operation(
     gives=NewTenantOut,
     status=201,
     problems=(TenantExists,),
-    does="Create a tenant and the key of its first admin, which is shown once.\n\nNo `Idempotency-Key` is accepted, "
-    "because no key is stored that could be shown again: a repetition is a 409.",
+    does="Create a tenant and the key of its first admin, which is shown only once.\n\nNo `Idempotency-Key` is "
+    "accepted, because the key is not stored and could not be shown again. A repeated call gets a 409.",
 )
 LIST = _TENANTS.operation(
     "list_tenants",
@@ -185,5 +185,5 @@ CHANGE_OWN = _TENANTS.operation(
     gives=TenantOut,
     repeat="idempotent",
     problems=(SubjectRuleFixed,),
-    does="Change fields of the tenant's policy, effective from now on.",
+    does="Change fields of the tenant's policy. Changes take effect immediately.",
 )

@@ -1,5 +1,5 @@
-"""Values of a column, read alike from csv, parquet, npz and JSON: numbers, texts, times, vectors, and positions in a
-list of names. pyarrow is imported only for Arrow arrays."""
+"""Values of a column, read identically from CSV, Parquet, npz and JSON: numbers, texts, times, vectors, and positions
+in a list of names. pyarrow is imported only for Arrow arrays."""
 
 import abc
 import datetime
@@ -30,13 +30,13 @@ MAX_NAME_LENGTH = 500
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _OF_NUMBERS = b"0123456789+-.eE"
 _NO_CODE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-]?[0-9]{1,3})?")
-"""Text that is a number and not a code such as `007`, in which leading zeros count."""
+"""Text that is a number rather than a code such as `007`, whose leading zeros are significant."""
 # Replaces a text longer than any name in UTF-8; it is neither a name nor a number.
 _TOO_LONG = "\x00"
 NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
-"""Text of characters that every database and every JSON writer can hold."""
+"""Text whose characters every database and every JSON writer can represent."""
 INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200e\u200f\u2060\ufeff"))
-"""Table for `str.translate` that removes soft hyphens, zero-width spaces, marks of direction and byte order marks."""
+"""Table for `str.translate` that removes soft hyphens, zero-width spaces, direction marks and byte order marks."""
 _NOT_CSV = {
     rb"PK\x03\x04|\xd0\xcf\x11\xe0": Sentence("is a workbook or a zip archive"),
     rb"\x1f\x8b|\x28\xb5\x2f\xfd": Sentence("is compressed"),
@@ -46,22 +46,22 @@ _NOT_CSV = {
     rb"(?=[^,\r\n]*;)[^,\r\n]*([\r\n]|\Z)": Sentence("has semicolons between fields"),
     rb"(?=[^,\r\n]*\t)[^,\r\n]*([\r\n]|\Z)": Sentence("has tabs between fields"),
 }
-"""Patterns that match the beginnings of files sent as CSV by mistake, each with what such a file is or has."""
+"""Patterns for the first bytes of files sent as CSV by mistake, mapped to a description of the file."""
 AS_CSV = Sentence("save it as CSV in UTF-8, with commas between fields and points before decimals")
 
 
 def is_name(value: object) -> bool:
-    """Return True for a non-empty string of at most 500 characters, without control characters and lone surrogates."""
+    """Return True for a non-empty string of at most 500 characters without control characters or lone surrogates."""
     return isinstance(value, str) and len(value) <= MAX_NAME_LENGTH and NAME.fullmatch(value) is not None
 
 
 def is_subject(value: object) -> bool:
-    """Return True if `value` can name a person: a name that no normalisation rule of subject ids makes empty."""
+    """Return True if `value` can name a person: a name that no normalisation of subject ids reduces to nothing."""
     return is_name(value) and str(value).translate(INVISIBLE).strip() != ""
 
 
 _REWRITTEN = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]*)?[eE]\+[0-9]+|[+-]?[0-9]+[.,]0+")
-"""Text of a number as spreadsheets and data frames write it; a code such as `12e5` has no sign after the `e`."""
+"""Number as rewritten by spreadsheets and data frames. A code such as `12e5` has no sign after the `e`."""
 NO_REWRITTEN_ID = (
     "expected an id as text: a spreadsheet or data frame wrote this one as a number, such as 4.86E+17 or 4711.0, which "
     "may have lost digits; format the column as text at its source, and export it again"
@@ -75,7 +75,7 @@ def is_rewritten(value: object) -> bool:
 
 
 def check_csv(start: bytes, path: str) -> None:
-    """Raise `InputInvalid` at `path` if the beginning of a file is not CSV in UTF-8 with commas."""
+    """Raise `InputInvalid` at `path` if the file does not begin like comma-separated CSV in UTF-8."""
     start = start.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
     for pattern, fault in _NOT_CSV.items():
         if re.match(pattern, start, re.IGNORECASE):
@@ -88,7 +88,7 @@ def is_arrow(values: Values) -> bool:
 
 
 def numbers(values: Values) -> npt.NDArray[np.float64]:
-    """Return numbers, NaN for a missing value and infinity for anything but a finite number."""
+    """Return the values as numbers: NaN if missing, infinity if not a finite number."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
         return values.astype(np.float64)
     if is_arrow(values):
@@ -104,7 +104,7 @@ def numbers(values: Values) -> npt.NDArray[np.float64]:
 
 
 def seconds(values: Values) -> npt.NDArray[np.float64]:
-    """Return times in seconds since 1970 (UTC if without an offset), NaN if missing and infinity if not a time."""
+    """Return times in seconds since 1970 (UTC unless an offset is given): NaN if missing, infinity if not a time."""
     if is_arrow(values):
         import pyarrow as pa
 
@@ -133,7 +133,7 @@ def _second(value: object) -> float:
 
 
 def vectors(values: Values, length: int) -> npt.NDArray[np.float64]:
-    """Return lists of `length` numbers  # (b, length), NaN for an entry that is not a number."""
+    """Return lists of `length` numbers; entries that are not numbers become NaN  # (b, length)"""
     if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == length and values.dtype.kind in "iuf":
         return values.astype(np.float64)
     lists = listed(values)
@@ -148,13 +148,13 @@ def vectors(values: Values, length: int) -> npt.NDArray[np.float64]:
 
 
 def prose(values: Values) -> list[str | None]:
-    """Return texts of any length, None for a missing value or for anything but a text."""
+    """Return texts of any length; None for a value that is missing or not a text."""
     entries = _of_arrow(values, at_full_length=True) if is_arrow(values) else listed(values)
     return [value if isinstance(value, str) and value else None for value in entries]
 
 
 def _plain_numbers(texts: Sequence[Any]) -> npt.NDArray[np.float64] | None:
-    """Return what `number` returns for each text, in a tenth of the time; None unless every text is a number or empty.
+    """Return the same as `number` for each text, ten times as fast; None unless every text is a number or empty.
     `float` accepts more texts than `number`, but none that consists of these characters alone."""
     try:
         if "".join(texts).encode().translate(None, _OF_NUMBERS):
@@ -186,8 +186,8 @@ def number(value: object) -> float:
 def codes(values: Sequence[object], names: Sequence[str], *, by_number: bool) -> npt.NDArray[np.int32]:
     """Return the position of each value among the names; -1 if missing or unknown.
 
-    With `by_number` a value that is not a name stands for the name that is the same number, if exactly one is. Some
-    tools write a column of integers as floats, such as `3.0`, as soon as one value is missing.
+    With `by_number`, a value that is not a name matches the name with the same numeric value, if there is exactly one.
+    This is needed because some tools write integers as floats, such as `3.0`, as soon as one value is missing.
     """
     position: dict[str | None, int] = {name: code for code, name in enumerate(names)}
     # Computed on first use, because it is rarely needed.
@@ -206,8 +206,8 @@ def codes(values: Sequence[object], names: Sequence[str], *, by_number: bool) ->
 
 
 def bits(values: Sequence[object], names: Sequence[str], separator: str) -> npt.NDArray[np.int32]:
-    """Return the set of names that each value lists: bit c for name c, of at most 31; 0 for a missing or empty value,
-    -1 if a listed text is not a name."""
+    """Return the names listed in each value as a bit set, with bit c for name c of at most 31; 0 if the value is
+    missing or empty, -1 if a listed text is not a name."""
     position = {name: 1 << code for code, name in enumerate(names)}
 
     def mask(value: object) -> int:
@@ -221,7 +221,7 @@ def bits(values: Sequence[object], names: Sequence[str], separator: str) -> npt.
 
 
 def text(value: object) -> str | None:
-    """Return a value as CSV would write it, so that all formats agree; None if it is missing or cannot be a name."""
+    """Return a value as written in CSV, so that all formats agree; None if it is missing or cannot be a name."""
     if isinstance(value, str):
         return value or None
     if isinstance(value, bool):
@@ -230,7 +230,7 @@ def text(value: object) -> str | None:
 
 
 def listed(values: Values) -> Sequence[object]:
-    """Return the values as Python objects; equal texts of a dictionary array share one object."""
+    """Return the values as Python objects; equal texts in a dictionary array share one object."""
     if is_arrow(values):
         return _of_arrow(values)
     entries: Sequence[object] = values.tolist() if isinstance(values, np.ndarray) else values
@@ -238,7 +238,7 @@ def listed(values: Values) -> Sequence[object]:
 
 
 def _of_arrow(values: Any, *, at_full_length: bool = False) -> Sequence[object]:
-    """Return the values as Python objects. Unless `at_full_length`, texts longer than any name are replaced."""
+    """Return the values as Python objects. Texts too long for a name are replaced, unless `at_full_length`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -258,7 +258,7 @@ def _of_arrow(values: Any, *, at_full_length: bool = False) -> Sequence[object]:
 
 
 def _by_number(names: Sequence[str]) -> dict[Decimal, int]:
-    """Map each number that exactly one name equals to the position of the name."""
+    """Map each number to the position of the name with this value, leaving out numbers that several names equal."""
     positions: dict[Decimal, int] = {}
     twice: set[Decimal] = set()
     for code, name in enumerate(names):
@@ -270,7 +270,7 @@ def _by_number(names: Sequence[str]) -> dict[Decimal, int]:
 
 
 def _exactly(value: object) -> Decimal | None:
-    """Return the exact number of a value; None if it is not a finite number."""
+    """Return a value as an exact number; None if it is not a finite number."""
     match value:
         case bool():
             return None
@@ -290,7 +290,7 @@ MAX_FAULTS = 20
 
 
 class Faults:
-    """Faults of a batch by their position. `refuse` raises the first twenty, in the order of the rows."""
+    """Faults in a batch, keyed by position. `refuse` raises the first twenty, in row order."""
 
     def __init__(self, error: type[InputInvalid], place: Callable[[int, str], str]) -> None:
         self._error = error
@@ -315,7 +315,7 @@ class Faults:
 
 
 def refuse(error: type[InputInvalid], faults: Sequence[FieldError]) -> None:
-    """Raise `error` with the first twenty faults and the first as its detail; do nothing without faults."""
+    """Raise `error` with the first twenty faults, using the first as its detail; do nothing if there are none."""
     if faults:
         raise error(f"{faults[0].path}: {faults[0].message}.", faults[:MAX_FAULTS])
 
@@ -328,7 +328,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 EDITION: Edition = 2
 MAX_UNKNOWN = 0.5
 CLIP = 3.0
-"""Clipping distance in units of scale; three of a thousand values of a normal column lie beyond it."""
+"""Clipping distance as a multiple of the scale. In a normally distributed column, 0.3 % of values lie beyond it."""
 WORDS = (1, 2)
 MAX_TEXT_LENGTH = 65_536
 """Maximum number of characters of a text."""
@@ -339,8 +339,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(abc.ABC):
-    """Column of a schema. `max_unknown` is the maximum share of a file's rows in which the value is missing or
-    unknown."""
+    """Column of a schema. `max_unknown` is the largest share of a file's rows that may lack a known value."""
 
     kind: ClassVar[str]
     name: str
@@ -351,24 +350,24 @@ class Column(abc.ABC):
     @property
     @abc.abstractmethod
     def width(self) -> int:
-        """Number of features of the column."""
+        """Number of features that encode the column."""
 
     @property
     @abc.abstractmethod
     def expected(self) -> str:
-        """Sentence about the values that the column accepts."""
+        """Text stating which values the column accepts."""
 
     @abc.abstractmethod
     def encode(self, column: Values, faults: Faults) -> tuple[Floats, int]:
-        """Return the features  # (b, width), and the number of missing or unknown values."""
+        """Return the features (b, width) and the number of missing or unknown values."""
 
     def num_clipped(self, column: Values) -> int:
-        """Return the number of values outside the range, which are clipped to its nearer end."""
+        """Return the number of values outside the range, each of which is clipped to the nearer end."""
         return 0
 
     @abc.abstractmethod
     def settings(self) -> dict[str, object]:
-        """Return the settings of this kind of column, by their keys in the schema."""
+        """Return the settings specific to this kind of column, under their keys in the schema."""
 
     def to_json(self) -> dict[str, object]:
         document = {"kind": self.kind, **self.settings(), "unknown": self.unknown}
@@ -390,7 +389,7 @@ class _OfNumbers(Column):
 
     @property
     def num_scaled(self) -> int:
-        """Number of features of a number."""
+        """Number of features that encode one number."""
         return 1
 
     def encode(self, column: Values, faults: Faults) -> tuple[Floats, int]:
@@ -411,11 +410,11 @@ class _OfNumbers(Column):
         return "expected a finite number, with a point before decimals"
 
     def numbers(self, column: Values) -> Floats:
-        """Return the values as numbers  # (b,), NaN if missing and infinity if not a number."""
+        """Return the values as numbers: NaN if missing, infinity if not a number  # (b,)"""
         return numbers(column)
 
     def check(self, numbers: Floats, faults: Faults) -> None:
-        """Mark the numbers that the column does not accept."""
+        """Mark numbers that the column does not accept as faults."""
 
     @abc.abstractmethod
     def scaled(self, numbers: Floats) -> Floats:
@@ -424,8 +423,8 @@ class _OfNumbers(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numeric(_OfNumbers):
-    """Number scaled from [low, high] to [0, 1]. With `knots` (ascending, at least two) it becomes a linear spline, one
-    feature per knot, with which a linear model can follow a curve."""
+    """Number scaled from [low, high] to [0, 1]. With `knots` (ascending, at least two), it is encoded as a linear
+    spline with one feature per knot, so that a linear model can fit a curve."""
 
     kind = "numeric"
     low: float
@@ -463,7 +462,7 @@ class Numeric(_OfNumbers):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standard(_OfNumbers):
-    """Number as its distance from `center` in units of `scale`, clipped to [-clip, clip]."""
+    """Number encoded as (value - center) / scale, clipped to [-clip, clip]."""
 
     kind = "standard"
     center: float
@@ -487,7 +486,7 @@ class Standard(_OfNumbers):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateTime(_OfNumbers):
-    """Date or time (ISO 8601; UTC if without an offset), scaled from [earliest, latest] to [0, 1]."""
+    """Date or time (ISO 8601; UTC unless an offset is given), scaled from [earliest, latest] to [0, 1]."""
 
     kind = "datetime"
     earliest: datetime.datetime
@@ -527,7 +526,7 @@ class DateTime(_OfNumbers):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Categorical(Column):
-    """Value of a closed list, with one feature per value; all are 0 if the value is missing or unknown."""
+    """Value from a closed list, with one feature per value; all features are 0 if the value is missing or unknown."""
 
     kind = "categorical"
     values: tuple[str, ...]
@@ -554,7 +553,7 @@ class Categorical(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hashed(Column):
-    """Text with too many values to list: its hash selects one of `features` features. Different texts may share one."""
+    """Text with too many values to list: a hash selects one of `features` features, and texts may share a feature."""
 
     kind = "hashed"
     features: int
@@ -584,8 +583,8 @@ class Hashed(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text(Column):
-    """Free text as a vector of length 1: its n-grams of `words`, and of `characters` within words, in lower case, each
-    with sign and position by its hash (feature hashing), counted as log(1 + count). None disables a kind of n-grams."""
+    """Free text encoded as a vector of length 1. Lower-case n-grams of `words`, and of `characters` within words, get a
+    position and sign from their hash (feature hashing) and count as log(1 + count). None disables a kind."""
 
     kind = "text"
     features: int
@@ -634,8 +633,8 @@ class Text(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vector(Column):
-    """List of `length` finite numbers, such as an embedding, which is never missing. It is stored as distances from
-    `center` in units of `scale` (one number, or one per entry), clipped to [-clip, clip] if `clip` is given."""
+    """List of `length` finite numbers, such as an embedding, which is never missing. It is stored as (value - center) /
+    scale, with one center and scale or one per entry, and clipped to [-clip, clip] if `clip` is given."""
 
     kind = "vector"
     length: int
@@ -690,6 +689,6 @@ def _lengths(between: tuple[int, int] | None) -> range:
 
 
 def _place(text: str, features: int) -> tuple[int, float]:
-    """Return a position among the features and a sign from the text's hash, the same on every machine and forever."""
+    """Return a feature position and a sign from the text's hash. Both are permanent and the same on every machine."""
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=9).digest()
     return int.from_bytes(digest[:8], "big") % features, 1.0 if digest[8] & 1 else -1.0

@@ -1,7 +1,7 @@
-"""Encoding of records into rows, and weights of rows: how much the loss of each counts, up to a bound in the schema.
+"""Encoding of records into rows, and row weights: how much each row's loss counts, up to a bound in the schema.
 
-A weight is stored next to the label as weight / bound in units of 2^-23, which single precision holds exactly. No row
-therefore counts more than 1, whatever the data, and a row of weight 0 counts as little as a null row.
+A weight is stored next to the label as weight / bound, a multiple of 2^-23, which is exact in single precision.
+Whatever the data, no row therefore counts more than 1, and a row of weight 0 has no more effect than a null row.
 """
 
 import math
@@ -25,15 +25,15 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomFeatures:
-    """D = `features` random features that replace the features of the columns, with the `scale` > 0 of the random
-    weights and their `seed`, 0 <= seed < 2^53."""
+    """D = `features` random features that replace the column features. The random weights have `scale` > 0 and are
+    drawn from `seed`, 0 <= seed < 2^53."""
 
     features: int
     seed: int
     scale: float
 
     def of(self, rows: Floats) -> Floats:
-        """Return the random features of each row, computed independently of other rows  # (b, d) -> (b, D)"""
+        """Return each row's random features, which do not depend on other rows  # (b, d) -> (b, D)"""
         weights, phases = _drawn(self.seed, self.features, rows.shape[1])
         rounded = np.rint(np.clip(rows, -REACH, REACH) * _UNITS)
         # Exact, as a sum of integers: |x| <= 2^22, |w| <= 2^15, d <= 2^12.
@@ -50,8 +50,8 @@ Integers = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """Column of weights and its public `bound`. A weight above the bound is wrong or clipped; a weight that is
-    negative or not a number is wrong."""
+    """Column of weights and its public `bound`. A weight above the bound is invalid or clipped; a weight that is
+    negative or not a number is invalid."""
 
     column: str
     bound: float
@@ -63,8 +63,8 @@ class Weight:
         return f"expected a weight, a number from 0 to {self.bound:g}{clipped}"
 
     def wrong(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Mark the numbers that cannot be stored: missing, infinite, negative, or above the bound if that is an
-        error."""
+        """Return True for each number that cannot be stored: missing, infinite, negative, or above the bound unless
+        those are clipped."""
         return ~np.isfinite(numbers) | (numbers < 0) | ((numbers > self.bound) & (self.outside == "error"))
 
     def stored(self, numbers: npt.NDArray[np.float64]) -> Integers:
@@ -76,17 +76,17 @@ class Weight:
 
 
 def labels_in(stored: Integers) -> Integers:
-    """Return the labels of rows  # (n,), from (n,) without weights or (n, 2) with weights"""
+    """Return the rows' labels  # (n,) without weights or (n, 2) with weights -> (n,)"""
     return stored[:, 0] if stored.ndim == 2 else stored
 
 
 def weights_in(stored: Integers) -> Integers | None:
-    """Return the weights of rows in units of 2^-23, or None if they have none  # (n,)"""
+    """Return the rows' weights as multiples of 2^-23, or None if rows have no weights  # (n,)"""
     return stored[:, 1] if stored.ndim == 2 else None
 
 
 def as_factors(weights: Integers) -> npt.NDArray[np.float32]:
-    """Return the factors of the losses, from 0 to 1  # (n,)"""
+    """Return weights as factors between 0 and 1 for the losses  # (n,)"""
     return weights.astype(np.float32) / np.float32(UNIT)
 
 
@@ -102,7 +102,7 @@ EXPECTED_SUBJECT = f"expected a subject of 1 to {values.MAX_NAME_LENGTH} charact
 
 
 def read_subjects(column: Sequence[object], name: str, faults: values.Faults) -> list[str | None]:
-    """Return the subjects of the column `name`, and mark values that cannot name a person."""
+    """Return the subjects in the column `name`, and mark values that cannot name a person as faults."""
     subjects = [values.text(value) for value in column]
     rewritten = [values.is_rewritten(value) for value in column]
     faults.mark(name, rewritten, values.NO_REWRITTEN_ID)
@@ -113,9 +113,9 @@ def read_subjects(column: Sequence[object], name: str, faults: values.Faults) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """Encoded records: rows, labels (or targets as `TargetColumn` stores them; with weights next to them if rows have
-    weights) and subjects (None without a subject column). `num_unknown` is the number of records in which each feature
-    column of the schema is missing or unknown. `raw` holds the features before each row is given its bias and
+    """Encoded records: rows, labels (or targets, as stored by `TargetColumn`; rows with weights have them alongside)
+    and subjects (None without a subject column). `num_unknown` counts, for each feature column of the schema, the
+    records in which its value is missing or unknown. `raw` holds the features before the bias is added and rows are
     scaled."""
 
     features: Features  # (b, num_features + 1)
@@ -127,10 +127,10 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """Meaning of every column. Features are in the order of their names, because a JSON object has no order. `label` is
-    the column of the label, or of the `target` if there are no classes. `separator` separates the labels of a record
-    that may have any number of the classes, stored as a bit each. `weight` is the column of row weights, if any.
-    `random` features are computed from those of all columns and replace them."""
+    """Meaning of every column. Features are sorted by name, because a JSON object has no order. `label` is the column
+    of the label, or of the `target` if there are no classes. `separator` separates the labels if a record can belong to
+    several classes, which are stored as one bit each. `weight` is the column of row weights, if any. `random` features
+    are computed from the features of all columns and replace them."""
 
     features: tuple[values.Column, ...]
     label: str
@@ -145,12 +145,12 @@ class Schema:
 
     @property
     def num_features(self) -> int:
-        """Encoded width without the bias."""
+        """Number of features of an encoded row, excluding the bias."""
         return self.random.features if self.random else self._width
 
     @property
     def num_held(self) -> int:
-        """Number of features in memory per row while it is encoded."""
+        """Number of features held in memory per row during encoding."""
         return self._width + (self.random.features if self.random else 0)
 
     @property
@@ -159,7 +159,7 @@ class Schema:
 
     @property
     def places(self) -> dict[str, slice]:
-        """Range of features of each column; random features, which belong to no column, have one range."""
+        """Range of feature positions of each column. Random features belong to no column and share one range."""
         if self.random:
             return {"random_features": slice(0, self.random.features)}
         ends = np.cumsum([0, *(column.width for column in self.features)]).tolist()
@@ -167,7 +167,7 @@ class Schema:
 
     @property
     def times(self) -> set[str]:
-        """Names of the columns of dates and times."""
+        """Names of the date and time columns."""
         return {column.name for column in self.features if isinstance(column, values.DateTime)}
 
     @property
@@ -177,19 +177,19 @@ class Schema:
 
     @property
     def used(self) -> tuple[str, ...]:
-        """Names of the columns that are read."""
+        """Names of the columns whose values are read."""
         subject = () if self.subject is None else (self.subject,)
         weight = () if self.weight is None else (self.weight.column,)
         return (*(column.name for column in self.features), self.label, *weight, *subject)
 
     @property
     def declared(self) -> tuple[str, ...]:
-        """Names of the columns that a file must have, and no others."""
+        """Names of exactly the columns that a file must have."""
         return self.used + self.ignored
 
     def encode(self, columns: Mapping[str, values.Values], first_line: int = 1) -> Features:
-        """Return rows (b, num_features + 1) of norm <= 1, the bias last. Raises `RowInvalid` for a value that violates
-        the schema."""
+        """Return rows (b, num_features + 1) of norm <= 1, with the bias last. Raises `RowInvalid` for a value that
+        violates the schema."""
         faults = values.Faults.in_file(range(first_line, first_line + _num_rows(columns)))
         features, _ = self._features(columns, faults)
         faults.refuse()
@@ -240,9 +240,9 @@ class Schema:
         return {"role": "label", "values": list(self.classes)}
 
     def check_known(self, num_unknown: npt.NDArray[np.int64], num_rows: int) -> None:
-        """Refuse a file in which a column is missing or unknown more often than the schema allows.
+        """Refuse a file in which a column's value is missing or unknown more often than the schema allows.
 
-        A column in a format other than declared is unknown in every row and would otherwise go unnoticed. Raises
+        A column whose format is not the declared one is unknown in every row and would otherwise go unnoticed. Raises
         `DatasetUnusable`.
         """
         faults = []
@@ -255,8 +255,8 @@ class Schema:
         values.refuse(DatasetUnusable, faults)
 
     def raw_records(self, records: Sequence[object]) -> npt.NDArray[np.float64]:
-        """Return the features (n, num_features) of records to predict, before each row is given its bias and scaled.
-        Label, subject and ignored columns are accepted and not read."""
+        """Return the features (n, num_features) of records to predict, before the bias is added and rows are scaled.
+        Label, subject and ignored columns are accepted but not read."""
         faults = values.Faults.in_records()
         if self.takes_vectors:
             name = self.features[0].name
@@ -302,8 +302,8 @@ class Schema:
 
 
 def checked_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> npt.NDArray[np.float64]:
-    """Return vectors (b, d) of finite numbers. With `first_line` a fault is placed at `line 12, column x[3]` of a file,
-    without it at `records.11.3`."""
+    """Return vectors (b, d) of finite numbers. With `first_line`, faults are located like `line 12, column x[3]`;
+    without it, like `records.11.3`."""
     try:
         vectors = np.asarray(x, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -345,7 +345,7 @@ MAX_INPUTS = 4_096
 MAX_WEIGHTS = 2**23
 MAX_SEED = 2**53
 REACH = 64.0
-"""Bound to which the magnitude of features is clipped before they are rounded to 2^-16."""
+"""Magnitude to which features are clipped before they are rounded to multiples of 2^-16."""
 _UNITS = 2.0**16
 _PARTS = 16
 _SHIFT = 4
@@ -355,8 +355,8 @@ _SPREAD = math.sqrt(_PARTS * (2**32 - 1) / 12) / 2**_SHIFT
 
 @lru_cache(maxsize=4)
 def _drawn(seed: int, features: int, inputs: int) -> tuple[Floats, Floats]:
-    """Return the integer weights  # (d, D) and the phases  # (D,). They are drawn feature by feature, the weights
-    before the phase: four words of four parts each for a weight, one word for a phase."""
+    """Return the integer weights (d, D) and the phases (D,). They are drawn feature by feature, weights before the
+    phase. A weight takes four random words of four parts each, a phase takes one word."""
     words = np.random.Philox(key=seed).random_raw(features * (4 * inputs + 1)).reshape(features, 4 * inputs + 1)
     parts = words[:, :-1].astype("<u8").view("<u2").reshape(features, inputs, _PARTS)
     sums = parts.sum(axis=2, dtype=np.int64) - _PARTS * (2**16 - 1) // 2
@@ -368,18 +368,18 @@ NOT_FINITE = "expected features that are finite numbers, once the network has co
 
 
 def numbers_of(input_size: int) -> str:
-    """Return the text for faults that states how many numbers of a row a network expects."""
+    """Return the fault message that states how many numbers per row a network expects."""
     return f"expected {input_size} numbers of a row, which the network takes"
 
 
 def check_fit(schema: Schema, input_size: int) -> None:
-    """Raise `SchemaInvalid` if a schema does not encode records into the number of inputs that the network takes."""
+    """Raise `SchemaInvalid` unless the schema encodes a record into as many numbers as the network has inputs."""
     if schema.random is not None or schema.num_features != input_size:
         raise SchemaInvalid("The schema does not fit the network.", [FieldError("schema", numbers_of(input_size))])
 
 
 def check_finite(numbers: NDArray[np.floating[Any]], lines: Sequence[int], message: str = NOT_FINITE) -> None:
-    """Raise `RowInvalid`, with the `lines` of the rows for which a network computes a non-finite number."""
+    """Raise `RowInvalid`, naming their `lines`, if a network computes non-finite numbers for any rows."""
     faults = values.Faults.in_file(lines)
     faults.mark("", ~np.isfinite(numbers).all(axis=1), message)
     faults.refuse()

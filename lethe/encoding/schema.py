@@ -1,4 +1,4 @@
-"""Parsing of schemas: the settings of each kind of column, with every fault reported by its path."""
+"""Parsing of schemas: settings for each kind of column, with every fault reported with its path."""
 
 import dataclasses
 import datetime
@@ -24,13 +24,13 @@ OF_KIND = {
     "text": ("kind", "features", "words", "characters", *_OF_UNKNOWN),
     "vector": ("kind", "length", "center", "scale", "clip", "unknown"),
 }
-"""Keys of each kind of column."""
+"""Keys that each kind of column can have in a schema."""
 _MAX_GRAM_LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Settings of a column in a document. Each fault is appended to `faults`."""
+    """Settings of one column of a schema document. Faults are appended to `faults`."""
 
     name: str
     path: str
@@ -43,7 +43,7 @@ class Spec:
         self.faults.append(FieldError(f"{self.path}.{key}", message))
 
     def common(self) -> dict[str, Any]:
-        """Return the settings that all columns have."""
+        """Return the settings common to all kinds of columns."""
         unknown: columns.Unknown = "null" if self.settings.get("unknown") == "null" else "error"
         if self.settings.get("unknown", "error") != unknown:
             meant = '"null", a text' if self.settings["unknown"] is None else "null"
@@ -52,7 +52,7 @@ class Spec:
         return {"name": self.name, "unknown": unknown, "max_unknown": maximum, "edition": self.edition}
 
     def range(self) -> tuple[float, float]:
-        """Return the public range of a number."""
+        """Return the public range of a numeric column."""
         low, high = number_in(self.settings.get("min")), number_in(self.settings.get("max"))
         for key, bound in (("min", low), ("max", high)):
             if math.isinf(bound):
@@ -75,7 +75,7 @@ class Spec:
         return number
 
     def numbers(self, key: str, length: int, default: float, *, above: float = -math.inf) -> tuple[float, ...]:
-        """Return a single number, or a number for each entry of a vector."""
+        """Return one number for the whole vector, or one per entry."""
         stated = self.settings.get(key, default)
         numbers = tuple(number_in(number) for number in (stated if isinstance(stated, list) else [stated]))
         if len(numbers) not in (1, length) or not all(math.isfinite(number) and number > above for number in numbers):
@@ -92,7 +92,7 @@ class Spec:
         return count
 
     def lengths(self, key: str, default: tuple[int, int] | None) -> tuple[int, int] | None:
-        """Return minimum and maximum length of n-grams; None disables them."""
+        """Return the minimum and maximum n-gram length, or None if these n-grams are disabled."""
         lengths = self.settings.get(key, default)
         match lengths:
             case None:
@@ -198,7 +198,7 @@ def share(path: str, spec: dict[str, object], default: float, faults: list[Field
 
 
 def random_in(document: object, inputs: int, faults: list[FieldError]) -> rows.RandomFeatures | None:
-    """Parse the random features of a schema, computed from `inputs` features of columns; None if there are none."""
+    """Parse a schema's random features, which replace `inputs` column features; return None if it has none."""
     if document is None:
         return None
     path = "random_features"
@@ -250,13 +250,13 @@ _EXPECTED_LEARNED = (
 
 
 def stored(document: dict[str, Any]) -> rows.Schema:
-    """Return the stored schema of a dataset. A schema without an edition of the encoding has edition 1."""
+    """Parse a dataset's stored schema. If it names no edition of the encoding, edition 1 applies."""
     return parse_schema({"encoding": 1} | document)
 
 
 def is_same(first: dict[str, Any] | None, second: dict[str, Any] | None) -> bool:
-    """Return True if two stored schemas encode alike. They may differ in the allowed number of missing values, and in
-    whether rows have weights."""
+    """Return True if two stored schemas encode records identically. They may differ in how many missing values they
+    allow and in whether rows have weights."""
     if first is None or second is None:
         return first is second
     return _bare(stored(first)) == _bare(stored(second))
@@ -270,7 +270,7 @@ def _bare(schema: rows.Schema) -> rows.Schema:
 def parse_schema(document: object, *, classes: tuple[str, ...] | None = None) -> rows.Schema:
     """Parse the schema in a JSON document. Raises `SchemaInvalid` with the path of every fault.
 
-    `classes` are the labels if the document does not list them.
+    `classes` supplies the labels if the document does not list them.
     """
     faults: list[FieldError] = []
     if not isinstance(document, dict) or not isinstance(document.get("columns"), dict):
@@ -362,7 +362,7 @@ def _or(names: Iterable[str]) -> str:
 def _labels(
     path: str, spec: dict[str, object], classes: tuple[str, ...] | None, faults: list[FieldError]
 ) -> tuple[str, ...]:
-    """Parse the declared labels, in the column or next to the schema. They are never inferred from the data: a class
+    """Parse the labels, declared in the column or alongside the schema. They are never inferred from the data: a class
     that only a forgotten person had would reveal that person forever."""
     if classes is None:
         return names_in(path, spec.get("values"), 2, faults)
@@ -386,12 +386,12 @@ def _target(spec: Spec) -> TargetColumn:
 
 
 def _weight(spec: Spec) -> rows.Weight:
-    """Parse the declared bound of weights. It is never inferred: the maximum would be a person's weight."""
+    """Parse the declared bound on weights. It is never inferred: the maximum would be one person's weight."""
     return rows.Weight(column=spec.name, bound=spec.number("max", above=0), outside=spec.outside())
 
 
 def _several(path: str, spec: dict[str, object], faults: list[FieldError]) -> tuple[tuple[str, ...], str]:
-    """Parse labels of which a record may have several, and the separator between them."""
+    """Parse the labels for records that can have several, and the separator between them."""
     names, separator = names_in(f"{path}.values", spec.get("values"), 2, faults), spec.get("separator", ";")
     if not (
         isinstance(separator, str) and len(separator) == 1 and columns.is_name(separator) and not separator.isspace()
@@ -411,8 +411,7 @@ def _edition(value: object, faults: list[FieldError]) -> columns.Edition:
 
 
 def parse_classes(document: object) -> tuple[str, ...]:
-    """Parse the names of the classes, a list as in a schema, in the order of the labels 0, 1, .... Raises
-    `SchemaInvalid`."""
+    """Parse a list of class names as in a schema, in the order of the labels 0, 1, .... Raises `SchemaInvalid`."""
     faults: list[FieldError] = []
     names = names_in("classes", document, 2, faults)
     if len(names) > rows.MAX_CLASSES:
@@ -422,7 +421,7 @@ def parse_classes(document: object) -> tuple[str, ...]:
 
 
 def parse_target(document: object) -> TargetColumn:
-    """Parse the range of a target of a dataset without a schema, given as in a schema but without a role. Raises
+    """Parse the target's range for a dataset without a schema. The format is that of a schema, without a role. Raises
     `SchemaInvalid`."""
     if not isinstance(document, dict):
         message = 'expected an object, such as {"min": 0, "max": 100}'

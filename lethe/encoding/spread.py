@@ -1,4 +1,4 @@
-"""Signs that rows lose information by scaling to norm 1, detected over a whole file to warn its sender."""
+"""Signs that scaling rows to norm 1 loses information, detected over a whole file to warn its sender."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Extremes of `num_rows` rows before each is scaled: minimum and maximum of each feature, norm of the shortest and
-    the longest row, both with the bias, and the sum of the rows scaled to norm 1."""
+    """Extremes of `num_rows` rows before scaling: minimum and maximum of each feature, and the norms of the shortest
+    and the longest row, including the bias. `total` is the sum of the rows after scaling to norm 1."""
 
     num_rows: int
     low: Floats  # (d,)
@@ -32,7 +32,7 @@ class Spread:
 
     @classmethod
     def of(cls, features: Floats) -> Self:
-        """Return the spread of rows  # (b, d), b >= 1"""
+        """Return the spread of the rows `features` (b, d), b >= 1."""
         with np.errstate(over="ignore"):
             lengths = np.hypot(np.linalg.norm(features, axis=1), 1.0)
             with_bias = np.column_stack((features, np.ones(len(features)))) / lengths[:, np.newaxis]
@@ -46,7 +46,7 @@ class Spread:
         )
 
     def with_rows(self, other: Self) -> Self:
-        """Return the spread over the rows of both."""
+        """Return the spread of both sets of rows together."""
         return type(self)(
             num_rows=self.num_rows + other.num_rows,
             low=np.minimum(self.low, other.low),
@@ -58,11 +58,11 @@ class Spread:
 
     @property
     def mean_cosine(self) -> float:
-        """Mean cosine between two rows, each with its bias."""
+        """Mean cosine between two rows, including the bias."""
         return float(np.square(self.total / self.num_rows).sum())
 
     def warnings(self, places: Mapping[str, slice]) -> list[str]:
-        """Return advice to the sender, in sentences. `places` maps each column to its features."""
+        """Return warnings for the sender, as sentences. `places` maps each column to its features."""
         if self.num_rows < _ROWS:
             return []
         warnings = []
@@ -86,7 +86,7 @@ class Spread:
         return warnings
 
     def _because(self, places: Mapping[str, slice]) -> str:
-        """Name the column that dominates the rows, or return an empty string."""
+        """Return a clause naming the column that dominates the rows, or an empty string."""
         shares = {name: float(np.square(self.total[place]).sum()) for name, place in places.items()}
         largest = max(shares, key=lambda name: shares[name])
         all_of_it = float(np.square(self.total).sum())

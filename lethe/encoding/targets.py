@@ -1,9 +1,9 @@
-"""Targets: numbers in a range that the schema states, stored in place of a class label.
+"""Targets: numbers in a range declared by the schema, stored in place of a class label.
 
-y = 2 (value - low) / (high - low) - 1 is between -1 and 1, whatever the data. It is stored in units of 2^-23, which
-single precision holds exactly.
+y = 2 (value - low) / (high - low) - 1 is between -1 and 1, whatever the data. It is stored as a multiple of 2^-23,
+which is exact in single precision.
 
-Counts are targets too: integers from 0 to a bound that the schema states.
+Counts are targets too: integers from 0 to a bound declared by the schema.
 """
 
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from lethe.proof.losses import Objective
 UNIT = 2**23
 """Label of y = 1."""
 MAX_COUNT = 1_000_000
-"""Maximum bound of counts. Up to it, different counts have different labels."""
+"""Maximum bound on counts. Up to this bound, different counts have different labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetColumn:
-    """Public range of a target, and the treatment of values `outside`. With `counts`, values are integers from 0; one
-    above `high` may be clipped, and any other number is wrong."""
+    """Public range of a target, and the treatment of values `outside` it. With `counts`, values are integers >= 0:
+    those above `high` may be clipped, and all other numbers are invalid."""
 
     low: float
     high: float
@@ -38,7 +38,7 @@ class TargetColumn:
         return f"expected a number from {self.low:g} to {self.high:g}"
 
     def wrong(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Mark the numbers that cannot be stored: missing, infinite, or outside the range if that is an error."""
+        """Return True for each number that cannot be stored: missing, infinite, or out of range and not clipped."""
         beyond = (numbers < self.low) | (numbers > self.high)
         wrong = ~np.isfinite(numbers) | (beyond & (self.outside == "error"))
         return wrong | (numbers < 0) | (numbers != np.rint(numbers)) if self.counts else wrong
@@ -49,7 +49,7 @@ class TargetColumn:
         return np.rint((2 * share - 1) * UNIT).astype("<i4")
 
     def values(self, y: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the values, in units of the target, of y clipped to [-1, 1]."""
+        """Return the target values for y, which is first clipped to [-1, 1]."""
         return self.low + (np.clip(y, -1, 1) + 1) / 2 * (self.high - self.low)
 
     def to_json(self) -> dict[str, Any]:
@@ -65,12 +65,12 @@ class TargetColumn:
 def y_of_scores(
     scores: npt.NDArray[np.float64], *, objective: str, loss_width: float | None
 ) -> npt.NDArray[np.float64]:
-    """Return the y that scores of a regression predict: the scores themselves, or the rates with these logarithms."""
+    """Return the y predicted by regression scores: the scores themselves, or the rates whose logarithms they are."""
     if objective == Objective.POISSON_REGRESSION and loss_width is not None:
         return y_of_rates(scores, loss_width)
     return scores
 
 
 def y_of_rates(scores: npt.NDArray[np.float64], bend: float) -> npt.NDArray[np.float64]:
-    """Return the y of rates given by their logarithms. From a score of `bend` on, the rate is the bound and y is 1."""
+    """Return the y of rates whose logarithms are `scores`. A score of `bend` or more gives the bound, y = 1."""
     return np.asarray(2 * np.exp(np.minimum(scores - bend, 0)) - 1)

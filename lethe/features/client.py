@@ -1,5 +1,5 @@
-"""Clients that customers import: the calls of the core and of every feature, each with its type. Removing a feature
-also removes its lines here."""
+"""Clients that customers import: typed calls of the core and of every feature. When a feature is removed, its lines
+here must be removed too."""
 
 from lethe import client as core
 from lethe.client.http import AsyncHttp, Http

@@ -32,7 +32,7 @@ _PARTS = {"format", "request", "looked", "datasets", "limits"}
 
 
 def statement(*, request: dict[str, Any], looked_at: str, identity_rule: str, dataset_ids: list[str]) -> dict[str, Any]:
-    """Return the statement that no record matched the identifier of a request at `looked_at` (RFC 3339).
+    """Return the statement that no record matched a request's identifier at `looked_at` (RFC 3339).
 
     Raises:
         PreconditionError: if the statement is not well formed (`check`).
@@ -49,7 +49,7 @@ def statement(*, request: dict[str, Any], looked_at: str, identity_rule: str, da
 
 
 def check(document: dict[str, Any]) -> None:
-    """Check that a statement has exactly the parts of its format, each well formed.
+    """Check that a statement has exactly the parts that its format requires, each well formed.
 
     Raises:
         PreconditionError: if a part is missing, unexpected or malformed; `name` is the violated condition.

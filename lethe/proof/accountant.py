@@ -31,15 +31,15 @@ THEOREM = "shifted-interpolation/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of a chain: the edits of the dataset before it, then `steps` K >= 1 steps.
+    """One run of a chain: edits to the dataset, followed by `steps` K >= 1 steps.
 
     Attributes:
         steps: Number of steps K.
         records: Number of records that became null before the first step.
         inserted: Number of null slots that received a record before the first step.
         corrected: Number of slots whose record was replaced by another before the first step.
-        mechanism: Mechanism of the run, or None for that of the preceding run. Without a grid its step size, noise
-            scale and cool-down may differ from the preceding run's; with a grid nothing may.
+        mechanism: Mechanism of the run, or None for that of the preceding run. Without a grid, its step size, noise
+            scale and cool-down may differ from the preceding run's; with a grid, nothing may differ.
     """
 
     steps: int
@@ -54,7 +54,7 @@ class Run:
 
     @property
     def edits(self) -> int:
-        """Size of the change in units of one record against null; a replaced record counts twice."""
+        """Size of the change: each record removed or inserted counts once, each replaced record twice."""
         return self.records + self.inserted + 2 * self.corrected
 
 
@@ -66,11 +66,11 @@ class Chain:
     Attributes:
         mechanism: Mechanism of the most recent run.
         steps: Number of steps since the initial law.
-        edits: Number of edits since the first step, in units of `Run.edits`.
+        edits: Number of edits since the first step, counted as in `Run.edits`.
         edited: Joint lookback of all edits and of the initial distance.
         runs: Pairs (mechanism, steps), oldest first, since the chain's first step, or since the step after which the
             comparison starts at an arbitrary point of the ball (`imported`).
-        distance: Largest distance of the two chains before the first of `runs`; 0 for a chain from the initial law.
+        distance: Largest distance between the two chains before the first of `runs`; 0 from the initial law.
     """
 
     mechanism: Mechanism
@@ -82,7 +82,7 @@ class Chain:
 
     @cached_property
     def present(self) -> lookback.Lookback:
-        """Lookback of one slot that has differed since the first step and still differs.
+        """Lookback of one slot that has differed between the two chains since the first step and still differs.
 
         Such a slot holds a record that is not yet deleted, or is null and not yet filled.
         """
@@ -109,12 +109,12 @@ class Chain:
 
 
 def started(mechanism: Mechanism) -> Chain:
-    """Return the chain before its first step: a draw from the initial law, which does not depend on the data."""
+    """Return a chain before its first step: a draw from the initial law, which does not depend on the data."""
     return Chain(mechanism=mechanism)
 
 
 def imported(mechanism: Mechanism, *, steps: int = 0) -> Chain:
-    """Return the chain at an imported model, or after `steps` >= 0 steps without a recorded history.
+    """Return the chain of an imported model, or of a model after `steps` >= 0 steps without a recorded history.
 
     Both chains of the comparison start at arbitrary points of the ball, 2R apart (`docs/mathematics/reset.md`).
     """
@@ -154,19 +154,19 @@ def resume(chain: Chain, runs: Iterable[Run]) -> Chain:
 def replay(mechanism: Mechanism, runs: Iterable[Run], *, steps_before: int = 0) -> Chain:
     """Return the chain after all of `runs`.
 
-    The first run is the learning run, or follows `steps_before` > 0 steps whose runs were dropped (`compact`).
+    The first run is the learning run, or follows `steps_before` > 0 steps whose runs `compact` dropped.
     """
     return resume(imported(mechanism, steps=steps_before) if steps_before else started(mechanism), runs)
 
 
 def erased(chain: Chain, *, records: int) -> Chain:
-    """Return the chain after `records` >= 0 more records became null, before any further step."""
+    """Return the chain after `records` >= 0 more records have become null, before any further step."""
     require_count(0, records=records)
     return replace(chain, edits=chain.edits + records, edited=_with_edits(chain, records))
 
 
 def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
-    """Return the mu of the chain against learning from scratch on the current data.
+    """Return the chain's mu against training from scratch on the current data.
 
     The reference process takes the same schedule of steps from the same initial law; for an `imported` chain it takes
     the same steps from any start in the ball. The bound covers all edits so far jointly (influences add) and `records`
@@ -179,19 +179,19 @@ def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
 
 
 def deletion_mu(chain: Chain, *, records: int, steps_present: int, steps_absent: int = 0) -> float:
-    """Return the mu of the chain against the same history in which one person's `records` were always null.
+    """Return the chain's mu against the same history with one person's `records` null throughout.
 
     Args:
         chain: State after the run that forgot the records.
         records: Number of the person's records, >= 0.
-        steps_present: Number of steps >= 0 between insertion and deletion. A run begins after them.
-        steps_absent: Number of steps >= 0 before the insertion. A run begins after them. Both histories have the same
-            law until then, so the comparison starts there.
+        steps_present: Number of steps >= 0 between insertion and deletion. A run must begin right after them.
+        steps_absent: Number of steps >= 0 before the insertion. A run must begin right after them. Both histories have
+            the same law until then, so the comparison starts there.
 
     Assumptions: neither the requests nor the runs (which, when, how many steps) depend on published models.
 
     Raises:
-        DomainError: if the two counts exceed `chain.steps` together, or no run begins after either of them.
+        DomainError: if the two counts together exceed `chain.steps`, or no run begins after one of them.
     """
     require_count(0, records=records, steps_present=steps_present, steps_absent=steps_absent)
     if steps_absent + steps_present > chain.steps:
@@ -227,10 +227,10 @@ def reset_mu(mechanism: Mechanism, *, steps: int) -> float:
 # Cached because most runs of a model repeat the number of steps of an earlier run.
 @lru_cache(maxsize=4096, typed=True)
 def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> float:
-    """Return the mu that publishing the result of a run costs one record present throughout, given the prior version.
+    """Return the mu that publishing a run's result costs one record present throughout, given the prior version.
 
-    `steps` K >= 1 is the length of the run; for a first version it counts from the initial law. A run shorter than a
-    full pass costs most records nothing. The result is the cost of a record whose batch is read, at the worst position.
+    `steps` K >= 1 is the length of the run, counted from the initial law for a first version. A run shorter than a full
+    pass costs most records nothing. The result is the cost to a record whose batch is read, at the worst position.
     """
     require_count(1, steps=steps)
     scale = mechanism.sensitivity(adjacency) / mechanism.sensitivity(Adjacency.ZERO_OUT)
@@ -239,14 +239,14 @@ def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
-    """Versions of one model published while a person's `records` >= 1 were in its data.
+    """Versions of one model published while a person's `records` >= 1 were in the model's data.
 
     Attributes:
         mechanism: Mechanism of the runs.
         records: Number of the person's records.
         releases: Pairs (steps of the run that produced the version, number of such versions), steps ascending.
-        stretches: Number of contiguous parts of one chain into which the runs fall. Batches are read in turn within a
-            part.
+        stretches: Number of contiguous parts of one chain into which the runs fall. Within a part, batches are read
+            cyclically.
     """
 
     mechanism: Mechanism
@@ -260,10 +260,10 @@ class Exposure:
             require_count(1, steps=steps, count=count)
 
     def moving(self) -> Iterator[tuple[int, int]]:
-        """Yield the releases (steps, count) that one record can have influenced.
+        """Yield the releases (steps, count) that a single record can have influenced.
 
-        These are all runs of at least one full pass and, of the shorter runs, those with the largest mu, up to the
-        number of times that the short runs can have read the record's batch.
+        These are all runs of at least one full pass and those shorter runs with the largest mu, up to the number of
+        times that short runs can have read the record's batch.
 
         T steps in total read a batch at most T // batches + stretches times, and each full pass of a long run uses one
         of these reads. The steps of the short runs alone give no bound because long runs lie between them.
@@ -285,14 +285,14 @@ class Exposure:
 
 
 def squares(exposure: Exposure) -> Iterator[float]:
-    """Yield the squares of mu of an exposure's versions, by number of steps, which `methods.adaptive_mu` adds up."""
+    """Yield the summed squared mu of an exposure's versions, per number of steps, for `methods.adaptive_mu`."""
     for steps, count in exposure.moving():
         mu = release_mu(exposure.mechanism, steps=steps, adjacency=Adjacency.ZERO_OUT)
         yield count * (exposure.records * mu) ** 2
 
 
 def exposed(mechanism: Mechanism, runs: Counter[int], *, records: int, lost: int = 0) -> Exposure:
-    """Return the exposure of `records` to the published results of `runs`, a count of runs by number of steps.
+    """Return the exposure of `records` to the published results of `runs`, given as counts of runs by number of steps.
 
     Every run of `mechanism.learn_steps` steps starts a new stretch, and so does each of `lost` >= 0 runs whose
     predecessor is unknown.
@@ -302,12 +302,12 @@ def exposed(mechanism: Mechanism, runs: Counter[int], *, records: int, lost: int
 
 
 def compact(mechanism: Mechanism, runs: Sequence[Run]) -> tuple[int, list[Run]]:
-    """Drop the oldest runs of a history so that its length does not grow with the age of the model.
+    """Drop a history's oldest runs so that its length does not grow with the model's age.
 
     Returns the number of steps dropped and the remaining runs, oldest first. Runs are dropped once the steps after them
-    contract by 1e-18, `CUT` runs at a time, so that most replays with one more run start at the same run. `imported`
-    covers the dropped steps whatever they were, because its comparison starts at any two points of the ball. A history
-    of several mechanisms is returned unchanged.
+    contract by 1e-18, `CUT` runs at a time, so that adding one run rarely changes where a replay starts. `imported`
+    covers the dropped steps, whatever they were, because its comparison starts at any two points of the ball. A history
+    with several mechanisms is returned unchanged.
 
     >>> from lethe.proof.losses import Objective
     >>> m = Mechanism(objective=Objective.LOGISTIC_REGRESSION, num_slots=100, num_classes=2, l2=1.0, step_size=0.5,
@@ -323,7 +323,7 @@ def compact(mechanism: Mechanism, runs: Sequence[Run]) -> tuple[int, list[Run]]:
 
 
 def recent(mechanism: Mechanism, newest_first: Iterable[tuple[int, Run]]) -> list[Run]:
-    """Return the runs that `compact` retains, oldest first, from (index, run) pairs in reverse order.
+    """Return the runs that `compact` retains, oldest first, given (index, run) pairs in reverse order.
 
     Consumes the retained runs and at most one run before them. All runs must have used `mechanism`.
     """
@@ -338,7 +338,7 @@ def recent(mechanism: Mechanism, newest_first: Iterable[tuple[int, Run]]) -> lis
 
 
 _FORGOTTEN = 1e-18
-"""Contraction of later steps at which `compact` drops a run and those before it."""
+"""Contraction of the later steps at which `compact` drops a run and all runs before it."""
 CUT = 32
 """Number of runs that `compact` drops at a time."""
 
@@ -347,7 +347,7 @@ def _next_mechanism(mechanism: Mechanism, run: Run) -> Mechanism:
     """Return the mechanism of `run`, which follows a run with `mechanism`.
 
     Raises:
-        PreconditionError: if the two mechanisms solve different problems, or differ on a grid.
+        PreconditionError: if the two mechanisms solve different problems, or differ although either has a grid.
     """
     following = run.mechanism
     if following is None:
@@ -376,12 +376,12 @@ _MechanismSteps = tuple[Mechanism, int]
 
 
 def _with_edits(chain: Chain, edits: int) -> lookback.Lookback:
-    """Return the lookback of the chain's edits and of `edits` more at its end, each at the worst position."""
+    """Return the lookback of the chain's edits and `edits` further ones at its end, each at the worst position."""
     return chain.edited.plus(chain.present.times(edits)) if edits else chain.edited
 
 
 def _propagate(influence: lookback.Lookback, runs: Iterable[_MechanismSteps]) -> lookback.Lookback:
-    """Return `influence` as it arrives after `runs`."""
+    """Return what remains of `influence` after `runs`."""
     for mechanism, steps in runs:
         decay, variance = lookback.alike(mechanism, steps)
         influence = influence.followed(decay=decay, variance=variance)
@@ -389,7 +389,7 @@ def _propagate(influence: lookback.Lookback, runs: Iterable[_MechanismSteps]) ->
 
 
 def _mu(mechanism: Mechanism, influence: lookback.Lookback) -> float:
-    """Return the mu of `influence`, including the share of rounding to a grid; 0 if nothing differs."""
+    """Return the mu of `influence` plus the cost of rounding to a grid, or 0 if there is no influence."""
     if not all(0 <= number < math.inf for number in (*influence.noise, *influence.influence)):
         raise DomainError("Expected finite influence >= 0 and variance >= 0")
     return influence.mu + mechanism.rounding_mu if influence.total else 0.0

@@ -23,7 +23,7 @@ _ROUNDING_TOLERANCE = 1e-12
 class Budget:
     """Publication budget of one dataset, per record, with epsilon > 0 in nats and 0 < delta < 1.
 
-    All versions of all models of the dataset together are (epsilon, delta)-indistinguishable for one record.
+    All versions of all the dataset's models together are (epsilon, delta)-indistinguishable for one record.
     """
 
     epsilon: float
@@ -41,22 +41,22 @@ class Budget:
     def covers(self, exposures: Mapping[str, accountant.Exposure]) -> bool:
         """Return True if the published versions stay within the budget of one person.
 
-        `exposures` maps the id of each model of the dataset that the person's records fed to its published versions.
+        `exposures` maps the id of each of its models trained on the person's records to that model's versions.
         """
         records = max((exposure.records for exposure in exposures.values()), default=1)
         return methods.adaptive_mu(exposures.values()) <= records * self.mu * (1 + _ROUNDING_TOLERANCE)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of the budget as they are signed."""
+        """Return the budget's fields as signed."""
         return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budgeted:
-    """Budget of a dataset and the ids of its models that a person's records fed.
+    """Budget of a dataset and the ids of those of its models that were trained on a person's records.
 
     Raises:
-        PreconditionError: if there is no model, or a model is named twice.
+        PreconditionError: if no model is named, or a model is named twice.
     """
 
     budget: Budget
@@ -67,7 +67,7 @@ class Budgeted:
             raise PreconditionError("budget_of_models", "Expected the models of a budget, each once")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the budget and its models as they are signed."""
+        """Return the budget and its models as signed."""
         return self.budget.to_json() | {"models": list(self.models)}
 
     @classmethod
@@ -87,8 +87,8 @@ class Budgeted:
 class Adaptive:
     """The `adaptive` guarantee: `mu` against observers who read every version.
 
-    `bounded` is True if `mu` is a bound set in advance. Otherwise `mu` is the sum over published versions, which
-    requires that the schedule of runs does not depend on them, and `summed` are the exposures to these versions.
+    `bounded` is True if `mu` is a bound set in advance. Otherwise `mu` is the sum over published versions, which is
+    valid only if the schedule of runs does not depend on them, and `summed` contains the exposures to these versions.
     """
 
     mu: float
@@ -97,14 +97,14 @@ class Adaptive:
 
 
 def adaptive(exposures: Mapping[str, accountant.Exposure], budgets: Mapping[str, Budgeted]) -> Adaptive:
-    """Return one person's guarantee against observers who read every version of every model that the records fed.
+    """Return one person's guarantee against observers who read every version of every model trained on their records.
 
-    `exposures` are keyed by model id, `budgets` by dataset id. If every model is under a budget, the budgets are the
-    guarantee: mu^2 = sum over datasets of (records mu_budget)^2. Otherwise it is the sum over published versions
-    (`methods.adaptive_mu`).
+    `exposures` are keyed by model id, `budgets` by dataset id. If every model is under a budget, the budgets determine
+    the guarantee: mu^2 is the sum over datasets of (records mu_budget)^2. Otherwise the guarantee is the sum over
+    published versions (`methods.adaptive_mu`).
 
     Raises:
-        PreconditionError: if a budget is exceeded, names a model that the records did not feed, or shares a model with
+        PreconditionError: if a budget is exceeded, names a model not trained on the records, or shares a model with
             another budget.
 
     >>> from lethe.proof.losses import Objective

@@ -16,7 +16,7 @@ from lethe.proof.network import PublicNetwork
 MAX_HEADROOM = 2.0
 """Maximum ratio of one record's stationary mu to that of the target with the default noise (`docs/decisions`)."""
 UNFELT_NOISE = 0.1
-"""Standard deviation of a logit up to which noise costs no accuracy; minimum of the default noise."""
+"""Standard deviation of a logit up to which noise costs no accuracy; the default noise is never smaller."""
 FELT_NOISE = 0.35
 """Standard deviation of a logit above which noise costs accuracy; the default exceeds it only beyond MAX_HEADROOM."""
 TARGET_SHARE = 0.5
@@ -34,8 +34,8 @@ million rows read more rows, and runs on larger datasets fewer."""
 def default_l2(num_slots: int, epsilon: float, objective: Objective = Objective.LOGISTIC_REGRESSION) -> float:
     """Return the default l2: max(2/(n0 epsilon), 2.5e-4), with epsilon clipped to [0.05, 2].
 
-    Fewer rows and a stricter target need stronger regularisation against the noise. For regressions whose scores are
-    the target itself the default is max(1/n0, 2.5e-4), because shrinkage biases their predictions directly.
+    Fewer rows or a stricter target need stronger regularisation against the noise. For regressions whose scores are the
+    target itself, the default is max(1/n0, 2.5e-4), because shrinkage biases their predictions directly.
 
     The constants were chosen once, on public tables of 134 to 32,561 rows (`benchmarks/defaults.py`). The lower limit
     bounds the number of learning steps.
@@ -50,7 +50,7 @@ def default_l2(num_slots: int, epsilon: float, objective: Objective = Objective.
 def default_batch_size(num_slots: int) -> int:
     """Return the default batch size: min(n0/200, sqrt(n0)), rounded up and at least `MIN_BATCH_SIZE`.
 
-    A large dataset has two hundred batches or more. A dataset with fewer than `MIN_BATCH_SIZE` slots has one.
+    A large dataset has two hundred batches or more; a dataset with fewer than `MIN_BATCH_SIZE` slots has one batch.
 
     >>> [default_batch_size(n) for n in (10, 1000, 32_561, 1_000_000)]
     [10, 100, 163, 1000]
@@ -60,9 +60,9 @@ def default_batch_size(num_slots: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """Target of a model and the settings of its mechanism, independent of its data.
+    """A model's target and the settings of its mechanism, independent of its data.
 
-    A setting that is None takes the default of `mechanism_for`.
+    `mechanism_for` replaces each setting that is None with its default.
     """
 
     epsilon: float
@@ -96,17 +96,17 @@ def mechanism_for(
 
     - `loss_width`: `DEFAULT_WIDTHS[objective]` if the loss has a width.
     - `batch_size`: `default_batch_size(num_slots)`.
-    - `cool_down`: two passes, at most `MAX_DEFAULT_COOL_DOWN` steps or a third of a pass; 1 if a step reads all rows.
+    - `cool_down`: two passes, at most `MAX_DEFAULT_COOL_DOWN` steps or a third of a pass; 1 if steps read all rows.
     - `l2`: `default_l2(num_slots, epsilon, objective)`.
     - `step_size`: 2 / (L + m), which minimises the contraction c.
     - `radius`: `farthest_minimiser`, the radius of a ball that contains the minimiser for every dataset.
     - `second_moment`: None. A stated bound lowers L and raises the default step size.
     - `class_weights`, `weight_bound`: None. They change no constant.
-    - `learn_steps`: minimum T with c^T <= `INITIAL_DISTANCE`, at least one pass and the cool-down.
+    - `learn_steps`: minimum T with c^T <= `INITIAL_DISTANCE`, but at least one pass and the cool-down.
     - `noise_scale`: the value at which one record's stationary mu, s / (1 - c^B) / spread, equals that of (epsilon,
       delta). The spread sqrt(nu^2 / (1 - c^2)) of a score is at least `UNFELT_NOISE` and exceeds `FELT_NOISE` only if
       mu would otherwise exceed `MAX_HEADROOM` times that of the target. Both limits are multiplied by `TARGET_SHARE` if
-      scores are the target itself.
+      the scores are the target itself.
     - `grid`: `finest_grid` if `num_parameters` is given, otherwise no rounding.
     - `network`: None.
 
@@ -168,15 +168,15 @@ def mechanism_for(
 
 
 def _default_spread(spread_at_target: float) -> float:
-    """Return the default spread of a logit, given the spread at which one record's mu equals that of the target."""
+    """Return the default spread of a logit, given the spread at which one record's mu equals the target's mu."""
     return min(max(spread_at_target, UNFELT_NOISE), max(FELT_NOISE, spread_at_target / MAX_HEADROOM))
 
 
 def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_most: int) -> int:
-    """Return the minimum K >= 1 such that K steps after `records` >= 0 more deletions meet the target.
+    """Return the minimum K >= 1 such that K steps meet the target after `records` >= 0 more deletions.
 
-    The target bounds `unlearning`, against learning from scratch, and covers all earlier deletions of the chain. The
-    `deletion` guarantee of each of these records is then at most as large.
+    The target bounds `unlearning`, relative to training from scratch, and covers all earlier deletions of the chain.
+    The `deletion` guarantee of each of these records is then at most as large.
 
     Symbols: epsilon >= 0, in nats; 0 < delta < 1.
 

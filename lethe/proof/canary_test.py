@@ -21,8 +21,8 @@ from lethe.proof.mechanism import Adjacency, Mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guesses:
-    """Positive guesses of a rule fixed beforehand, for `members` independent samples with the record and `nonmembers`
-    without it."""
+    """Positive guesses made by a rule fixed beforehand on `members` independent samples with the record and
+    `nonmembers` without it."""
 
     true_positives: int
     members: int
@@ -37,7 +37,7 @@ class Guesses:
 
 
 def at_least(hits: int, trials: int, *, error: float) -> float:
-    """Return a lower bound on the probability of a hit, wrong with probability at most `error` (Clopper and Pearson).
+    """Return a lower bound on the hit probability that is wrong with probability at most `error` (Clopper and Pearson).
 
     >>> round(at_least(0, 10, error=0.05), 6), round(at_least(10, 10, error=0.05), 6)
     (0.0, 0.741134)
@@ -51,16 +51,16 @@ def at_least(hits: int, trials: int, *, error: float) -> float:
 
 
 def at_most(hits: int, trials: int, *, error: float) -> float:
-    """Return an upper bound on the probability of a hit, wrong with probability at most `error`."""
+    """Return an upper bound on the hit probability that is wrong with probability at most `error`."""
     return 1 - at_least(trials - hits, trials, error=error)
 
 
 def mu_of_right_guesses(right: int, trials: int, *, error: float) -> float:
-    """Return the largest mu >= 0 below which the right guesses among `trials` samples, half of them with the record,
-    refute every guarantee, wrong with probability at most `error` <= 1/4.
+    """Return the lower bound on mu that is proved by the right guesses among `trials` samples, half of them with the
+    record. It is >= 0 and wrong with probability at most `error` <= 1/4.
 
-    A pair of such guesses is right with probabilities that add up to at most 2 Phi(mu/2), so that a single bound on
-    their mean is sufficient (Hoeffding 1956).
+    The probabilities that the two guesses of a pair are right add up to at most 2 Phi(mu/2), so a single bound on their
+    mean is sufficient (Hoeffding 1956).
 
     >>> round(mu_of_right_guesses(239, 256, error=0.05), 6)
     2.586695
@@ -96,10 +96,10 @@ _LANES_OF_GROUP, _MAX_GROUPS, _DIFFERENT_BATCHES = 16, 64, 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryPlan:
-    """Plan of `lanes`, an even number of which half have a canary, for a run of `steps` >= 1.
+    """Plan for a run of `steps` >= 1 with an even number of `lanes`, half of which have a canary.
 
-    A run that learns from the origin (`steps_before` = 0) has the canaries throughout. A run that continues a chain of
-    `steps_before` steps with canaries forgets them.
+    A run that learns from the origin (`steps_before` = 0) keeps its canaries throughout. A run that continues a chain
+    of `steps_before` steps with canaries forgets them.
     """
 
     lanes: int
@@ -115,7 +115,7 @@ class CanaryPlan:
 
     @property
     def notion(self) -> guarantees.Notion:
-        """Guarantee that the lanes can refute: of a forgotten canary, or of one that is still present."""
+        """Guarantee that the lanes can refute: for a forgotten canary, or for one that is still present."""
         return guarantees.Notion.DELETION if self.steps_before else guarantees.Notion.RELEASE
 
     @property
@@ -128,12 +128,12 @@ class CanaryPlan:
 class Law:
     """Law of the lanes of a correct run. Derivation: `docs/mathematics/lanes.md`.
 
-    A lane is a coordinate that no row touches, so that only the regulariser, the noise, its canary and its witnesses
-    move it. A canary is a number of worst-case `records`, with a linear loss, in the batch `place`. Lanes i and
-    i + lanes/2 have the same place, and only the first of them has a canary. Lanes with a canary start a run around
-    `start`, the others around 0, all with variance `start_variance`. A full-size step that reads a canary's batch adds
-    `push` while the canary is present. Lanes with a canary end around `mean`. All end with `variance`, of which
-    `unforeseen` was added by this run, whose contraction is `decay`.
+    A lane is a coordinate that no row touches, so only the regulariser, the noise, its canary and its witnesses move
+    it. A canary consists of worst-case `records` with a linear loss in the batch `place`. Lanes i and i + lanes/2 have
+    the same place, and only the first of them has a canary. Lanes with a canary start a run around `start`, the others
+    around 0, all with variance `start_variance`. A full-size step that reads a canary's batch adds `push` while the
+    canary is present. Lanes with a canary end around `mean`. All lanes end with `variance`, of which this run, whose
+    contraction is `decay`, added `unforeseen`.
 
     Witnesses resemble canaries but are in every lane and every batch, from the first step of the run to its last. Their
     number differs between batches and groups: a full-size step that reads batch b adds
@@ -154,10 +154,10 @@ class Law:
 
 
 def law(mechanism: Mechanism, plan: CanaryPlan, *, records: int | None = None) -> Law:
-    """Return the law of a run's lanes.
+    """Return the law of the lanes in a run.
 
-    A canary has `records` worst-case records; by default as many as move the lane of the worst place by `_APART`. There
-    are as many batches with a canary as canaries, evenly spread, and the batch with the largest effect is among them.
+    A canary has `records` worst-case records, by default as many as it takes to move the lane of the worst place by
+    `_APART`. The canaries are spread evenly over distinct batches that include the batch with the largest effect.
     """
     steps_before, steps, sensitivity = plan.steps_before, plan.steps, mechanism.sensitivity(Adjacency.ZERO_OUT)
     before, effect = _run(mechanism, steps_before, first=0), _run(mechanism, steps, first=steps_before)
@@ -192,13 +192,13 @@ def _places(num_batches: int, canaries: int, *, worst: int) -> Array:
 
 @lru_cache(maxsize=1)
 def _amounts() -> Array:
-    """Return fixed pseudo-random numbers in (-1, 1) that distinguish the batches; they are public."""
+    """Return fixed, public pseudo-random numbers in (-1, 1) that distinguish the batches."""
     drawn: Array = np.random.default_rng(0).uniform(-1, 1, (_DIFFERENT_BATCHES, _MAX_GROUPS))
     return drawn
 
 
 def _witnesses(run: "_Run", groups: int) -> tuple[Array, Array]:
-    """Return the numbers of witness records, and the means to which they move lanes."""
+    """Return the numbers of witness records and the means to which they move the lanes."""
     different = np.arange(len(run.moved)) % _DIFFERENT_BATCHES
     amounts = _amounts()[: len(run.moved), :groups]
     moved, far = (np.bincount(different, weights=weights) for weights in (run.moved, np.abs(run.moved)))
@@ -208,8 +208,8 @@ def _witnesses(run: "_Run", groups: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
-    """Effect of a run on lanes: the distance `moved` by one record of each place, the factor `decay` of earlier values,
-    and the variance of the run's noise."""
+    """Effect of a run on lanes: the distance `moved` by one record at each place, the factor `decay` applied to earlier
+    values, and the variance of the run's noise."""
 
     moved: Array  # (num_batches,)
     decay: float
@@ -218,7 +218,7 @@ class _Run:
 
 @lru_cache(maxsize=64)
 def _run(mechanism: Mechanism, steps: int, *, first: int) -> _Run:
-    """Compute the effect of `steps` >= 0, the first of which reads the batch of step `first` of the chain."""
+    """Return the effect of `steps` >= 0 steps, the first of which is step `first` of the chain."""
     keep, sensitivity = 1 - mechanism.step_size * mechanism.strong_convexity, mechanism.sensitivity(Adjacency.ZERO_OUT)
     batches, steady = mechanism.num_batches, mechanism.steady(steps)
     moved, order = np.zeros(batches), (first + np.arange(batches)) % batches
@@ -244,8 +244,8 @@ def _summed(ratio: float, terms: int) -> float:
 
 
 def certified_mu(mechanism: Mechanism, plan: CanaryPlan, *, records: int = 1) -> float:
-    """Return the certified mu (`zero_out`) of `records` in a run: of the release if it learned, otherwise of the
-    deletion."""
+    """Return the certified mu (`zero_out`) of `records` in a run: the release mu for a learning run, otherwise the
+    deletion mu."""
     steps_before, steps = plan.steps_before, plan.steps
     chain = accountant.replay(mechanism, [accountant.Run(steps=k) for k in (steps_before, steps) if k])
     return accountant.deletion_mu(chain, records=records, steps_present=steps_before or steps)
@@ -256,12 +256,12 @@ class Observed:
     """Statistics of the lanes of one run: counts, and sums of normalised residuals.
 
     Attributes:
-        squares: Sum of squared residuals, each less the mean of its group. If the noise is correct it follows chi^2
-            with (lanes - groups) degrees of freedom.
-        drift: Sum of residuals less group means, along the lanes' starts (for learning, along the canaries). Standard
-            normal if steps, contraction and canaries are correct.
-        visits: Sum of squared group means: chi^2 with `groups` degrees of freedom if batches were read in turn and with
-            the right step sizes.
+        squares: Sum of squared residuals, each less the mean of its group. If the noise is correct, the sum follows
+            chi^2 with (lanes - groups) degrees of freedom.
+        drift: Sum of residuals less group means, along the lanes' starts (in a learning run, along the canaries). It is
+            standard normal if steps, contraction and canaries are correct.
+        visits: Sum of squared group means. It follows chi^2 with `groups` degrees of freedom if batches were read in
+            the right order and with the right step sizes.
     """
 
     plan: CanaryPlan
@@ -279,15 +279,15 @@ class Observed:
             raise errors.DomainError("Expected a guess for every lane")
 
     def findings(self, mechanism: Mechanism) -> tuple[str, ...]:
-        """Return the faults of the run; any of them is wrong with probability <= `FALSE_ALARM` in total.
+        """Return the faults found in the run. The total probability of a false finding is at most `FALSE_ALARM`.
 
-        Raises `PreconditionError` if its canaries represent another number of records than the plan's.
+        Raises `PreconditionError` if the canaries do not represent the plan's number of records.
         """
         return _findings(self, mechanism, FALSE_ALARM / _TESTS)
 
     def deviations(self, *, error: float = FALSE_ALARM - ERROR) -> tuple[str, ...]:
-        """Return the deviations from the law of the lanes, for any number of records in a canary. In total they are
-        wrong with probability <= `error`."""
+        """Return the deviations from the law of the lanes, for any number of records in a canary. The total probability
+        of a false one is at most `error`."""
         groups, free = self.plan.groups, self.plan.lanes - self.plan.groups
         chances = {
             "noise": 2 * min(scipy.special.chdtr(free, self.squares), scipy.special.chdtrc(free, self.squares)),
@@ -297,19 +297,19 @@ class Observed:
         return tuple(name for name, chance in chances.items() if not chance >= error / len(chances))
 
     def proved(self, error: float) -> float:
-        """Return a lower bound on the mu of all records in a canary together."""
+        """Return a lower bound on the joint mu of all records in a canary."""
         right = self.guesses.true_positives + self.guesses.nonmembers - self.guesses.false_positives
         return mu_of_right_guesses(right, self.plan.lanes, error=error)
 
     def counted(self) -> dict[str, Any]:
-        """Return the counts and sums, which `from_json` reads."""
+        """Return the counts and sums that `from_json` reads."""
         counts = {"records": self.records, "guesses": asdict(self.guesses)}
         sums = {"squares": self.squares, "drift": self.drift, "visits": self.visits}
         return asdict(self.plan) | counts | sums
 
     def to_json(self, mechanism: Mechanism, *, delta: float) -> dict[str, Any]:
-        """Return the counts with the certified values and the lower bounds that they imply for one record. Without a
-        finding about the guarantee a lower bound never exceeds the certified value."""
+        """Return the counts, the certified values and the lower bounds that the counts imply for one record. Unless
+        there is a finding about the guarantee, a lower bound never exceeds the certified value."""
         mu, proved = certified_mu(mechanism, self.plan), self.proved(ERROR) / self.records * _DOWN
         return self.counted() | {
             "notion": self.plan.notion.value,

@@ -1,4 +1,4 @@
-"""Statement of a certificate, and its verification from the statement alone, without database, keys or data."""
+"""Certificate statements, and their verification from the statement alone, without database, keys or data."""
 
 from collections import Counter
 from itertools import accumulate
@@ -98,8 +98,8 @@ def statement(
 ) -> dict[str, Any]:
     """Return the statement of one person's deletion from one model version.
 
-    `issued_at` is a time with its zone (RFC 3339). `observed` are the statistics of the run's canary test; None if
-    there was none.
+    `issued_at` is a time with a time zone (RFC 3339). `observed` contains the statistics of the run's canary test; it
+    is None if the run had no test.
 
     Raises:
         PreconditionError: if the statement does not hold (`check`).
@@ -160,7 +160,7 @@ _TARGET_NOTIONS = (guarantees.Notion.UNLEARNING, guarantees.Notion.DELETION)
 
 
 def check_limits(recomputed: list[guarantees.Guarantee], *, max_epsilon: float | None, max_delta: float | None) -> None:
-    """Check the `unlearning` and `deletion` guarantees against a verifier's limits; None stands for no limit.
+    """Check the `unlearning` and `deletion` guarantees against a verifier's limits, where None means no limit.
 
     Raises:
         PreconditionError: if a guarantee exceeds a limit.
@@ -177,16 +177,16 @@ def check_limits(recomputed: list[guarantees.Guarantee], *, max_epsilon: float |
 
 
 def limits(evidence: guarantees.Evidence) -> list[str]:
-    """Return the limits of a statement: the common `LIMITS` and one sentence per public network.
+    """Return a statement's limitations: the common `LIMITS` and one sentence per public network.
 
-    Networks are those of all models of the evidence, starting with the network of the statement's own model.
+    The networks are those of all models in the evidence, starting with the statement's own model.
     """
     other_networks = (exposure.mechanism.network for _, exposure in sorted(evidence.exposures.items()))
     return [*methods.of(evidence.mechanism).limits, *network.rests_on([evidence.mechanism.network, *other_networks])]
 
 
 def _check_complete(document: dict[str, Any], evidence: guarantees.Evidence) -> None:
-    """Check that a statement has exactly the parts of its format, and the fixed texts of the format."""
+    """Check that a statement has exactly the parts that its format requires, and the format's fixed texts."""
     if document.keys() != _PARTS:
         raise PreconditionError("statement_complete", f"Expected the parts {sorted(_PARTS)}")
     wellformed.check("the statement", {name: document[name] for name in _ALONE}, _ALONE)
@@ -199,7 +199,7 @@ def _check_complete(document: dict[str, Any], evidence: guarantees.Evidence) -> 
 
 
 def _check_canary_test(stated: dict[str, Any] | None, run: dict[str, Any], evidence: guarantees.Evidence) -> None:
-    """Check that the canary test, if any, is of this run, has no findings and proves at most what is certified."""
+    """Check that the canary test, if any, belongs to this run, has no findings and proves no more than is certified."""
     if stated is None:
         return
     observed = canary_test.Observed.from_json(stated)
@@ -224,9 +224,9 @@ def _check_canary_test(stated: dict[str, Any] | None, run: dict[str, Any], evide
 
 
 def _releases_counted(evidence: guarantees.Evidence, own: accountant.Exposure | None) -> bool:
-    """Return True if the model's releases include every run while the person's records were present.
+    """Return True if the model's releases include every run made while the person's records were present.
 
-    For runs that `accountant.compact` dropped, the releases must include at least their number of steps.
+    For runs dropped by `accountant.compact`, the releases must include at least their total number of steps.
     """
     if own is None:
         return evidence.steps_present == 0
@@ -247,8 +247,8 @@ def _releases_counted(evidence: guarantees.Evidence, own: accountant.Exposure | 
 
 
 def _stretches_counted(exposure: accountant.Exposure) -> bool:
-    """Return True if an exposure has at least the stretches that `accountant.exposed` counts: one per run as long as
-    the learning run, which may have learned too, and one more."""
+    """Return True if an exposure has at least the stretches that `accountant.exposed` counts: one, plus one per run as
+    long as the learning run, since such a run may also have learned."""
     return exposure.stretches > dict(exposure.releases).get(exposure.mechanism.learn_steps, 0)
 
 

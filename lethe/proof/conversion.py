@@ -58,7 +58,7 @@ def gdp_log_delta(*, epsilon: float, mu: float) -> float:
     Formal Guarantee: never below log delta(epsilon); for mu <= 1e3 and epsilon <= 1e6, above it by at most
     1e-9 (1 - delta) + 1e-14 |log delta| + 1e-300.
 
-    Edge cases: mu = 0 gives -inf. Beyond epsilon/mu = 1e100 the value at 1e100 is returned.
+    Edge cases: mu = 0 gives -inf. If epsilon/mu exceeds 1e100, the value at 1e100 is returned.
 
     >>> round(gdp_log_delta(epsilon=100.0, mu=1.0), 6)
     -4960.254554
@@ -75,7 +75,7 @@ def gdp_log_delta(*, epsilon: float, mu: float) -> float:
 def gdp_delta(*, epsilon: float, mu: float) -> float:
     """Return the minimum delta for which mu-GDP implies (epsilon, delta)-indistinguishability.
 
-    Symbols: epsilon >= 0, in nats; mu >= 0, the distance of two unit Gaussians. Result in [0, 1].
+    Symbols: epsilon >= 0, in nats; mu >= 0, the distance between two unit Gaussians. Result in [0, 1].
 
     Assumptions: mu-GDP holds. If the two laws are N(0, 1) and N(mu, 1) the result is attained.
 
@@ -104,10 +104,10 @@ def gdp_epsilon(*, mu: float, delta: float) -> float:
     Formal Guarantee: never below the exact value; it is at most the exact epsilon of some delta' < delta with
     delta - delta' <= 1.2e-9 delta (1 - delta), up to the last digits of the float.
 
-    Edge cases: 0 if mu = 0 or delta >= gdp_delta(epsilon=0, mu). Infinite for mu > 1e154, where mu^2/2
-    exceeds the floats.
+    Edge cases: 0 if mu = 0 or delta >= gdp_delta(epsilon=0, mu). Infinite for mu > 1e154, where mu^2/2 exceeds the
+    range of floats.
 
-    Reference: as `gdp_delta`; this is its inverse in epsilon.
+    Reference: as for `gdp_delta`, of which this is the inverse in epsilon.
 
     >>> round(gdp_epsilon(mu=1.0, delta=1e-5), 6)
     4.377178
@@ -133,10 +133,10 @@ def gdp_epsilon_below(*, mu: float, delta: float) -> float:
 
     Symbols, assumptions and reference as in `gdp_epsilon`.
 
-    Formal Guarantee: for delta <= 1 - 1e-6 never above the exact value, and so never above `gdp_epsilon` of the same or
-    of a larger mu.
+    Formal Guarantee: for delta <= 1 - 1e-6 never above the exact value, and therefore never above `gdp_epsilon` of the
+    same or a larger mu.
 
-    Edge cases: as `gdp_epsilon`.
+    Edge cases: as in `gdp_epsilon`.
 
     >>> round(gdp_epsilon_below(mu=1.0, delta=1e-5), 6)
     4.377178
@@ -151,7 +151,7 @@ def gdp_epsilon_below(*, mu: float, delta: float) -> float:
 def gdp_balanced_accuracy(*, mu: float) -> float:
     """Return the balanced accuracy of the best attacker against mu-GDP.
 
-    This is the probability of a correct guess which of two equally likely laws produced the observation.
+    This is the probability of guessing correctly which of two equally likely laws produced the observation.
 
     Symbols: mu >= 0. Result in [1/2, 1].
 
@@ -184,7 +184,7 @@ def gdp_mu(*, epsilon: float, delta: float) -> float:
     Edge cases: epsilon = 0 gives 2 Phi^-1((1 + delta)/2). Above epsilon = 1e12 the root of delta = Phi(-x) is returned,
     which differs by at most 1/epsilon.
 
-    Reference: as `gdp_delta`; this is its inverse in mu.
+    Reference: as for `gdp_delta`, of which this is the inverse in mu.
 
     >>> round(gdp_mu(epsilon=1.0, delta=1 / 11982), 9)
     0.309534497
@@ -243,7 +243,7 @@ def _mu_at(x: float, epsilon: float) -> float:
 
 
 def _target(delta: float) -> tuple[float, float]:
-    """Return the log delta for which an inverse solves, below log(delta) by the margin, and the tolerance."""
+    """Return the log delta that an inverse solves for, which is log(delta) less the margin, and the tolerance."""
     margin = _MARGIN * (1 - delta)
     return math.log(delta) - margin, 0.1 * margin
 
@@ -251,7 +251,7 @@ def _target(delta: float) -> tuple[float, float]:
 def _newton(start: float, gap: Callable[[float], tuple[float, float]], tolerance: float) -> float:
     """Return the root of a concave function by Newton's method.
 
-    `gap` returns value and slope. The iteration ends at |value| <= `tolerance` or at the precision of a float.
+    `gap` returns value and slope. The iteration ends when |value| <= `tolerance` or float precision is reached.
 
     Raises:
         ArithmeticError: after 100 iterations, which no known input needs.

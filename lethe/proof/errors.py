@@ -32,7 +32,7 @@ class PreconditionError(PrivacyError):
 
 
 class InfeasibleError(PrivacyError):
-    """No choice of the free parameter reaches the target."""
+    """No value of the free parameter reaches the target."""
 
 
 def require_finite(**values: float) -> None:

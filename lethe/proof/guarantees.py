@@ -55,7 +55,7 @@ ADAPTIVE_IN_BUDGET = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
-    """A mu-GDP guarantee in both directions and the (epsilon, delta) it implies.
+    """A mu-GDP guarantee in both directions and the (epsilon, delta) that it implies.
 
     epsilon, in nats, is the exact conversion of mu at delta, rounded up.
     """
@@ -73,11 +73,11 @@ class Guarantee:
         return conversion.gdp_balanced_accuracy(mu=self.mu)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as the ledger stores them."""
+        """Return the fields as stored in the ledger."""
         return asdict(self)
 
     def stated(self) -> dict[str, Any]:
-        """Return the fields as certificates state them, with `best_attacker_accuracy`."""
+        """Return the fields as stated in certificates, including `best_attacker_accuracy`."""
         return self.to_json() | {"best_attacker_accuracy": self.best_attacker_accuracy}
 
 
@@ -86,11 +86,11 @@ TOLERANCE = 1e-9
 
 
 def confirm(part: str, *, stated: dict[str, Any], recomputed: dict[str, Any]) -> None:
-    """Check that the stated fields of `part` equal the recomputed ones, in value and type; floats may differ by
+    """Check that the stated fields of `part` equal the recomputed fields in value and type; floats may differ by
     `TOLERANCE`.
 
     Raises:
-        PreconditionError: if the fields differ, or a value does; the message names the field.
+        PreconditionError: if the field names or a value differ; for a value, the message names its field.
     """
     if not isinstance(stated, dict) or stated.keys() != recomputed.keys():
         raise PreconditionError("numbers_recompute", f"Expected the fields of {part} to be {sorted(recomputed)}")
@@ -112,8 +112,8 @@ def _equal(stated: Any, recomputed: Any) -> bool:
 def guarantee(notion: Notion, *, mu: float, delta: float, process: str | None = None) -> Guarantee:
     """Return the guarantee of `mu` >= 0 in `notion`, converted at 0 < delta < 1.
 
-    `process` replaces the default reference process of the notion. The conversion is Corollary 2.13 of Dong, Roth and
-    Su (2022).
+    `process` replaces the notion's default reference process. The conversion is Corollary 2.13 of Dong, Roth and Su
+    (2022).
     """
     return Guarantee(
         notion=notion,
@@ -132,7 +132,7 @@ def adaptive(bound: Adaptive, *, delta: float) -> Guarantee:
 
 
 def _tightened(stated: Guarantee, exposures: Sequence[Exposure]) -> Guarantee:
-    """Return the guarantee with the epsilon that the method of these versions proves, if that is smaller."""
+    """Return the guarantee, replacing its epsilon with the one proved by the versions' method if that is smaller."""
     by_method = {methods.of(exposure.mechanism).name: methods.of(exposure.mechanism) for exposure in exposures}
     if len(by_method) != 1 or (epsilon := next(iter(by_method.values())).epsilon) is None:
         return stated
@@ -140,7 +140,7 @@ def _tightened(stated: Guarantee, exposures: Sequence[Exposure]) -> Guarantee:
 
 
 def of_chain(chain: Chain, *, last_run: Run, delta: float) -> list[Guarantee]:
-    """Return the guarantees that hold for all records at the version of `last_run`: `unlearning` and `release`."""
+    """Return the guarantees that hold for all records in the version from `last_run`: `unlearning` and `release`."""
     method, released = methods.of(chain.mechanism), ((last_run.steps, 1),)
     release = guarantee(Notion.RELEASE, mu=method.release_mu(chain.mechanism, steps=last_run.steps), delta=delta)
     return [
@@ -155,14 +155,14 @@ class Evidence:
 
     Attributes:
         mechanism: Mechanism of the model.
-        history: Runs of the chain so far, oldest first: from the learning run, or after `steps_before` steps if
+        history: The chain's runs so far, oldest first, starting with the learning run, or after `steps_before` steps if
             `accountant.compact` dropped older runs.
         records: Number of the person's records, >= 1.
-        steps_present: Number of steps of the chain before the records became null; 0 if they were null from the start.
-        exposures: Versions published while the records were present, for every model that they fed, by model id.
+        steps_present: Number of steps that the chain took before the records became null; 0 if they were always null.
+        exposures: Versions published while the records were present, for every model trained on them, by model id.
         budgets: Budgets of the person's datasets, by dataset id; datasets without a budget are absent.
         steps_before: Number of steps dropped from the history.
-        delta: Delta at which guarantees are converted.
+        delta: Delta at which guarantees are converted to epsilon.
 
     Raises:
         PreconditionError: if the history is empty or contains no run that forgot the records.
@@ -217,7 +217,7 @@ class Evidence:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the evidence as certificates state it."""
+        """Return the evidence as stated in certificates."""
         return {
             "mechanism": self.mechanism.to_json(),
             "steps_before": self.steps_before,

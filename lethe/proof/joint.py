@@ -1,4 +1,4 @@
-"""Joint guarantee of one person over all models that their records fed.
+"""Joint guarantee of one person over all models trained on their records.
 
 A certificate covers one model. Models draw independent noise and do not read each other, so the joint law of their
 published versions is a product, and guarantees of one notion compose: mu^2 is the sum of the models' mu^2 (Dong, Roth
@@ -19,14 +19,14 @@ _PROCESS_PREFIX = "of all these models together: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joint:
-    """Joint guarantees of one person over `models`, given by id; all at the same delta."""
+    """One person's joint guarantees over `models` (ids), all at the same delta."""
 
     models: tuple[str, ...]
     guarantees: tuple[Guarantee, ...]
 
     @property
     def deletion(self) -> Guarantee:
-        """Joint `deletion` guarantee, which is the number reported for the person."""
+        """Joint `deletion` guarantee, the one reported for the person."""
         return next(guarantee for guarantee in self.guarantees if guarantee.notion is Notion.DELETION)
 
     def to_json(self) -> dict[str, Any]:
@@ -39,13 +39,13 @@ class Joint:
 
 
 def of(evidences: Mapping[str, Evidence]) -> Joint:
-    """Compose the guarantees of one person over models, at the minimum of their deltas.
+    """Compose one person's guarantees over several models, at the minimum of their deltas.
 
     `evidences` are keyed by model id.
 
     Raises:
         DomainError: if there is no model.
-        PreconditionError: if the evidences state different budgets of one dataset, or a budget is exceeded.
+        PreconditionError: if the evidences state different budgets for a dataset, or a budget is exceeded.
 
     >>> from lethe.proof.losses import Objective
     >>> from lethe.proof.mechanism import Mechanism
@@ -73,7 +73,7 @@ def of(evidences: Mapping[str, Evidence]) -> Joint:
 
 
 def _composed_mu(evidences: Mapping[str, Evidence], notion: Notion) -> float:
-    """Return the root of the sum of the models' mu^2 in `notion`."""
+    """Return the square root of the sum of the models' mu^2 in `notion`."""
     mus = [
         guarantee.mu
         for evidence in evidences.values()
@@ -84,9 +84,9 @@ def _composed_mu(evidences: Mapping[str, Evidence], notion: Notion) -> float:
 
 
 def _exposures(evidences: Mapping[str, Evidence]) -> dict[str, accountant.Exposure]:
-    """Return the largest exposure stated for each model that the person's records fed, by model id.
+    """Return the largest exposure stated for each model trained on the person's records, by model id.
 
-    Evidences issued at different times may state different exposures of the same model.
+    Evidences issued at different times may state different exposures to the same model.
     """
     largest: dict[str, accountant.Exposure] = {}
     for evidence in evidences.values():
@@ -98,10 +98,10 @@ def _exposures(evidences: Mapping[str, Evidence]) -> dict[str, accountant.Exposu
 
 
 def _budgets(evidences: Mapping[str, Evidence]) -> dict[str, budget.Budgeted]:
-    """Return the budget of every dataset with the union of the models that the evidences name.
+    """Return every dataset's budget with the union of the models named by the evidences.
 
     Raises:
-        PreconditionError: if the evidences state different budgets of one dataset.
+        PreconditionError: if the evidences state different budgets for a dataset.
     """
     budgets: dict[str, budget.Budgeted] = {}
     for evidence in evidences.values():

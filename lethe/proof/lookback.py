@@ -40,7 +40,7 @@ _ROUNDED = 2.0**-40
 
 @dataclass(frozen=True, slots=True)
 class Lookback:
-    """Concave function H as its corners, nearest first; empty if nothing differs.
+    """Concave function H, given by its corners, nearest first; empty if nothing differs.
 
     `noise` holds v >= 0, increasing, and `influence` holds H(v) > 0, increasing with decreasing slope. H starts at the
     origin and is constant after its last corner.
@@ -51,12 +51,12 @@ class Lookback:
 
     @property
     def total(self) -> float:
-        """Total influence, irrespective of the noise."""
+        """Total influence, regardless of the noise."""
         return self.influence[-1] if self.influence else 0.0
 
     @property
     def mu(self) -> float:
-        """Value of mu, rounded up; infinite if no noise followed a difference."""
+        """Value of mu, rounded up; infinite if a difference was not followed by noise."""
         mu = previous = noise = 0.0
         for v, g in zip(self.noise, self.influence, strict=True):
             if v <= noise:
@@ -66,7 +66,7 @@ class Lookback:
         return mu * (1 + _ROUNDED)
 
     def followed(self, *, decay: float, variance: float) -> "Lookback":
-        """Return the lookback after steps that add no difference, contract by `decay` and end with noise `variance`."""
+        """Return the lookback after steps that add no difference, contract by `decay` and add noise of `variance`."""
         corners: list[tuple[float, float]] = []
         for v, g in zip(self.noise, self.influence, strict=True):
             _extend(corners, decay * decay * v + variance, _faded(decay, g))
@@ -77,7 +77,7 @@ class Lookback:
         return Lookback(self.noise, tuple(records * g for g in self.influence)) if records else NOTHING
 
     def plus(self, other: "Lookback") -> "Lookback":
-        """Return the joint lookback of these edits and the edits of `other`."""
+        """Return the joint lookback of these edits and those of `other`."""
         if not self.noise or not other.noise:
             return self if self.noise else other
         corners: list[tuple[float, float]] = []
@@ -100,7 +100,7 @@ NOTHING = Lookback()
 
 
 def apart(distance: float) -> Lookback:
-    """Return the lookback of two starts at most `distance` >= 0 apart, before any step."""
+    """Return the lookback of two starting points at most `distance` >= 0 apart, before any step."""
     return Lookback((0.0,), (distance,)) if distance else NOTHING
 
 
@@ -109,7 +109,7 @@ Runs = tuple[tuple[Mechanism, int], ...]
 
 
 def present(runs: Runs) -> Lookback:
-    """Return the lookback of one record (`zero_out`) present in all of `runs`, apart from any other runs."""
+    """Return the lookback of one record (`zero_out`) present in all of `runs`, regardless of any other runs."""
     if not runs:
         return NOTHING
     last = runs[-1][0]
@@ -125,9 +125,9 @@ def _present(mechanism: Mechanism, steps: tuple[int, ...]) -> Lookback:
 
 
 def worst_mu(mechanism: Mechanism, steps: int) -> float:
-    """Return the mu of one record (`zero_out`) present in one run of `steps` >= 1, which is compared on its own.
+    """Return the mu of one record (`zero_out`) present in one run of `steps` >= 1, considering that run alone.
 
-    The positions are divided into ranges of neighbours with a lookback each, which is tighter than a joint lookback.
+    Each range of neighbouring positions has its own lookback, which is tighter than one joint lookback.
     """
     return max(worst.mu for worst in _walked(((mechanism, steps),), ranges=_RANGES).lookbacks())
 
@@ -153,11 +153,11 @@ def _different(runs: Runs) -> list[Mechanism]:
 
 @lru_cache(maxsize=256)
 def _farthest(mechanism: Mechanism) -> float:
-    """Return the maximum distance by which a record that is present moves an iterate after any number of steps.
+    """Return the maximum distance by which a present record can have moved an iterate after any number of steps.
 
-    This is s / (1 - c), doubled for the rounding of the smallest c, and at most the diameter of the ball. A step of a
-    share of the step size moves by that share of s and contracts by at least that share of 1 - c, because c is convex
-    in the step size. A distance of at most s / (1 - c) therefore never exceeds it after the step.
+    This is s / (1 - c), doubled to allow for rounding of the smallest c, and at most the diameter of the ball. A step
+    with a fraction of the step size moves by that fraction of s and contracts by at least that fraction of 1 - c,
+    because c is convex in the step size. A distance of at most s / (1 - c) therefore stays so after the step.
     """
     gap = 1 - mechanism.contraction
     wide = 2 * mechanism.radius
@@ -176,7 +176,7 @@ def alike(mechanism: Mechanism, steps: int) -> tuple[float, float]:
 
 
 class _Walk:
-    """Walk from the end of the last run back through all runs."""
+    """Walk backwards through all runs, from the end of the last one."""
 
     def __init__(self, num_batches: int, ranges: int) -> None:
         self._batches = num_batches
@@ -193,7 +193,7 @@ class _Walk:
         self._horizon: float | None = None
 
     def go_on(self, mechanism: Mechanism, steps: int) -> None:
-        """Process the preceding run."""
+        """Process the run before those already processed."""
         if self._horizon is None and self.decay <= _DISTANT:
             self._follow()
             self._horizon = self._variance
@@ -214,12 +214,12 @@ class _Walk:
         self.decay = self._decay
 
     def end_with(self, distance: float) -> None:
-        """Add `distance`, an upper bound on every earlier difference, at the end of the walk."""
+        """End the walk by adding `distance`, an upper bound on every earlier difference."""
         self._follow()
         self._most += _faded(self.decay, distance)
 
     def lookbacks(self) -> list[Lookback]:
-        """Return the lookback of the worst position of each range."""
+        """Return the lookback of the worst position in each range."""
         self._follow()
         edge = self._variance if self._horizon is None else self._horizon
         for corners, most in zip(self._corners, self._most, strict=True):
@@ -227,7 +227,7 @@ class _Walk:
         return [_of(corners) for corners in self._corners]
 
     def _follow(self) -> None:
-        """Process the waiting short runs."""
+        """Process the pending short runs."""
         if self._waiting:
             self._one_by_one(_joined(self._waiting))
             self._waiting, self.decay = [], self._decay
@@ -253,8 +253,8 @@ class _Walk:
         self._steps += num_steps
 
     def _passes(self, mechanism: Mechanism, count: int) -> None:
-        """Process whole passes at the full step size. Within them every position has its corners at the first and last
-        pass only: going backwards, each read adds more influence per noise than the read after it."""
+        """Process whole passes at the full step size. Each position has corners only at the first and last of these
+        passes: going backwards, each read adds more influence relative to its noise than the read after it."""
         batches, (c, rate, nu2) = self._batches, _constants(mechanism, 1.0)
         moved = self._decay * _sensitivity(mechanism) * c ** np.arange(batches)
         self._later = self._later + moved * _geometric(batches * rate, count)
@@ -266,8 +266,8 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """Steps, last first, measured at the last step: `moved` by a record read in the step, `noise` since the step began,
-    and their total contraction `decay`."""
+    """Steps, last first, measured at the last step: the distance `moved` by a record read in each step, the `noise`
+    since that step began, and the steps' total contraction `decay`."""
 
     moved: Array
     noise: Array
@@ -275,7 +275,7 @@ class _Steps:
 
 
 def _joined(runs: Sequence[_Steps]) -> _Steps:
-    """Concatenate the steps of several runs, the last run first."""
+    """Concatenate the steps of several runs, given with the last run first."""
     if len(runs) == 1:
         return runs[0]
     decays = np.concatenate(([1.0], np.cumprod([run.decay for run in runs])))
@@ -303,7 +303,7 @@ def _short(mechanism: Mechanism, steps: int) -> _Steps | None:
 
 @lru_cache(maxsize=256)
 def _cooling(mechanism: Mechanism, steps: int) -> _Steps:
-    """Return the last steps of a run, its cool-down."""
+    """Return a run's last steps, which form its cool-down."""
     fractions = np.arange(1.0, steps + 1) / mechanism.cool_down
     decays = np.concatenate(([1.0], np.cumprod(_contractions(mechanism, fractions))))
     return _Steps(
@@ -315,7 +315,7 @@ def _cooling(mechanism: Mechanism, steps: int) -> _Steps:
 
 @lru_cache(maxsize=256)
 def _steady(mechanism: Mechanism, steps: int) -> _Steps:
-    """Return the first steps of a run, which have the full step size."""
+    """Return a run's first steps, which use the full step size."""
     (c, rate, nu2), ages = _constants(mechanism, 1.0), np.arange(steps)
     return _Steps(
         moved=_sensitivity(mechanism) * c**ages,
@@ -336,7 +336,7 @@ def _from_the_end(mechanism: Mechanism, steps: int) -> Iterator[tuple[int, float
 
 
 def _constants(mechanism: Mechanism, fraction: float) -> tuple[float, float, float]:
-    """Return c, log c and nu^2 of a step with this fraction of the step size."""
+    """Return c, log c and nu^2 of a step that uses this fraction of the step size."""
     c = float(_contractions(mechanism, np.array([fraction]))[0])
     return c, math.log(c) if c else -math.inf, mechanism.step_variance * fraction
 

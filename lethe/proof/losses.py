@@ -94,7 +94,7 @@ def require_class_weights(objective: Objective, num_classes: int, weights: tuple
     """Check that there is one weight in (0, 1] per class and that the largest is 1.
 
     Raises:
-        DomainError: if a condition fails or the objective has no classes.
+        DomainError: if either condition fails or the objective has no classes.
     """
     if objective not in (Objective.LOGISTIC_REGRESSION, Objective.SMOOTHED_HINGE):
         raise DomainError(f"Expected no class_weights for {objective}, which has no classes")
@@ -109,13 +109,13 @@ def require_class_weights(objective: Objective, num_classes: int, weights: tuple
 def gradient_bound(
     objective: Objective, num_classes: int, *, radius: float = math.inf, loss_width: float | None = None
 ) -> float:
-    """Return M, the largest norm of the loss gradient of one row of norm <= 1 in the ball of `radius` R.
+    """Return M, the largest norm of the loss gradient of a row of norm <= 1 in the ball of `radius` R.
 
-    Logistic: |sigmoid(-y w.x) x| <= 1, for C labels at most sqrt(C). Softmax: |p - e_y| <= sqrt(2). Hinge: the slope 1
-    of its line. Huber: `loss_width`. Least squares: |w.x - y| <= R + 1. Poisson: |rate - u| <= 1, both in [0, 1].
+    Logistic: |sigmoid(-y w.x) x| <= 1, or at most sqrt(C) for C labels. Softmax: |p - e_y| <= sqrt(2). Hinge: 1, the
+    slope of its line. Huber: `loss_width`. Least squares: |w.x - y| <= R + 1. Poisson: |rate - u| <= 1, both in [0, 1].
 
     Raises:
-        DomainError: if the objective does not admit `num_classes` or `loss_width`.
+        DomainError: if the objective does not support `num_classes` or `loss_width`.
     """
     require_loss(objective, num_classes, loss_width)
     match objective:
@@ -143,7 +143,7 @@ def smoothness(
 
     L = beta Lambda + l2. beta bounds the curvature of a row's loss in its score: p(1-p) <= 1/4 for two classes and
     labels, diag(p) - pp^T <= 1/2 for softmax, 1/`loss_width` for the hinge, 1 for squared losses, and the rate <= 1 for
-    counts. Lambda is `second_moment`, a bound that the rows of each batch satisfy; None stands for 1.
+    counts. Lambda is `second_moment`, a bound that each batch of rows satisfies; None stands for 1.
 
     Raises:
         DomainError: if an argument is out of range.
@@ -180,7 +180,7 @@ def require_second_moment(second_moment: float | None) -> float:
 
 
 def farthest_minimiser(objective: Objective, num_classes: int, l2: float, *, loss_width: float | None = None) -> float:
-    """Return the radius of a ball about the origin that contains the minimiser for every dataset.
+    """Return the radius of a ball around the origin that contains the minimiser of every dataset.
 
     The radius is |grad f(0)| / m, with m = `l2`. For a regression it is at most 1/sqrt(m), because the minimiser
     satisfies (m/2)|w|^2 <= f(w) <= f(0) <= 1/2. For counts it is at most sqrt(2 D/m), where D bounds the difference
@@ -199,6 +199,6 @@ def farthest_minimiser(objective: Objective, num_classes: int, l2: float, *, los
 
 
 def _width(loss_width: float | None) -> float:
-    """Return the width of an objective that has one; `require_loss` has checked that it is given."""
+    """Return the loss width of an objective that needs one; `require_loss` has checked that it is given."""
     assert loss_width is not None
     return loss_width

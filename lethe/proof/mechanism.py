@@ -18,7 +18,7 @@ class Adjacency(StrEnum):
     """Meaning of "without this record"."""
 
     ZERO_OUT = "zero_out"
-    """Compare the record with the null record, whose features are zero and which contributes no gradient."""
+    """Compare the record with the null record, which has zero features and contributes no gradient."""
     REPLACE = "replace"
     """Compare the record with any other admissible record."""
 
@@ -42,24 +42,24 @@ class Mechanism:
     eta decreases linearly to eta / cool_down; a shorter run takes only the last of these steps.
 
     Attributes:
-        num_slots: Number of slots n0 >= 1, public and fixed with the dataset. Deleting writes a null record to a slot.
+        num_slots: Number of slots n0 >= 1, public and fixed per dataset. A deletion writes a null record to a slot.
         num_classes: C >= 2 (2 for the hinge, 1 for a regression); at most `MAX_LABELS` labels.
         l2: Regularisation > 0. Every parameter is regularised.
         step_size, noise_scale, radius: eta > 0, sigma > 0 and R > 0 of the ball about the origin.
         learn_steps, cool_down: Steps T of the learning run and q of the cool-down, 1 <= q <= T.
-        grid: Power of two g to whose multiples any step may round its mean and its noisy result, before the projection,
+        grid: Power of two g. Before the projection, any step may round its mean and its noisy result to multiples of g
             in each of `num_parameters` d >= 1 coordinates; 0 for no rounding.
         batch_size: b, at least 1 and at most num_slots; 0 for all slots.
         loss_width: Width > 0 of the Huber, hinge or Poisson loss; None for other losses.
-        network: Public network that encodes the rows or whose tangent is learned; None if rows are used as sent.
+        network: Public network that encodes the rows or whose tangent is trained; None if rows are used as sent.
         second_moment: Public bound Lambda in (0, 1] on the largest eigenvalue of (1/b) sum x x^T over each batch,
-            checked when the batch is learned (`second-moment.md`); None for 1, which rows of norm <= 1 always meet.
-        class_weights: Public loss factors v_c in (0, 1] by class, the largest 1; None for 1.
-        weight_bound: W > 0. A row's loss is scaled by its own weight / W, in [0, 1], stored and erased with the row;
-            None if all rows count 1.
+            checked during learning (`second-moment.md`); None for 1, which rows of norm <= 1 always meet.
+        class_weights: Public loss factor v_c in (0, 1] of each class, the largest being 1; None if all are 1.
+        weight_bound: W > 0. A row's loss is scaled by the row's weight / W, in [0, 1], which is stored and erased with
+            the row; None if all rows have weight 1.
 
     Rows have norm <= 1, checked at ingestion and before each run. Raises `DomainError` for a number out of range, and
-    `PreconditionError` if no contraction below 1 or no usable noise is left.
+    `PreconditionError` if the contraction is not below 1 or the noise is unusable.
     """
 
     method: ClassVar[str] = "langevin"
@@ -135,17 +135,17 @@ class Mechanism:
 
     @cached_property
     def _hash(self) -> int:
-        """Hash of the settings, computed once because the accountant caches by mechanism."""
+        """Hash of the settings, computed only once because the accountant's caches are keyed by mechanism."""
         return hash(tuple(getattr(self, name) for name in _SETTINGS))
 
     @cached_property
     def gradient_bound(self) -> float:
-        """Bound M on the norm of any record's loss gradient anywhere in the ball."""
+        """Bound M on the norm of any record's loss gradient at any point of the ball."""
         return losses.gradient_bound(self.objective, self.num_classes, radius=self.radius, loss_width=self.loss_width)
 
     @property
     def is_tangent(self) -> bool:
-        """True if the model learns changes to its network's weights."""
+        """True if training changes the network's own weights."""
         return self.network is not None and self.network.linearisation is not None
 
     @property
@@ -168,14 +168,14 @@ class Mechanism:
     def contraction(self) -> float:
         """Lipschitz constant c = max(|1 - eta m|, |1 - eta L|) of the noiseless step, rounded up.
 
-        For c < 1 the products are below 2 and each carries at most two roundings: 2^-51 in total.
+        For c < 1, the products are below 2, and each is rounded at most twice: 2^-51 in total.
         """
         exact = max(abs(1 - self.step_size * self.strong_convexity), abs(1 - self.step_size * self.smoothness))
         return exact + 2.0**-50
 
     @cached_property
     def slowest_contraction(self) -> float:
-        """Largest c of any step. If eta is not too large, the smallest step has it."""
+        """Largest c of any step; unless eta is too large, it is that of the smallest step."""
         return max(self.contraction, 1 - self.step_size * self.strong_convexity / self.cool_down + 2.0**-50)
 
     @cached_property
@@ -185,12 +185,12 @@ class Mechanism:
 
     @property
     def least_noise_std(self) -> float:
-        """Smallest standard deviation of the noise of a step: nu / sqrt(q), in the last step of a run."""
+        """Smallest noise standard deviation of any step: nu / sqrt(q), in the last step of a run."""
         return math.sqrt(self.step_variance / self.cool_down)
 
     @property
     def num_batches(self) -> int:
-        """Number of batches B."""
+        """Number B of batches."""
         return self.num_slots // self.batch_size
 
     def steady(self, steps: int) -> int:
@@ -198,20 +198,20 @@ class Mechanism:
         return max(steps - self.cool_down + 1, 0)
 
     def cooling(self, steps: int) -> int:
-        """Return the number of cool-down steps. With r of them left, the next has r/q of the step size."""
+        """Return the number of cool-down steps. When r of them remain, the next uses r/q of the step size."""
         return steps - self.steady(steps)
 
     @cached_property
     def rounding_mu(self) -> float:
-        """Increase of every mu by rounding, 2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c)) with the largest c and the
+        """Amount that rounding adds to every mu: 2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c)) with the largest c and the
         smallest nu of any step (`docs/mathematics/grid.md`)."""
         push = self.grid * math.sqrt(self.num_parameters)
         c = self.slowest_contraction
         return 2 * push / self.least_noise_std * math.sqrt((1 + c) / (1 - c))
 
     def sensitivity(self, adjacency: Adjacency) -> float:
-        """Return the maximum distance s by which a record moves a noiseless full-size step that reads its batch:
-        eta M / b' for `zero_out` and twice that for `replace`, with b' >= b the size of the smallest batch."""
+        """Return the maximum distance s by which a record moves a noiseless full-size step that reads its batch: eta M
+        / b' for `zero_out` and twice that for `replace`, where b' >= b is the smallest batch's size."""
         unit = self.step_size * self.gradient_bound / (self.num_slots // self.num_batches)
         match adjacency:
             case Adjacency.ZERO_OUT:
@@ -234,8 +234,8 @@ class Mechanism:
     def from_json(cls, document: dict[str, Any]) -> "Mechanism":
         """Parse a stored document.
 
-        Raises `PreconditionError` if its fields differ, as in documents of other releases, if a real number is stated
-        as an integer, or if a stated constant does not follow from the settings.
+        Raises `PreconditionError` if the document's fields are not this release's, if a real number is stated as an
+        integer, or if a stated constant does not follow from the settings.
         """
         names = [*(name for name in _SETTINGS if name not in _OF_SOME or document.get(name) is not None), *_DERIVED]
         if document.keys() != set(names):
@@ -276,7 +276,7 @@ def _stated(**document: Any) -> Mechanism:
 
 
 def finest_grid(*, noise_std: float, radius: float) -> float:
-    """Return the grid for noise of `noise_std` per step: 2^-32 of it, or the resolution of float64 in the ball.
+    """Return the grid for noise of `noise_std` per step: at most 2^-32 times it, or float64's resolution in the ball.
 
     >>> finest_grid(noise_std=1.0, radius=1.0) == 2.0**-32
     True

@@ -17,26 +17,26 @@ from lethe.proof.mechanism import Mechanism
 class Method:
     """A method: its settings, its accountant, and the fixed texts of its certificates.
 
-    Mechanisms of a method have the settings of the problem that `Mechanism` has, `learn_steps`, `num_batches`, `method`
-    and `to_json`; the document of a method of a feature states its `method`. `Mechanism` stands for all of them here.
+    Every method's mechanisms have `Mechanism`'s problem settings, `learn_steps`, `num_batches`, `method` and `to_json`;
+    if a feature adds the method, their documents state `method`. The type `Mechanism` stands for all of them here.
 
     Attributes:
-        name, theorem: Names of the method and of its bound in the API, in ledgers and in certificates.
-        continues: True if a run can continue the live version. Otherwise each version is learned from scratch.
-        has_canaries: True if lanes of a canary test can take part in its runs.
-        invariants, limits: Texts that each of its certificates states.
+        name, theorem: Names of the method and of its bound, used in the API, ledgers and certificates.
+        continues: True if a run can continue from the live version. Otherwise each version is trained from scratch.
+        has_canaries: True if canary-test lanes can take part in the method's runs. invariants, limits: Texts included
+        in each of the method's certificates.
         calibrate: Return the mechanism for settings and the keywords of `calibration.mechanism_for`. Raises
-            `PrivacyError` for whatever the method does not do; nothing may be ignored.
+            `PrivacyError` for anything that the method does not support; nothing may be ignored.
         read: Parse the document of a mechanism. Raises `PrivacyError`.
         started, advance: Chain before the first run of a mechanism, and after one more run.
-        recent: Keep, of the (number, run) pairs of a chain, newest first, the runs that affect its numbers, oldest
+        recent: Given a chain's (number, run) pairs, newest first, return the runs that affect its numbers, oldest
             first.
-        unlearning_mu: mu of a chain against learning on the current data, after `records` more became null.
+        unlearning_mu: mu of a chain against training on the current data, after `records` more became null.
         deletion_mu: mu of a chain for a person's `records`, which became null after `steps_present` steps.
-        release_mu: mu that the version of a run of `steps` costs a record that may be replaced by another.
-        squares: Squares of mu of the versions of an exposure, against a null record; their sum composes.
-        epsilon: Smaller epsilon than that of mu, of `release` or `adaptive` alone, of exposures to this method at a
-            delta; None if the conversion of mu is exact.
+        release_mu: mu that publishing the version from a run of `steps` costs a record, under replacement by another.
+        squares: Squared mu of an exposure's versions against a null record. They compose by addition.
+        epsilon: Return an epsilon at a delta, tighter than the one converted from mu, for exposures to this method
+            (`release` and `adaptive` only); None if the conversion from mu is exact.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Method:
 
 @functools.cache
 def all_methods() -> dict[str, Method]:
-    """Return the installed methods by name, the method of the core first."""
+    """Return the installed methods by name, the core's method first."""
     # Imported late because the method of the core uses modules that import this one.
     from lethe.proof.langevin import LANGEVIN
 
@@ -70,7 +70,7 @@ def all_methods() -> dict[str, Method]:
 
 
 def named(name: Any) -> Method:
-    """Return a method by its name. Raises `PreconditionError` if it is not installed."""
+    """Return the method called `name`. Raises `PreconditionError` if it is not installed."""
     methods = all_methods()
     if not isinstance(name, str) or name not in methods:
         raise PreconditionError("method_installed", f"Expected one of the methods installed here: {', '.join(methods)}")
@@ -78,18 +78,18 @@ def named(name: Any) -> Method:
 
 
 def of(mechanism: Mechanism) -> Method:
-    """Return the method of a mechanism."""
+    """Return a mechanism's method."""
     return named(mechanism.method)
 
 
 def read(document: dict[str, Any]) -> Mechanism:
-    """Parse the document of a mechanism of any method. Raises `PreconditionError`."""
+    """Parse a mechanism's document, whatever its method. Raises `PreconditionError`."""
     mechanism: Mechanism = named(document.get("method", Mechanism.method)).read(document)
     return mechanism
 
 
 def replay(mechanism: Mechanism, runs: Iterable[accountant.Run], *, steps_before: int = 0) -> accountant.Chain:
-    """Return the chain of a mechanism after all of `runs`, as `accountant.replay` does, for any method."""
+    """Return a mechanism's chain after all of `runs`, like `accountant.replay` but for any method."""
     method, whole = of(mechanism), tuple(runs)
     require_count(0, steps_before=steps_before)
     if steps_before and not method.continues:
@@ -117,15 +117,15 @@ _MAX_REPLAYED = 64
 
 
 def adaptive_mu(exposures: Iterable[accountant.Exposure]) -> float:
-    """Return the mu against observers who read every version and choose deletions by it (`zero_out` adjacency).
+    """Return the mu against observers who read every version and choose deletions accordingly (`zero_out` adjacency).
 
     Conditionally on the versions published while the records were present, everything after the deletion has the same
     law with and without the records, because the run that forgets starts from a published version. Only these versions
-    count, and they compose, whatever their methods: mu^2 = sum of (records mu_release)^2 over the versions of every
-    model that the records fed.
+    count, and they compose, whatever their methods: mu^2 is the sum of (records mu_release)^2 over the versions of
+    every model trained on the records.
 
-    Assumptions: the number of versions and the steps of each do not depend on published versions, or depend on them
-    only such that this sum stays below a bound set in advance. In the second case that bound is the guarantee (Smith
-    and Thakurta 2022).
+    Assumptions: the number of versions and the steps of each either do not depend on published versions, or depend on
+    them only in such a way that this sum stays below a bound set in advance. In the second case that bound is the
+    guarantee (Smith and Thakurta 2022).
     """
     return math.sqrt(math.fsum(square for exposure in exposures for square in of(exposure.mechanism).squares(exposure)))

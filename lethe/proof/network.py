@@ -1,8 +1,8 @@
 """Public networks: pretrained, frozen before the first row arrives, and identified by the SHA-256 of their file.
 
-No guarantee bounds the influence of a record on a network that was trained on it. Therefore a mechanism names its
-network, and every certificate states the assumption that the network never learned from the person, or names the
-separate ledger that accounts for its training.
+No guarantee bounds the influence of a record on a network that was trained on it. A mechanism therefore names its
+network, and every certificate states the assumption that the network was never trained on the person's data, or names
+the separate ledger that accounts for the network's training.
 """
 
 import math
@@ -22,18 +22,18 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linearisation:
-    """Linearisation of a network: the weights in which a tangent model is linear, and the scaling of its Jacobians.
+    """Linearisation of a network: the weights in which the tangent model is linear, and the scaling of its Jacobians.
 
     Reference: `docs/mathematics/tangents.md`.
 
     Attributes:
         layers: Names of the weights in the network's file.
-        rank: Rank r of the update. If r >= 1, a weight of shape (out, in) changes by U A, with U of shape (out, r)
-            learned and A of shape (r, in) fixed: standard normal over sqrt(in), from numpy's Philox with `seed`. If 0,
-            the full weight is learned.
+        rank: Rank r of the update. If r >= 1, a weight of shape (out, in) changes by U A, where U of shape (out, r) is
+            trained and A of shape (r, in) is fixed: standard normal over sqrt(in), from numpy's Philox with `seed`. If
+            0, the full weight is trained.
         seed: Seed of A.
-        least_norm: Minimum rho_0 > 0 of the norm by which a Jacobian is divided.
-        offset: Whether the scores of the network itself are added.
+        least_norm: Lower limit rho_0 > 0 on the norm by which a Jacobian is divided.
+        offset: Whether the network's own scores are added.
 
     Raises:
         DomainError: if a value is out of range or a layer is named twice.
@@ -58,13 +58,13 @@ class Linearisation:
             raise DomainError("Expected linearisation.offset to be true or false")
 
     def shape(self, weight: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of the learned part of a weight: (out, rank) if that is smaller, otherwise its own shape."""
+        """Return the shape of a weight's trained part: (out, rank) if smaller, otherwise the weight's own shape."""
         if self.rank and len(weight) > 1 and self.rank < math.prod(weight[1:]):
             return (weight[0], self.rank)
         return tuple(weight)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as a mechanism states them."""
+        """Return the fields as stated in a mechanism's document."""
         return asdict(self) | {"layers": list(self.layers)}
 
     @classmethod
@@ -86,14 +86,14 @@ _LINEARISATION_FIELDS = ("layers", "rank", "seed", "least_norm", "offset")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicNetwork:
-    """Frozen public network as named by a mechanism and its certificates.
+    """Frozen public network, as identified in a mechanism and its certificates.
 
     Attributes:
         sha256: Hexadecimal SHA-256 of the ONNX file.
         licence: SPDX expression or name of a licence text.
         opset: Version >= 1 of the ONNX operator set.
-        dp_ledger: Location of the network's own differential-privacy ledger; None if the network never learned from
-            the people concerned.
+        dp_ledger: Location of the network's own differential-privacy ledger; None if the network was never trained on
+            data about the people concerned.
         linearisation: Linearisation of a tangent model; None if the network only encodes rows.
 
     Raises:
@@ -116,7 +116,7 @@ class PublicNetwork:
 
     @property
     def rests_on(self) -> str:
-        """Sentence about this network among the limits of every certificate of a model that uses it."""
+        """Sentence about this network, listed among the limitations in the certificates of every model that uses it."""
         if self.dp_ledger is None:
             return (
                 f"The certificate assumes that the public network of SHA-256 {self.sha256} (licence {self.licence})"
@@ -129,7 +129,7 @@ class PublicNetwork:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as a mechanism states them."""
+        """Return the fields as stated in a mechanism's document."""
         return asdict(self) | {"linearisation": self.linearisation and self.linearisation.to_json()}
 
     @classmethod
@@ -149,7 +149,7 @@ _NETWORK_FIELDS = ("sha256", "licence", "opset", "dp_ledger", "linearisation")
 
 
 def rests_on(networks: Iterable[PublicNetwork | None]) -> list[str]:
-    """Return the distinct sentences about `networks`, in order; None stands for a model without a network."""
+    """Return the distinct sentences about `networks`, in order. None stands for a model without a network."""
     return list(dict.fromkeys(network.rests_on for network in networks if network is not None))
 
 

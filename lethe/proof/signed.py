@@ -11,7 +11,7 @@ HEADER = {"alg", "kid", "typ"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
-    """Checked statement and its recomputed guarantees; a statement of absence has none."""
+    """Checked statement and its recomputed guarantees. A statement of absence has no guarantees."""
 
     statement: dict[str, Any]
     guarantees: list[Guarantee]

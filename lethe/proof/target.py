@@ -2,8 +2,8 @@
 
 A model that never forgot anything meets a target of epsilon = 100 or delta = 0.99, so targets are bounded: epsilon by
 `LARGEST_EPSILON` and delta by 1/n, above which a guarantee permits publishing the record of one person in n. n is the
-number of slots of the dataset (n0 in docs/mathematics), the maximum number of records it can ever hold. It is public,
-constant, and part of every certificate. The policy of a tenant can narrow or widen the bounds; certificates disclose a
+dataset's number of slots (n0 in docs/mathematics), the maximum number of records it can ever hold. It is public,
+constant, and part of every certificate. A tenant's policy can narrow or widen the bounds; certificates disclose a
 target beyond them.
 """
 
@@ -33,7 +33,7 @@ def is_widened(*, epsilon: float, delta: float, num_slots: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Target of a model with the default bounds; `widened` is True if it exceeds them."""
+    """A model's target with the default bounds; `widened` is True if the target exceeds them."""
 
     epsilon: float
     delta: float
@@ -42,12 +42,12 @@ class Target:
     widened: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of the target as they are signed."""
+        """Return the target's fields as signed."""
         return asdict(self)
 
 
 def target(*, epsilon: float, delta: float, num_slots: int) -> Target:
-    """Return the target (epsilon, delta) of a model on a dataset of `num_slots` slots, with its default bounds."""
+    """Return the target (epsilon, delta) and its default bounds for a model on a dataset of `num_slots` slots."""
     return Target(
         epsilon=epsilon,
         delta=delta,

@@ -1,6 +1,6 @@
 """Verification of certificates: the signature is checked, and every number recomputed from the statement alone.
 
-Signatures of an installation are compact JWS (RFC 7515) with Ed25519 (RFC 9864).
+An installation's signatures are compact JWS (RFC 7515) with Ed25519 (RFC 9864).
 """
 
 from typing import Any
@@ -25,14 +25,14 @@ class _Registry(jws.JWSRegistry):
 
 
 SIGNATURES = _Registry(algorithms=[ALGORITHM])
-"""Registry of joserfc for signatures of installations."""
+"""joserfc registry for the signatures of installations."""
 
 
 def verify(
     compact_jws: str, jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
 ) -> CertificateVerdictOut:
     """Verify a certificate and return its statement and guarantees. Raises `CertificateInvalid`, naming the failed
-    check, and `CertificateBeyondLimits` if the guarantee of forgetting exceeds `max_epsilon` or `max_delta`."""
+    check, and `CertificateBeyondLimits` if a guarantee of forgetting exceeds `max_epsilon` or `max_delta`."""
     try:
         keys = KeySet.import_key_set({"keys": jwks["keys"]})
         signed = jws.deserialize_compact(compact_jws.strip(), keys, registry=SIGNATURES)
@@ -60,7 +60,7 @@ def verify(
 
 
 def signed_payload(compact: str, public_keys: KeySet, *, kind: str | None = None) -> bytes | None:
-    """Return the payload if one of these keys signed it as type `kind` (None accepts any type); otherwise None."""
+    """Return the payload if one of these keys signed it as type `kind` (None allows any type), otherwise None."""
     try:
         signed = jws.deserialize_compact(compact, public_keys, registry=SIGNATURES)
     except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -1,6 +1,6 @@
 """Hash chains: rows numbered without gaps, each hashing its predecessor, with signed heads.
 
-A tenant has two: the chain over the ledgers of its models, and its audit log. The same code signs and verifies both.
+A tenant has two: the chain over its models' ledgers, and its audit log. The same code signs and verifies both.
 """
 
 import datetime
@@ -19,22 +19,22 @@ from lethe.proof import wellformed
 from lethe.verification.certificates import signed_payload
 
 GENESIS = "0" * 64
-"""Hash that the first row of a chain states for its predecessor."""
+"""Predecessor hash stated by the first row of a chain."""
 _PARTS = {"format", "tenant_id", "sequence", "hash", "signed_at"}
 
 
 def canonical(document: dict[str, Any]) -> str:
-    """Return JSON with sorted keys and no spaces, refusing NaN, so that equal facts have equal bytes."""
+    """Return JSON with sorted keys and no spaces, so that equal documents have equal bytes. NaN is refused."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def link_hash(previous_hash: str, body: str) -> str:
-    """Return the SHA-256 (hex) of the predecessor's hash and the body as it is stored."""
+    """Return the SHA-256 (hex) of the predecessor's hash and the stored body."""
     return hashlib.sha256(f"{previous_hash}\n{body}".encode()).hexdigest()
 
 
 class SignedHead(Protocol):
-    """Statement that a chain had a row with this hash, and the compact JWS that signs it."""
+    """Statement that a chain contained a row with this hash, and the statement's compact JWS."""
 
     @property
     def tenant_id(self) -> str: ...
@@ -50,7 +50,7 @@ class SignedHead(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptHead:
-    """Signed head from a copy kept elsewhere, against which a chain is verified."""
+    """Signed head kept outside the installation, against which a chain is verified."""
 
     tenant_id: str
     sequence: int
@@ -61,7 +61,7 @@ class KeptHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """Result of verifying a chain: its rows, the number of signed heads, and the last row that a head signs."""
+    """Result of verifying a chain: the number of rows and of signed heads, and the last row covered by a head."""
 
     entries: int
     checkpoints: int
@@ -71,8 +71,8 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HashChain:
-    """Kind of hash chain. `item` is the name of a row and `head` that of its signed statement, which has `media_type`
-    and `format`. `corrupt` is the error raised for an invalid chain."""
+    """Kind of hash chain. `item` is the word for a row and `head` the word for its signed statement, which has
+    `media_type` and `format`. `corrupt` is the error raised for an invalid chain."""
 
     name: str
     item: str
@@ -86,7 +86,7 @@ class HashChain:
         return self.corrupt(f"Tenant {tenant_id}, {place}: {reason}.")
 
     def statement(self, head: SignedHead) -> dict[str, Any]:
-        """Return the statement that is signed for a head."""
+        """Return the statement to sign for a head."""
         return {
             "format": self.format,
             "tenant_id": head.tenant_id,
@@ -96,7 +96,7 @@ class HashChain:
         }
 
     def is_signed(self, head: SignedHead, public_keys: KeySet) -> bool:
-        """Return True if one of these keys signed exactly this head, as a head of this chain."""
+        """Return True if one of these keys signed exactly this head, as a head of this kind of chain."""
         payload = signed_payload(head.jws, public_keys, kind=self.media_type)
         try:
             return payload is not None and wellformed.read(payload) == self.statement(head)
@@ -104,7 +104,7 @@ class HashChain:
             return False
 
     def kept(self, text: str) -> KeptHead:
-        """Parse a head from its JWS or from JSON with a `jws`, without verifying the signature. Raises `corrupt`."""
+        """Parse a head from its JWS, or from JSON with a `jws`, without verifying the signature. Raises `corrupt`."""
         try:
             compact = text.strip()
             if compact.startswith("{"):
@@ -129,9 +129,9 @@ class HashChain:
     def verify(
         self, tenant_id: str, rows: Iterable[Any], signed: Iterable[SignedHead], public_keys: KeySet
     ) -> Verified:
-        """Verify the `rows` of a tenant against the `signed` heads, both in order, with constant memory.
+        """Verify a tenant's `rows` against the `signed` heads, both in order, in constant memory.
 
-        Raises `corrupt`, naming the first faulty row or head and its fault.
+        Raises `corrupt`, naming the first faulty row or head and what is wrong with it.
         """
         sequence, hash_, num_signed, last_signed = 0, GENESIS, 0, 0
         remaining = iter(signed)

@@ -1,4 +1,4 @@
-"""Verification of an exported ledger by its reader. The file has lines of JSON, as the gateway writes them:
+"""Verification of an exported ledger by its reader. The file consists of JSON lines written by the gateway:
 
 {"format": "lethe-ledger-export/1", "tenant_id": ..., "exported_at": ...}
 {"link": {...}}      the chain over all models, in order
@@ -23,11 +23,11 @@ VERSION = ("model_id", "number", "weights_sha256")
 
 
 def verify_ledger(file: Path, jwks: dict[str, Any], *, kept: str | None = None) -> ledgers.OfTenant:
-    """Verify an export alone, against the signed head that it contains, and against a head `kept` elsewhere: a compact
-    JWS, or JSON with a `jws`.
+    """Verify an export in itself, against the signed head that it contains, and against a head `kept` elsewhere, given
+    as a compact JWS or as JSON with a `jws`.
 
     Raises `LedgerCorrupt`, naming the failed check; `LedgerRestored` if the ledger states that it was restored to a
-    time before the kept head; `CertificateInvalid` if `jwks` holds no keys.
+    time before the kept head; and `CertificateInvalid` if `jwks` contains no keys.
     """
     public_keys = certificates.key_set(jwks)
     kept_head = chains.LEDGER.kept(kept) if kept is not None else None

@@ -38,14 +38,14 @@ class ChainRow(Protocol):
 
 
 class Entry(ChainRow, Protocol):
-    """Ledger entry of a published version: its run, and the numbers that follow from it."""
+    """Ledger entry of a published version: the version's run, and the numbers that follow from the run."""
 
     @property
     def model_id(self) -> str: ...
 
 
 class Published(Protocol):
-    """Published version of a model, as a ledger must account for it."""
+    """Published version of a model, for which a ledger must account."""
 
     @property
     def model_id(self) -> str: ...
@@ -63,7 +63,7 @@ class Link(ChainRow, Protocol):
 
 
 class Certified(Protocol):
-    """Certificate that may name a ledger entry, as a signed JWS."""
+    """Certificate, as a signed JWS, that may name a ledger entry."""
 
     @property
     def id(self) -> str: ...
@@ -73,7 +73,7 @@ class Certified(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Result of verifying an intact ledger. `hashes` maps (model, sequence) to the hash of the entry."""
+    """Result of verifying an intact ledger. `hashes` maps (model, sequence) to the entry's hash."""
 
     models: int
     entries: int
@@ -83,8 +83,8 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfTenant:
-    """Result of verifying a tenant's ledger: its models, the number of links and of `signed` links, and the number of
-    certificates that agree with it. `restored` holds its statements about restores, each with the place of its link."""
+    """Result of verifying a tenant's ledger: its models, the number of links, the last `signed` link, and the number of
+    agreeing certificates. `restored` contains its statements about restores, each with its link's number."""
 
     tenant_id: str
     report: Report
@@ -97,9 +97,9 @@ class OfTenant:
 
 
 def verify(entries: Iterable[Entry], versions: Iterable[Published]) -> Report:
-    """Verify `entries` (ordered by model, sequence) and that they account for exactly the `versions`.
+    """Verify `entries` (ordered by model, sequence) and check that they account for exactly the `versions`.
 
-    Raises `LedgerCorrupt`, naming the model, the entry and the failed part.
+    Raises `LedgerCorrupt`, naming the model, the entry and the failed check.
     """
     heads: dict[str, str] = {}
     hashes: dict[tuple[str, int], str] = {}
@@ -136,10 +136,10 @@ def verify_tenant(
     certificates: Iterable[Certified],
     public_keys: KeySet,
 ) -> OfTenant:
-    """Verify the ledger of a tenant: each model's as `verify` does, that the chain over all models has each entry once
-    and in order, that it is the chain that was `signed`, and that each certificate names an unchanged entry.
+    """Verify a tenant's ledger: every model's ledger (see `verify`); that the chain over all models names each entry
+    once and in order; that it is the chain that was `signed`; and that each certificate names an unchanged entry.
 
-    Raises `LedgerCorrupt`, naming the failed part.
+    Raises `LedgerCorrupt`, naming the failed check.
     """
     report = verify(entries, versions)
     linked = _Linked(tenant_id, report.hashes)
@@ -160,7 +160,7 @@ def verify_tenant(
 def require_kept(verified: OfTenant, head: SignedHead, public_keys: KeySet) -> None:
     """Require that a verified ledger continues from a head that was kept elsewhere.
 
-    Raises `LedgerRestored` if the ledger states that it was restored to before that head, otherwise `LedgerCorrupt`.
+    Raises `LedgerRestored` if the ledger states that it was restored to a time before that head, else `LedgerCorrupt`.
     """
     if not LEDGER.is_signed(head, public_keys):
         raise LedgerCorrupt(f"The head of link {head.sequence} was not signed with any of the given keys.")
@@ -186,7 +186,7 @@ def require_kept(verified: OfTenant, head: SignedHead, public_keys: KeySet) -> N
 
 
 class _Linked:
-    """Entries that the chain over a tenant's models has not named yet, and the statements in the chain so far."""
+    """Entries not yet named by the chain over a tenant's models, and the statements read from the chain so far."""
 
     def __init__(self, tenant_id: str, hashes: dict[tuple[str, int], str]) -> None:
         self._tenant_id = tenant_id
@@ -196,7 +196,7 @@ class _Linked:
         self.hashes: list[str] = []
 
     def reading(self, links: Iterable[Link]) -> Iterator[Link]:
-        """Yield the links, and check each when the next is requested."""
+        """Yield the links, checking each one when the next is requested."""
         for link in links:
             yield link
             self.hashes.append(link.hash)
@@ -235,7 +235,7 @@ class _Linked:
 
 
 def _agreeing(certificates: Iterable[Certified], hashes: dict[tuple[str, int], str], public_keys: KeySet) -> int:
-    """Return the number of certificates that name an entry. Raises `LedgerCorrupt` if one disagrees with it."""
+    """Return the number of certificates that name an entry. Raises `LedgerCorrupt` if one disagrees with its entry."""
     count = 0
     for certificate in certificates:
         payload = signed_payload(certificate.jws, public_keys)
@@ -282,15 +282,15 @@ def _check_link(entry: Entry, *, model_id: str, sequence: int, previous: str) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _History:
-    """Runs of a model's current chain that affect its numbers (`accountant.recent`), each with its version, oldest
-    first; the number of steps before them; and the chain after the last."""
+    """Those runs of a model's current chain that affect its numbers (`accountant.recent`), each with its version,
+    oldest first; the number of steps before them; and the chain after the last run."""
 
     runs: tuple[tuple[int, Run], ...]
     steps_before: int
     chain: Chain
 
     def followed(self, version: int, run: Run) -> "_History":
-        """Return the history with one more run, without the runs that the writer of the ledger drops."""
+        """Return the history with one more run, less the runs that the ledger's writer drops at this point."""
         runs, steps_before, mechanism = (*self.runs, (version, run)), self.steps_before, self.chain.mechanism
         method = methods.of(mechanism)
         dropped = len(runs) - len(method.recent(mechanism, reversed(runs)))
@@ -302,7 +302,7 @@ class _History:
 
 
 def _check_numbers(body: dict[str, Any], history: _History | None) -> _History:
-    """Return the history after the entry. Raises `ValueError` naming the number that does not follow."""
+    """Return the history after the entry. Raises `ValueError`, naming the number that does not follow from it."""
     mechanism = methods.read(body["mechanism"])
     method = methods.of(mechanism)
     if body["theorem"] != method.theorem:
@@ -335,5 +335,5 @@ def _corrupt(entry: Entry, reason: str) -> LedgerCorrupt:
 
 
 def chain_numbers(chain: Chain) -> dict[str, float]:
-    """Return the numbers of a chain that an entry states."""
+    """Return the numbers of a chain that a ledger entry states."""
     return {"steps": chain.steps, "variance": chain.variance, "presence": chain.presence, "influence": chain.influence}

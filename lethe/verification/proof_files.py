@@ -1,6 +1,6 @@
 """Verification of proof files: a certificate, or all certificates of a deletion request with their joint guarantee.
 
-A file is a compact JWS, JSON with a `jws`, or the gateway's answer to the request for a proof. In the last case every
+A file is a compact JWS, JSON with a `jws`, or the gateway's response to a request for a proof. In the last case, every
 part must be about the deletion request that the file names, and the joint guarantee must follow from the certificates
 next to it.
 """
@@ -19,7 +19,7 @@ from lethe.verification import certificates
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofPart:
-    """JWS of a file, with the fields written next to it; none for a bare JWS."""
+    """JWS in a proof file, with the fields written next to it. A bare JWS has no such fields."""
 
     jws: str
     beside: dict[str, Any]
@@ -27,7 +27,7 @@ class ProofPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofFile:
-    """Content of a file, not verified yet. `request_id` and `joint` are None if the file does not state them."""
+    """Content of a proof file, not yet verified. `request_id` and `joint` are None if the file does not state them."""
 
     parts: tuple[ProofPart, ...]
     request_id: str | None = None
@@ -36,14 +36,14 @@ class ProofFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedFile:
-    """Verdict on each statement of a file, and the joint guarantee recomputed from its certificates, if it has any."""
+    """Verdict on each statement in a file, and the joint guarantee recomputed from the file's certificates, if any."""
 
     verdicts: tuple[CertificateVerdictOut, ...]
     joint: Joint | None
 
 
 def parse(text: str) -> ProofFile:
-    """Parse the content of a proof file. Raises `CertificateInvalid` if it holds no JWS."""
+    """Parse the content of a proof file. Raises `CertificateInvalid` if it contains no JWS."""
     if not text.lstrip().startswith("{"):
         return ProofFile(parts=(ProofPart(jws=text, beside={}),))
     try:
@@ -71,11 +71,11 @@ def _part(document: dict[str, Any]) -> ProofPart:
 def verify_file(
     text: str, jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
 ) -> VerifiedFile:
-    """Verify every statement of a proof file, and that the file is complete: all parts are about the request that it
-    names, or else about the request of its first part; no model or statement of absence occurs twice; and the joint
-    guarantee covers exactly these models.
+    """Verify every statement in a proof file, and that the file is complete: all parts are about the request that it
+    names or, if it names none, about the request of its first part; no model or statement of absence occurs twice; and
+    the joint guarantee covers exactly these models.
 
-    Raises `CertificateInvalid`, naming the failed check, and `CertificateBeyondLimits` as `certificates.verify` does.
+    Raises `CertificateInvalid`, naming the failed check, and `CertificateBeyondLimits` (see `certificates.verify`).
     """
     file = parse(text)
     verdicts = tuple(
@@ -105,7 +105,7 @@ def verify_file(
 
 
 def _check_beside(beside: dict[str, Any], statement: dict[str, Any]) -> None:
-    """Check that the readable fields next to a JWS equal those that it signs."""
+    """Check that the readable fields next to a JWS equal the signed fields."""
     if beside.get("statement", statement) != statement:
         raise CertificateInvalid("The statement beside the JWS is not the signed one.")
     for name, stated in _facts(statement):
@@ -136,7 +136,7 @@ def _check_request(request_id: str, statements: list[dict[str, Any]], certified:
 
 
 def _check_joint(stated: Any, composed: Joint) -> None:
-    """Check that a stated joint guarantee equals the composed one."""
+    """Check that a stated joint guarantee equals the one composed from the certificates."""
     try:
         missing = sorted(set(stated["models"]) - set(composed.models))
         if missing:
@@ -162,5 +162,5 @@ def _check_joint(stated: Any, composed: Joint) -> None:
 
 
 def _with_floats(document: dict[str, Any]) -> dict[str, Any]:
-    """Return an unsigned part with its integers as floats: programs that rewrite JSON may write 0.0 as 0."""
+    """Return an unsigned part with integers as floats, because programs that rewrite JSON may write 0.0 as 0."""
     return {name: float(value) if type(value) is int else value for name, value in document.items()}

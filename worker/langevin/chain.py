@@ -23,8 +23,8 @@ from worker.langevin.window import Checkpoints, Show, Shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """Result of a run as executed, not as planned. `records` counts the non-null rows loaded into memory, `lanes` are
-    the final positions of the lanes and `observed` their statistics."""
+    """Result of a run as executed, not as planned. `records` counts the non-null rows loaded into memory; `lanes`
+    contains the lanes' final positions and `observed` their statistics."""
 
     parameters: NDArray[np.float64]  # (1, d) or (C, d)
     mechanism: Mechanism
@@ -51,13 +51,13 @@ def run(
     checkpoints: Checkpoints | None = None,
 ) -> Ran:
     """Take `steps` noisy steps of the `mechanism` from `initial`, which is the origin for learning and the live version
-    for unlearning. `first_step` is the number of steps the chain has already taken; it determines the next batch.
+    for unlearning. `first_step` is the number of steps already taken by the chain; it determines the next batch.
 
     The noise of the last step is exact on the mechanism's grid. On a GPU, all other steps and their noise run there.
 
     `on_progress(steps_done)` is called after each step (on a GPU, after several) and may raise to stop the run; it
-    receives only the count. Each iterate is overwritten once the next exists, and the last when it is returned or the
-    run fails. `lanes` take the same steps, to test the run. Only rows that the steps use are read; `show` loads them
+    receives only the count. Each iterate is overwritten once the next exists, the last one when it is returned or the
+    run fails. `lanes` take the same steps, to test the run. Only rows used by the steps are read; `show` loads them
     into memory as needed. A tangent model needs the `network` of `backend`; all its steps run on the host.
 
     Raises ValueError, naming the condition, if the input violates an assumption of the guarantee,
@@ -144,7 +144,7 @@ def _require_gradient(
     mechanism: Mechanism,
     block: slice,
 ) -> None:
-    """Raise `AuditFailed` if the gradient used for the run's last batch is not the gradient of these rows."""
+    """Raise `AuditFailed` if the gradient computed for the run's last batch is not that of these rows."""
     at = torch.from_numpy(parameters)
     ours = rows.gradient(at, block)
     # Least squares has a large bound, far above the gradient of any record of a fit.

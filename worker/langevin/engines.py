@@ -1,4 +1,4 @@
-"""Engines: features that compute the gradients of some runs. Without an engine the core computes them on the CPU."""
+"""Engines: features that compute some runs' gradients. Without an engine, the core computes gradients on the CPU."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -22,12 +22,12 @@ from worker.langevin.step import Rows, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """Means by which a run computes gradients.
+    """Resources with which a run computes gradients.
 
     Attributes:
         device: auto, cpu or cuda:i.
-        threads: Maximum number of CPU threads; None for all of this process.
-        network: Content of the network file that the mechanism of a tangent model names.
+        threads: Maximum number of CPU threads; None for all that this process may use.
+        network: Content of the network file named by a tangent model's mechanism.
     """
 
     device: str = "cpu"
@@ -39,7 +39,7 @@ CPU = Backend()
 
 
 class OpenRows(Rows, Protocol):
-    """The rows of a run, open for its steps. A context manager, which zeroes everything computed from rows on exit."""
+    """Rows of a run, opened for its steps. A context manager that zeroes everything computed from rows on exit."""
 
     def look(self, slots: Sequence[slice]) -> None:
         """Drop everything copied or computed from rows outside `slots`."""
@@ -51,7 +51,7 @@ class OpenRows(Rows, Protocol):
 
 @runtime_checkable
 class ResidentRows(OpenRows, Protocol):
-    """Rows on a device that takes many steps at a time, with noise that it generates."""
+    """Rows on a device that takes many steps at a time, using noise generated on the device."""
 
     def advance(
         self,
@@ -71,16 +71,16 @@ class ResidentRows(OpenRows, Protocol):
 
 @runtime_checkable
 class SelfCheckedRows(OpenRows, Protocol):
-    """Rows whose gradient only the engine can recompute, by a second method."""
+    """Rows whose gradient can be rechecked only by the engine itself, using a second method."""
 
     def differs(self, ours: Tensor, parameters: Tensor, block: slice, *, bound: float) -> bool:
-        """Return True if `ours` is not the gradient of the rows `block` at `parameters`, up to a distance of `bound`,
-        or if the gradient of a row is longer than the mechanism states."""
+        """Return True if `ours` is more than `bound` away from the gradient of the rows `block` at `parameters`, or if
+        a row's gradient is larger than the mechanism states."""
 
 
 class Engine(Protocol):
-    """Function that opens the rows of a run, or returns None if the engine does not compute this mechanism on this
-    device. A feature lists such functions as `ENGINES` of its module `engines`."""
+    """Function that opens a run's rows, or returns None if the engine does not support this mechanism on this device. A
+    feature lists such functions as `ENGINES` in its module `engines`."""
 
     def __call__(
         self,
@@ -96,8 +96,8 @@ class Engine(Protocol):
 
 
 class Scorer(Protocol):
-    """Function that replaces rows by their scores under the `parameters` of a tangent model. A feature lists such
-    functions as `SCORERS` of its module `engines`."""
+    """Function that replaces rows with their scores under a tangent model's `parameters`. A feature lists such
+    functions as `SCORERS` in its module `engines`."""
 
     def __call__(
         self, mechanism: Mechanism, network: bytes, parameters: NDArray[np.float64], rows: Iterable[LabelledRows]
@@ -105,12 +105,12 @@ class Scorer(Protocol):
 
 
 def installed() -> tuple[Engine, ...]:
-    """Import the engines of all features, and return them."""
+    """Import and return the engines of all features."""
     return sockets.plugs("worker.features", "engines", "ENGINES")
 
 
 def scorer() -> Scorer:
-    """Return the scorer of tangent models. Raises ValueError if no feature has one."""
+    """Return the scorer for tangent models. Raises ValueError if no feature provides one."""
     scorers: tuple[Scorer, ...] = sockets.plugs("worker.features", "engines", "SCORERS")
     if not scorers:
         raise ValueError("Expected a feature that computes tangent models")
@@ -125,9 +125,9 @@ def open_rows(
     backend: Backend,
     slots: Sequence[slice],
 ) -> OpenRows:
-    """Open the rows of a run with the engine that computes its mechanism on the device of `backend`.
+    """Open a run's rows with the engine that supports the run's mechanism on the device of `backend`.
 
-    Raises ValueError if the device is unavailable, or if no installed engine computes the mechanism on it.
+    Raises ValueError if the device is unavailable or no installed engine supports the mechanism on it.
     """
     device = choose(backend.device)
     for engine in installed():
@@ -147,9 +147,9 @@ def open_rows(
 
 
 def choose(device: str) -> torch.device:
-    """Return the device that a setting names: auto (the first GPU, or else the CPU), cpu, cuda or cuda:i.
+    """Return the device named by a setting: auto (the first GPU, or the CPU if there is none), cpu, cuda or cuda:i.
 
-    Raises ValueError if it names no device, or a GPU that is unavailable.
+    Raises ValueError if the setting does not name a device, or names an unavailable GPU.
     """
     if device == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")

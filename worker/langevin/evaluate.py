@@ -1,4 +1,4 @@
-"""Metrics of a model on the rows that remain."""
+"""Metrics of a model on an evaluation dataset's rows."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -25,11 +25,11 @@ LabelledRows: TypeAlias = tuple[NDArray[np.float32], NDArray[np.int32]]
 def of_classes(
     parameters: NDArray[np.float64], batches: Iterable[LabelledRows], num_classes: int, *, is_probable: bool = True
 ) -> dict[str, Any]:
-    """Return `accuracy`, the share of rows whose most probable class is their label, and `evaluated_on`, their number.
+    """Return `accuracy`, the share of rows whose most probable class is their label, and `evaluated_on`, the row count.
 
-    For two classes, `auc` (`Ranking`) is that of class 1; for more, it is the mean over the classes, each against the
-    others. If `is_probable`, scores are log-odds and there are also `log_loss`, the mean of -log(probability of the
-    label) in nats, and `calibration_error` (`Calibration`) of the probability of the predicted class.
+    `auc` (`Ranking`) is for class 1 if there are two classes, otherwise the mean over all classes, each against the
+    rest. If `is_probable`, scores are log-odds, and the result also contains `log_loss`, the mean of -log(probability
+    of the label) in nats, and the `calibration_error` (`Calibration`) of the predicted class's probability.
     """
     right = num_rows = 0
     lost = 0.0
@@ -53,8 +53,8 @@ def of_classes(
 
 def of_labels(parameters: NDArray[np.float64], batches: Iterable[LabelledRows]) -> dict[str, Any]:
     """Return `label_accuracy`, the share of all (row, label) pairs predicted correctly, and `exact_match`, the share of
-    rows with every label correct. As in `of_classes`, each label counts on its own: the mean `auc`, and over all labels
-    `log_loss` and `calibration_error` of the probability of having the label."""
+    rows with every label correct. The rest is as in `of_classes`, for each label separately: the mean `auc`, and over
+    all labels the `log_loss` and `calibration_error` of the probability of having the label."""
     right = exact = num_rows = 0
     lost = 0.0
     ranking, calibration = Ranking.of(len(parameters)), Calibration()
@@ -82,8 +82,8 @@ def of_target(
     mechanism: Mechanism | None = None,
 ) -> dict[str, Any]:
     """Return `r_squared`, 1 less squared errors over squared distances from the mean (omitted if all targets are
-    equal), `mean_absolute_error` in units of the target, for Poisson regression `mean_poisson_deviance`, and the number
-    of rows `evaluated_on`. `mechanism` is None if the scores are the target itself."""
+    equal); `mean_absolute_error` in the target's units; `mean_poisson_deviance` for Poisson regression; and
+    `evaluated_on`, the number of rows. `mechanism` is None if the scores are the target itself."""
     num_rows, total, squares, missed, absolute, deviance = 0, 0.0, 0.0, 0.0, 0.0, 0.0
     bend = mechanism.loss_width if mechanism and mechanism.objective is Objective.POISSON_REGRESSION else None
     for features, labels in _present(batches):
@@ -106,17 +106,17 @@ def of_target(
 
 
 def _deviance(counts: NDArray[np.float64], logs: NDArray[np.float64]) -> float:
-    """Return the sum of 2 (y log(y / rate) - y + rate), with rates given by their logarithms."""
+    """Return the sum of 2 (y log(y / rate) - y + rate), given the logarithms of the rates."""
     own = counts * np.log(np.maximum(counts, 1))
     return float(2 * (own - counts * logs - counts + np.exp(logs)).sum())
 
 
 class Ranking:
-    """Area under the ROC curve of each of several classes, in memory that does not grow with the rows.
+    """Area under the ROC curve of each of several classes, in memory that does not grow with the number of rows.
 
-    Rows are counted by the interval of a fixed public grid that contains their log-odds. Two rows of one interval count
-    as a tie. `auc_error` bounds the resulting error by half the share of pairs, each of a row of the class and another
-    row, that share an interval.
+    Rows are counted by the interval of a fixed public grid that contains their log-odds, and two rows in the same
+    interval count as tied. `auc_error` bounds the resulting error: it is half the share of tied pairs among all pairs
+    of a row in the class and a row outside it.
     """
 
     def __init__(self, num_classes: int) -> None:
@@ -137,8 +137,8 @@ class Ranking:
                 self._counts[present, number] += np.bincount(mine, minlength=GRID)
 
     def auc(self) -> dict[str, float]:
-        """Return `auc` and `auc_error`, means over the classes that some rows have and others have not; empty if there
-        is no such class."""
+        """Return `auc` and `auc_error`, averaged over the classes that some but not all rows have, or an empty dict if
+        there is no such class."""
         without, having = self._counts.astype(np.float64)  # (C, GRID) each
         pairs = without.sum(axis=1) * having.sum(axis=1)  # (C,)
         ranked = pairs > 0
@@ -151,8 +151,8 @@ class Ranking:
 
 
 class Calibration:
-    """Expected calibration error (Guo et al. 2017): the mean over rows of the distance between the mean probability in
-    the row's bin and the frequency observed there, with `CALIBRATION_BINS` equal bins of probability."""
+    """Expected calibration error (Guo et al. 2017): the mean over rows of the difference between the mean probability
+    and the observed frequency in the row's bin, with `CALIBRATION_BINS` equal bins of probability."""
 
     def __init__(self) -> None:
         # Per bin: number of rows, sum of probabilities, number of true events.
@@ -180,7 +180,7 @@ def _log_probabilities(
 
 
 def _log_odds(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return log(p / (1 - p)) for log p; infinite if p = 1."""
+    """Return log(p / (1 - p)), given log p. The result is infinite if p = 1."""
     with np.errstate(divide="ignore"):
         return logs - np.log(-np.expm1(logs))
 

@@ -1,6 +1,6 @@
 """Normal numbers rounded to integers without rounding error, for the noise of a run's last step.
 
-Floating-point normals fill their range unevenly, so that the low bits of a sum reveal its summands (Mironov, "On
+Floating-point normals fill their range unevenly, so the low bits of a sum reveal its summands (Mironov, "On
 significance of the least significant bits for differential privacy", CCS 2012). Here a uniform number has as many
 digits as a comparison needs, and only integers are compared (Karney, "Sampling exactly from the normal distribution",
 ACM TOMS 42, 2016, Algorithm N). The result is the integer nearest to an exact normal number.
@@ -18,9 +18,9 @@ _ONE = 1 << _BITS
 
 
 def rounded_normals(words: Words, spread: float, size: int) -> Iterator[int]:
-    """Yield `size` independent integers, each nearest to its own draw of N(0, spread^2), for 0 < spread < inf.
+    """Yield `size` independent draws from N(0, spread^2), each rounded to the nearest integer, for 0 < spread < inf.
 
-    The time of a draw depends on its value (`docs/sharp-edges.md`).
+    The time that a draw takes depends on its value (`docs/sharp-edges.md`).
     """
     exact = Fraction(spread)
     for _ in range(size):
@@ -30,7 +30,7 @@ def rounded_normals(words: Words, spread: float, size: int) -> Iterator[int]:
 
 
 class _Uniform:
-    """Uniform number in (0, 1) whose digits, in base 2^64, are drawn when they are first needed."""
+    """Uniform number in (0, 1) whose base-2^64 digits are drawn when they are first needed."""
 
     __slots__ = ("_digits", "_words")
 
@@ -65,7 +65,7 @@ def _half_normal(words: Words) -> tuple[int, _Uniform]:
 
 
 def _true_at_root_of_e(words: Words) -> bool:
-    """Return True with probability exp(-1/2): if uniforms fall n times in a row, the first below 1/2, with n even.
+    """Return True with probability exp(-1/2): if uniforms, starting at 1/2, fall an even number n of times.
 
     P(n >= m) = (1/2)^m / m! (von Neumann).
     """
@@ -81,7 +81,7 @@ def _true_at_root_of_e(words: Words) -> bool:
 def _true_at_fraction(words: Words, k: int, x: _Uniform) -> bool:
     """Return True with probability exp(-p), p = x (2k + x) / (2k + 2).
 
-    As above with P(n >= m) = p^m / m!: each further fall, starting at x, counts with probability (2k + x) / (2k + 2).
+    As above with P(n >= m) = p^m / m!: starting at x, each fall counts with probability (2k + x) / (2k + 2).
     """
     last, even = x, True
     while (following := _Uniform(words)) < last:

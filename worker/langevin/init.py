@@ -13,20 +13,20 @@ from lethe.proof.mechanism import Mechanism
 
 
 def shape(mechanism: Mechanism, num_columns: int) -> tuple[int, int]:
-    """Return the shape of the parameters: (1, `num_columns`) for two classes or a target, (C, `num_columns`) for more
-    classes or labels, and (1, p) for all p weights that a tangent model learns."""
+    """Return the shape of the parameters: (1, `num_columns`) for two classes or a target, (C, `num_columns`) for C > 2
+    classes or for labels, and (1, p) for a tangent model that trains p weights."""
     if mechanism.is_tangent:
         return 1, mechanism.num_parameters
     return num_weight_rows(mechanism.num_classes, mechanism.objective), num_columns
 
 
 def origin_of(mechanism: Mechanism, num_columns: int) -> NDArray[np.float64]:
-    """Return zero parameters of the mechanism's `shape`."""
+    """Return parameters of the mechanism's `shape`, all zero."""
     return np.zeros(shape(mechanism, num_columns))
 
 
 def origin(
     *, num_classes: int, num_features: int, objective: Objective = Objective.LOGISTIC_REGRESSION
 ) -> NDArray[np.float64]:
-    """Return zero parameters of a linear model  # (1, d) for two classes or a target, (C, d) for more or labels."""
+    """Return all-zero linear parameters  # (1, d) for two classes or a target, (C, d) for more classes or labels."""
     return np.zeros((num_weight_rows(num_classes, objective), num_features))

@@ -76,7 +76,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _compiled(signature: Any) -> Callable[[_Function], _Function]:
-    """Compile for this CPU, releasing the GIL, and cache the result on disk if numba finds a writable place."""
+    """Compile for this CPU, releasing the GIL, and cache the result on disk if numba finds a writable directory."""
     compiling = functools.partial(njit, signature, nogil=True, fastmath=_FAST, error_model="numpy")
 
     def compiled(function: _Function) -> _Function:
@@ -95,7 +95,7 @@ _inlined_in_order = njit(fastmath={"contract"}, error_model="numpy")
 
 @_inlined_in_order
 def _exp(x: Any) -> Any:
-    """Return exp(x) with relative error 1e-7; beyond the range of normal numbers use the nearest bound (Cephes,
+    """Return exp(x) with relative error 1e-7. Beyond the range of normal numbers, return the nearest limit (Cephes,
     expf)."""
     # In this form the comparisons pass NaN on.
     x = _LOW if x < _LOW else x
@@ -125,7 +125,7 @@ def _dot(rows: Any, start: Any, weights: Any, width: Any) -> Any:
 
 @_inlined
 def _add_rows(rows: Any, start: Any, width: Any, pulls: Any, sums: Any, padded: Any) -> None:
-    """Add eight rows, each times its slope, to `sums`  # (padded,)"""
+    """Add eight rows, each multiplied by its slope, to `sums`  # (padded,)"""
     p0, p1, p2, p3 = pulls[0], pulls[1], pulls[2], pulls[3]
     p4, p5, p6, p7 = pulls[4], pulls[5], pulls[6], pulls[7]
     for j in range(padded):
@@ -144,7 +144,7 @@ def _add_rows(rows: Any, start: Any, width: Any, pulls: Any, sums: Any, padded: 
 
 @_inlined
 def _pulls(loss: Any, loss_width: Any, labels: Any, block: Any, scores: Any) -> None:
-    """Replace the scores of eight rows by the slopes of their losses. The comparisons pass NaN on."""
+    """Replace the scores of eight rows with the slopes of their losses. The comparisons propagate NaN."""
     if loss == LOGISTIC:
         for row in range(np.uintp(ROWS)):
             sign = np.float32(np.int32(1) - np.int32(2) * labels[block + row])
@@ -187,12 +187,12 @@ def one_score(
 ) -> None:
     """Add the rows times their slopes to `totals`, for the shares from `first` up to but excluding `last`.
 
-    A slope is the derivative of the loss at the score: sigmoid(score) - label; the slope of the smooth hinge; score -
+    A slope is the loss's derivative at the score: sigmoid(score) - label; the slope of the smooth hinge; score -
     target, clipped to `loss_width` (which may be infinite); or min(exp(score - `loss_width`), 1) - target in [0, 1]. It
-    is multiplied by the label's entry in `factors`  # (2,) or (0,) and by the row's in `of_rows`  # (m,) or (0,)
+    is multiplied by the label's entry in `factors`  # (2,) or (0,) and the row's entry in `of_rows`  # (m,) or (0,)
 
-    rows (m * width + LANES - 1 or more,), labels (m,), bounds (shares + 1,), weights (width,), scores (ROWS,),
-    sums (width, padded to LANES), totals (shares, width). Rows are prefetched `ahead` rows in advance, none if 0.
+    rows (m * width + LANES - 1 or more,), labels (m,), bounds (shares + 1,), weights (width,), scores (ROWS,), sums
+    (width, padded to LANES), totals (shares, width). Rows are prefetched `ahead` rows early; 0 for none.
     """
     padded = np.uintp(sums.shape[0])
     for share in range(first, last):
@@ -292,7 +292,7 @@ def _add_rows_to_pair(
 
 @_inlined
 def _softmax(scores: Any, classes: Any, labels: Any, block: Any) -> None:
-    """Replace the scores of eight rows by probabilities less the one-hot label; entries beyond `classes` are
+    """Replace the scores of eight rows with probabilities less the one-hot label. Entries beyond `classes` are
     undefined."""
     for row in range(np.uintp(ROWS)):
         most = scores[row, 0]
@@ -315,7 +315,7 @@ def _softmax(scores: Any, classes: Any, labels: Any, block: Any) -> None:
 
 @_inlined
 def _label_by_label(scores: Any, classes: Any, labels: Any, block: Any) -> None:
-    """Replace the scores of eight rows by probabilities, less 1 where the row has the label. Each label is a bit."""
+    """Replace the scores of eight rows with probabilities, less 1 for each label (a bit) that the row has."""
     for row in range(np.uintp(ROWS)):
         for c in range(classes):
             scores[row, c] *= np.float32(
@@ -349,12 +349,12 @@ def many_scores(
     sums: Any,
     totals: Any,
 ) -> None:
-    """Add to `totals` of the shares from `first` up to but excluding `last` the sums of (probability - one-hot label)
-    times row; for `LABELS`, of (probability - 1 if the row has the label) times row.
+    """Add each share's sum of (probability - one-hot label) times row to `totals`, for the shares from `first` up to
+    but excluding `last`; for `LABELS`, the factor is the probability, less 1 if the row has the label.
 
-    As `one_score`, but for an even number of classes, padded with an unused class if needed: weights (even * width,),
-    scores (ROWS, even padded to LANES), sums (even * padded,), totals (shares, classes * width). Labels are in
-    [0, `classes`), or [0, 2^`classes`) for `LABELS`; factors (classes,) or (0,). Rows are prefetched a block ahead.
+    Like `one_score`, but for an even number of classes, padded with an unused class if needed: weights (even * width,),
+    scores (ROWS, even padded to LANES), sums (even * padded,), totals (shares, classes * width). Labels are in [0,
+    `classes`), or [0, 2^`classes`) for `LABELS`; factors (classes,) or (0,). Rows are prefetched one block ahead.
     """
     even = classes + classes % np.uintp(2)
     padded = np.uintp(sums.shape[0]) // even

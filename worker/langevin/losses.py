@@ -1,4 +1,4 @@
-"""Loss of a row, as the passes over rows use it: its kind, and the labels that it accepts."""
+"""Loss of a row, as used by the passes over rows: the loss's kind, and the labels that it accepts."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from lethe.proof.mechanism import Mechanism
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Loss with its `width` (None if it has none) and its `class_weights`, factors by class (None if all are 1)."""
+    """Loss, its `width` (None if it has no width) and its `class_weights`, one factor per class (None if all are 1)."""
 
     objective: Objective = Objective.LOGISTIC_REGRESSION
     width: float | None = None
@@ -23,7 +23,7 @@ class Loss:
         return cls(mechanism.objective, mechanism.loss_width, mechanism.class_weights)
 
     def weight_rows(self, num_classes: int) -> int:
-        """Return the number of weight vectors. Raises ValueError if the loss does not support `num_classes` (1: a
+        """Return the number of weight vectors. Raises ValueError if the loss does not support `num_classes` (1 for a
         target)."""
         require_loss(self.objective, num_classes, self.width)
         return num_weight_rows(num_classes, self.objective)

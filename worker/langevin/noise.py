@@ -24,7 +24,7 @@ _NORMALS_AHEAD = 8192
 
 
 class Noise(Protocol):
-    """Source of independent standard normal numbers, new ones at every call."""
+    """Source of independent standard normal numbers, fresh at every call."""
 
     def normal(self, size: int) -> Tensor: ...  # (size,) float64
 
@@ -32,18 +32,18 @@ class Noise(Protocol):
 
 
 class SystemNoise:
-    """Production source: an AES-256-CTR keystream, turned into normal numbers in two ways.
+    """Production noise source: an AES-256-CTR keystream, converted to normal numbers in two ways.
 
-    `normal` is fast. A uniform is an odd multiple of 2^-53, hence strictly inside (0, 1) and symmetric about 1/2. Its
-    normal quantile, computed in float64, takes 2^52 values up to 8.21. An exact normal number exceeds that with
-    probability 2.2e-16, the mass that the truncated tails lose per number. The guarantee does not cover rounding to
-    this grid, nor the rounding of the step. Small requests are served from a large draw: each number is returned once,
-    in place, so that the caller can overwrite it after use.
+    `normal` is fast. A uniform is an odd multiple of 2^-53, and therefore strictly inside (0, 1) and symmetric about
+    1/2. Its normal quantile, computed in float64, takes 2^52 values up to 8.21. An exact normal number exceeds 8.21
+    with probability 2.2e-16, the mass that the truncated tails lose per number. The guarantee does not cover rounding
+    to this grid, nor the rounding of the step. Small requests are served from one large draw: each number is returned
+    once, in place, so that the caller can overwrite it after use.
 
-    `rounded_normal` is exact: integers, each nearest to its own draw of N(0, spread^2) (`exact.py`).
+    `rounded_normal` is exact: each integer is the nearest to an independent draw from N(0, spread^2) (`exact.py`).
 
-    Sources have their own keys and are therefore independent. A source belongs to the process that created it: it
-    cannot be copied or pickled, and raises after a fork, where parent and child would draw the same noise.
+    Each source has its own key, so sources are independent. A source belongs to the process that created it: it cannot
+    be copied or pickled, and raises after a fork, where parent and child would draw the same noise.
     """
 
     __slots__ = ("_ahead", "_keystream", "_process")

@@ -8,7 +8,7 @@ from lethe.proof.mechanism import Mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Step that reads `batch`, which has the slots `rows`, and takes `share`, in (0, 1], of the step size."""
+    """Step that reads `batch`, whose slots are `rows`, and uses a `share` in (0, 1] of the step size."""
 
     batch: int
     rows: slice
@@ -19,8 +19,8 @@ class Step:
 class Schedule:
     """Schedule of `steps` steps of a run that follows `first_step` earlier steps of its chain.
 
-    Step t of a chain reads batch t mod `num_batches`, a range of the `num_slots` slots. With r < `cool_down` steps
-    left, the next step has r / `cool_down` of the step size.
+    Step t of a chain reads batch t mod `num_batches`, a range of the `num_slots` slots. When r < `cool_down` steps
+    remain, the next step uses r / `cool_down` of the step size.
     """
 
     num_slots: int
@@ -52,13 +52,13 @@ class Schedule:
         return max(self.steps - self.cool_down + 1, 0) if self.num_batches == 1 else 0
 
     def step(self, done: int) -> Step:
-        """Return the step that follows the first `done` >= 0 steps."""
+        """Return the step that comes after the first `done` >= 0 steps."""
         batch = (self.first_step + done) % self.num_batches
         return Step(batch=batch, rows=self.rows_of(batch), share=min(1.0, (self.steps - done) / self.cool_down))
 
     def reads(self, done: int, until: int) -> tuple[slice, ...]:
-        """Return the slots read by the steps after the first `done`, up to step `until`: one range, or two if the order
-        of the batches wraps around."""
+        """Return the slots read by the steps after the first `done`, up to step `until`: one range, or two if the batch
+        order wraps around."""
         first, count = (self.first_step + done) % self.num_batches, until - done
         if count >= self.num_batches:
             return (slice(0, self.num_slots),)

@@ -1,4 +1,4 @@
-"""Check of each batch's second moment against the bound in the mechanism (`second-moment.md`)."""
+"""Check of each batch's second moment against the mechanism's bound (`second-moment.md`)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,19 +12,19 @@ _ROUNDING = 1e-9
 
 
 class Kept:
-    """Check of the batches of a learning run, each before the first step that reads it.
+    """Check of a learning run's batches, each before the first step that reads it.
 
-    A continuing run checks nothing: since the chain learned, rows have only become null and none was added, so no
+    A continuing run checks nothing: since the learning run, rows have only become null and none have been added, so no
     eigenvalue has grown.
     """
 
     def __init__(self, mechanism: Mechanism, schedule: Schedule, features: NDArray[np.float32]) -> None:
-        """`features` (n, d) has a row for each slot; the rows that the next steps read are in memory."""
+        """Store the `features` (n, d), one row per slot. The rows that the next steps read must be in memory."""
         self._bound = mechanism.second_moment if schedule.first_step == 0 else None
         self._schedule, self._features, self._num_checked = schedule, features, 0
 
     def require(self, *, until: int) -> None:
-        """Check the batches that the first `until` steps read for the first time. Raises `SecondMomentExceeded`."""
+        """Check the batches read by the first `until` steps that are not yet checked. Raises `SecondMomentExceeded`."""
         if self._bound is None:
             return
         while self._num_checked < min(until, self._schedule.num_batches):
@@ -35,8 +35,8 @@ class Kept:
 
 
 def largest(rows: NDArray[np.float32]) -> float:
-    """Return the largest eigenvalue of (1/b) sum x x^T over rows (b, d), rounded up. The smaller of the two products,
-    X X^T and X^T X, gives the same value."""
+    """Return the largest eigenvalue of (1/b) sum x x^T over rows (b, d), rounded up. X X^T and X^T X give the same
+    value, so the smaller product is used."""
     x = rows.astype(np.float64)
     products = x @ x.T if len(x) < x.shape[1] else x.T @ x
     eigenvalue = float(np.linalg.eigvalsh(products)[-1]) / len(x)

@@ -14,10 +14,10 @@ _INSIDE = 1 - 1e-9
 
 
 class Rows(Protocol):
-    """Rows of a run, on any device."""
+    """A run's rows, on any device."""
 
     def gradient(self, parameters: Tensor, block: slice = slice(None)) -> Tensor:
-        """Return the sum over the rows `block` of the gradient of their loss  # (1, d) or (C, d) float64"""
+        """Return the sum of the loss gradients of the rows `block`  # (1, d) or (C, d) float64"""
 
 
 def no_lanes() -> Tensor:
@@ -26,7 +26,7 @@ def no_lanes() -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """State from which the next step follows. `lanes` are coordinates of the canary test that no row touches."""
+    """State from which the next step is taken. `lanes` are canary-test coordinates that no row touches."""
 
     parameters: Tensor  # (1, d) or (C, d) float64
     steps_done: int
@@ -50,11 +50,11 @@ def projected_noisy_step(
     """Take the step x <- Proj_R( x - step_size * grad f(x) + N(0, nu^2 I) ) with nu^2 = 2 * step_size * noise_scale^2,
     f(x) = (1 / num_slots) * sum of the losses of the records `block` + (l2 / 2) * ||x||^2.
 
-    With `grid` > 0 the projected point is a multiple of it: the mean rounded to the grid, plus an exact normal number
-    rounded to the grid (`docs/mathematics/grid.md`).
+    With `grid` > 0, the point that is projected is a multiple of `grid`: the mean rounded to the grid plus an exact
+    normal number rounded to the grid (`docs/mathematics/grid.md`).
 
-    Lanes are coordinates like the others with two differences: `push` (p,) is minus the step of their data, and they
-    are not projected (the product of the parameters' ball and R^p is also convex).
+    Lanes are coordinates like the others, with two differences: `push` (p,) is added in place of their data's gradient
+    step, and they are not projected (the product of the parameters' ball and R^p is also convex).
 
     `state` is not changed, and intermediate values are overwritten. Raises FloatingPointError, without quoting a
     number, if the result is not finite.
@@ -87,8 +87,8 @@ def projected_noisy_step(
 
 
 def project_onto_ball(point: Tensor, radius: float) -> Tensor:
-    """Move `point` to the nearest point of the ball of `radius` around 0, and return it. A point inside the ball is not
-    changed, bit for bit. Raises FloatingPointError if the norm is not finite."""
+    """Move `point` to the nearest point of the ball of `radius` around 0, and return it. A point inside the ball is
+    left bitwise unchanged. Raises FloatingPointError if the norm is not finite."""
     flat = point.view(-1)
     # False for overflow and for NaN.
     if float(flat @ flat) < _INSIDE * radius * radius:

@@ -13,18 +13,18 @@ from worker.langevin.losses import LOGISTIC, Loss
 from worker.langevin.schedule import Schedule
 
 BLOCK_ROWS = 4096
-"""Rows that a pass takes at a time, few enough for the cache."""
+"""Number of rows that a pass processes at a time, small enough to fit in the cache."""
 
 
 def blocks(num_rows: int) -> Iterator[slice]:
-    """Return consecutive slices that cover the rows, each small enough for the cache."""
+    """Return consecutive slices that cover all rows, each small enough to fit in the cache."""
     return (slice(start, min(start + BLOCK_ROWS, num_rows)) for start in range(0, num_rows, BLOCK_ROWS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoints:
-    """Ascending counts of `steps`, after each of which `reached(steps_done, parameters)` receives a copy of the noisy
-    iterate."""
+    """Checkpoints of a run: after each of the ascending step counts `steps`, `reached(steps_done, parameters)` receives
+    a copy of the noisy iterate."""
 
     steps: Sequence[int]
     reached: Callable[[int, NDArray[np.float64]], None]
@@ -32,7 +32,7 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Rows in memory, as disjoint ranges of slots, for the steps before the first `until` are done."""
+    """Rows in memory, as disjoint ranges of slots, until the first `until` steps are done."""
 
     until: int
     slots: tuple[slice, ...]
@@ -43,8 +43,8 @@ Show = Callable[[int], Window]
 
 
 class Shown:
-    """Rows of a run, of which one window is in memory, with `labels`, and `weights` if rows have them. `records` counts
-    the non-null rows that were loaded; a row loaded again counts again."""
+    """A run's rows, one window of which is in memory, with their `labels` and any `weights`. `records` counts the
+    non-null rows loaded; a row that is loaded again is counted again."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Shown:
         schedule: Schedule,
         show: Show | None = None,
     ) -> None:
-        """Without `show` all rows of the run are in memory. Raises ValueError, naming the condition, for arrays of
-        the wrong type or shape."""
+        """Check and store the rows. Without `show`, all of the run's rows are in memory. Raises ValueError, naming the
+        condition, for arrays of the wrong type or shape."""
         if features.ndim != 2 or features.dtype != np.float32:
             raise ValueError("Expected features to be a float32 matrix")
         if stored.shape not in (features.shape[:1], (len(features), 2)) or stored.dtype != np.int32:
@@ -71,9 +71,9 @@ class Shown:
         self._window = Window(until=0, slots=())
 
     def look(self, steps_done: int) -> Window | None:
-        """Load and return the window of the next step, or return None if the current window contains it. Raises
-        ValueError, naming the condition, if a new row violates an assumption of the guarantee, and
-        `RunDiffersFromPlan` if the window does not contain what the steps read."""
+        """Load and return the window for the next step, or return None if the current window still covers that step.
+        Raises ValueError, naming the condition, if a new row violates an assumption of the guarantee, and
+        `RunDiffersFromPlan` if the window lacks rows that the steps read."""
         if steps_done < self._window.until:
             return None
         before, self._window = self._window.slots, self._show(steps_done)
@@ -104,7 +104,7 @@ class Shown:
 
 
 def _without(slots: slice, others: Sequence[slice]) -> list[slice]:
-    """Return the parts of a range that lie in none of `others`."""
+    """Return the parts of `slots` that do not lie in any of `others`."""
     pieces = [slots]
     for other in others:
         pieces = [

@@ -50,10 +50,10 @@ class Staged:
 
 
 def stage(rows: RowStore, dataset: Dataset, upload: RowUpload, *, num_free: int, suppressed: Suppressed) -> Staged:
-    """Encode an upload as its dataset is encoded, and write it to the row store as a batch in random order.
+    """Encode an upload in the same way as its dataset, and write it to the row store as a batch in random order.
 
     Raises `DatasetFull` for more than `num_free` rows, `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `InputInvalid`
-    or `SubjectSuppressed`, and then leaves nothing on disk.
+    or `SubjectSuppressed`, leaving nothing on disk.
     """
     addition_id = new_id("add")
 
@@ -76,7 +76,7 @@ def stage(rows: RowStore, dataset: Dataset, upload: RowUpload, *, num_free: int,
 
 def require_open(session: Session, dataset: Dataset) -> None:
     """Raise `DatasetRetired` for a retired dataset, and `PreconditionFailed` if the batches of one of its models bound
-    a second moment: new rows could exceed that bound, and the model could then never be learned again."""
+    a second moment: new rows could exceed that bound, and the model could then never be retrained."""
     datasets.require_kept(dataset)
     if bounded := bounded_models(session, dataset_id=dataset.id):
         raise problems.PreconditionFailed.bounded(model_id=bounded[0].id)
@@ -84,7 +84,7 @@ def require_open(session: Session, dataset: Dataset) -> None:
 
 def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
     """Reserve random free slots for the rows of a batch, and record the batch as an addition to the dataset. Raises
-    `DatasetFull`, and the errors of `require_open`."""
+    `DatasetFull`, and the same errors as `require_open`."""
     require_open(session, dataset)
     num_records = len(staged.subject_refs)
     is_free = np.ones(dataset.num_slots, dtype=np.bool_)

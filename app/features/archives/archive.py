@@ -5,11 +5,11 @@ r"""Sealed archive: a sequence of pieces, encrypted and decrypted as a stream, s
     chunks of 2**20 bytes                     each 16 bytes longer when sealed; the last one may be shorter
 
 Each chunk is sealed (AES-256-GCM) under a nonce that consists of its number and a flag for the last chunk, so that an
-archive with truncated, missing, changed or reordered chunks does not open. Each archive has a data key of its own. The
-chunks contain the pieces one after the other: the lengths of its name and content, its name, and its content.
+archive with truncated, missing, changed or reordered chunks cannot be read. Each archive has its own data key. The
+pieces are concatenated; each consists of the lengths of its name and content, its name, and its content.
 
 Tables are stored in pieces of JSON lines, which can be loaded into SQLite and PostgreSQL alike. Sealed values stay
-sealed, and keyed references stay as they are; vault and keys are pieces of their own.
+sealed, and keyed references are left unchanged. The vault and the keys have their own pieces.
 """
 
 import base64
@@ -55,7 +55,7 @@ TABLES = {table.name: _stored(table) for table in Table.metadata.sorted_tables}
 
 
 def pieces(session: Session, table: sa.Table) -> Iterator[bytes]:
-    """Yield all rows of a table in one or more pieces: a line of column names, then one line per row."""
+    """Yield a table's rows in one or more pieces, each a line of column names followed by one line per row."""
     names = _line([column.name for column in table.columns])
     max_lines = _MAX_LONG_LINES.get(table.name, _MAX_LINES)
     rows = session.connection().execute(sa.select(table), execution_options={"yield_per": max_lines})
@@ -65,7 +65,7 @@ def pieces(session: Session, table: sa.Table) -> Iterator[bytes]:
 
 
 def load(session: Session, table: sa.Table, piece: bytes) -> None:
-    """Insert the rows of a piece. Raises `BackupDamaged` if its columns differ from the table's columns."""
+    """Insert a piece's rows. Raises `BackupDamaged` if its columns differ from the table's columns."""
     names, *rows = (json.loads(line) for line in piece.splitlines())
     if names != [column.name for column in table.columns]:
         raise BackupDamaged(f"The backup has other columns in the table {table.name} than this release.")
@@ -109,7 +109,7 @@ _HEAD = struct.Struct(">HQ")
 
 
 class _Tallies:
-    """For each part of an archive, such as a table: its number of pieces, its number of bytes, and its SHA-256."""
+    """Number of pieces, number of bytes and SHA-256 of each part of an archive, such as a table."""
 
     def __init__(self) -> None:
         self._hashes: defaultdict[str, Any] = defaultdict(hashlib.sha256)
@@ -137,7 +137,7 @@ class Piece:
 
 
 class Writer:
-    """Writer of an archive. An archive does not open unless its writer was closed after the last piece."""
+    """Archive writer. An archive cannot be read to its end unless its writer was closed after the last piece."""
 
     def __init__(self, file: IO[bytes], key: KeyEncryption) -> None:
         secret = secrets.token_bytes(32)
@@ -173,7 +173,7 @@ class Writer:
 
 
 class Reader:
-    """Single-use iterable over the pieces of an archive in their order."""
+    """Single-use iterable over an archive's pieces, in order."""
 
     def __init__(self, file: IO[bytes], key: KeyEncryption) -> None:
         """Open the archive. Raises `BackupRefused` if the file is not an archive or the key is wrong."""
@@ -200,7 +200,7 @@ class Reader:
             self._tallies.count(piece.thing, piece.content)
 
     def tallies(self) -> dict[str, Any]:
-        """Return the tallies of everything whose pieces were read and processed so far."""
+        """Return the tallies of all pieces read and processed so far."""
         return self._tallies.as_json()
 
     def _read(self, size: int) -> bytes:

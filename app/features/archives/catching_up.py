@@ -1,6 +1,6 @@
-"""Corrections of a restored database: requests that are missing or outdated, and retirements since the backup.
+"""Corrections to a restored database: missing or outdated requests, and retirements since the backup.
 
-Requests are restored from copies kept outside of the database, which lack callers' texts and callback URLs.
+Requests are restored from copies kept outside the database. These copies lack callers' texts and callback URLs.
 """
 
 import datetime
@@ -32,7 +32,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """Result of `catch_up`: the numbers of recreated and of updated requests."""
+    """Result of `catch_up`: the numbers of requests recreated and updated."""
 
     made: int
     changed: int
@@ -92,7 +92,7 @@ def _recreate(session: Session, remembered: Remembered, lookup: Lookup, *, at: d
 
 
 def _update(session: Session, request: DeletionRequest, remembered: Remembered) -> bool:
-    """Update an open request to match its copy, and return True if it changed. An ended request stays as it is."""
+    """Update an open request to match its copy, and return True if it changed. Ended requests are left unchanged."""
     if request.status not in status.OPEN:
         return False
     at = now(session)
@@ -122,13 +122,13 @@ def _withdraw(session: Session, request: DeletionRequest, remembered: Remembered
 
 
 def _accept(session: Session, new: Submitted, lookup: Lookup, *, at: datetime.datetime) -> None:
-    """Accept the request again without starting a new grace period."""
+    """Accept the request again without a new grace period."""
     policy = access.policy_of(session, new.request.tenant_id).model_copy(update={"grace_seconds": 0})
     completion.accept(new, lookup, policy=policy, at=at)
 
 
 def retire_again(session: Session, retired_id: str) -> None:
-    """Retire a model or dataset that a backup restored, even if requests wait for it, because this fulfils them."""
+    """Retire a restored model or dataset again, even if requests are waiting for it: its retirement fulfils them."""
     try:
         model = catalogue.get_model(session, retired_id)
     except ModelUnknown:

@@ -18,7 +18,7 @@ KeyFile = Annotated[
 
 @commands.command()
 def backup(archive: Archive, key_file: KeyFile) -> None:
-    """Write a backup while the service runs, without weights; create the key file if it is missing."""
+    """Back up everything but weights while the service runs. The key file is created if it is missing."""
     from app import installations
     from app.features.archives import service
 
@@ -45,7 +45,7 @@ def restore(
         typer.Option(min=0, help="Without tombstones: how many versions of any model were published since, at most"),
     ] = None,
 ) -> None:
-    """Restore a backup into an empty installation, and again forget everyone who has asked since the backup."""
+    """Restore a backup into an empty installation, and again forget everyone who has asked to be forgotten since."""
     from app.features.archives import restoring
 
     if no_tombstones == (tombstones is not None):

@@ -1,8 +1,8 @@
 """Restore a backup into an empty installation, and erase the rows of everyone who has asked to be forgotten since.
 
-The tombstones name the people who asked since the backup. Their requests are opened again, their rows are claimed at
-once, and null rows are written to disk in their place. All weights are lost: models learn again. During a restore, and
-after one that was interrupted, a file in the data folder prevents serving. An interrupted restore can be run again.
+The tombstones name the people who asked since the backup. Their requests are reopened, their rows are claimed at once,
+and null rows are written to disk instead. All weights are lost, so models are retrained. During a restore, and after an
+interrupted one, a file in the data folder prevents serving. An interrupted restore can be run again.
 """
 
 import dataclasses
@@ -52,7 +52,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """Statement of an archive about itself: when and from what it was made."""
+    """An archive's description of itself: when and from what it was made."""
 
     id: str
     created_at: datetime.datetime
@@ -60,14 +60,14 @@ class About:
 
 
 class _Pieces:
-    """Pieces of an archive, which come in a known order of kinds."""
+    """Pieces of an archive, whose kinds follow a fixed order."""
 
     def __init__(self, reader: Reader) -> None:
         self._pieces = iter(reader)
         self._next = next(self._pieces, None)
 
     def of(self, kind: str) -> Iterator[Piece]:
-        """Yield the pieces of one kind, which must come next."""
+        """Yield the pieces of one kind, which must be the next in the archive."""
         while self._next is not None and self._next.thing.partition("/")[0] == kind:
             yield self._next
             self._next = next(self._pieces, None)
@@ -97,8 +97,8 @@ def _last_name(piece: Piece) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """Result of a restore. `num_models`: number of models that learn again. `people`: number of people who can log in,
-    by role. `remembered`: True if there were tombstones."""
+    """Result of a restore. `num_models`: number of models to retrain. `people`: number of people in each role who can
+    log in. `remembered`: True if there were tombstones."""
 
     about: About
     requests: Again
@@ -119,10 +119,10 @@ def restore(
 ) -> Restored:
     """Restore the archive at `path`.
 
-    `remembered_in` is the file of tombstones; without it, people who asked since the backup stay in the data.
-    `lost_versions` is the maximum number of versions of any model that were published since the backup and that
-    tombstones do not record. Raises `BackupRefused`, `TombstonesDamaged` and `TombstonesStale` before any change.
-    `BackupDamaged` may be raised after changes, which prevent serving.
+    `remembered_in` is the tombstone file; without it, people who asked to be forgotten since the backup stay in the
+    data. `lost_versions` is the maximum number of versions that any one model has published since the backup without a
+    record in the tombstones. Raises `BackupRefused`, `TombstonesDamaged` and `TombstonesStale` before any change.
+    `BackupDamaged` may be raised after changes; serving then remains blocked.
     """
     if not key_file.exists():
         raise BackupRefused(f"There is no key file {key_file}: without it nobody can open the backup.")
@@ -167,7 +167,7 @@ def restore(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SubjectKey:
-    """Text of a `subject.key` that is not in a folder yet. Its fingerprints equal those of `Keys` with this file."""
+    """Text of a `subject.key` that is not on disk yet. Its fingerprints equal those from `Keys` with this file."""
 
     text: str
 
@@ -176,9 +176,9 @@ class _SubjectKey:
 
 
 def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Journal | None:
-    """Open the tombstones, and check that they reach back to the backup and are no older; return None without a file.
+    """Open the tombstones, and check that they are at least as new as the backup. Return None if there is no file.
 
-    The key of their references comes from the archive, because nothing is on disk yet.
+    The key for their references comes from the archive, because nothing is on disk yet.
     """
     if remembered_in is None:
         return None
@@ -220,10 +220,10 @@ def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) ->
 
 
 def _check_keys(installation: Installation) -> key_checks.DatabaseIdentity:
-    """Return the identity of the restored database, and accept the new key encryption key.
+    """Return the restored database's identity, and accept the new key encryption key.
 
-    Raises `BackupDamaged` if the keys in the archive do not belong to its database, and `BackupRefused` if the storage
-    of rows and weights belongs to another installation.
+    Raises `BackupDamaged` if the archive's keys do not belong to its database, and `BackupRefused` if the storage for
+    rows and weights belongs to another installation.
     """
     identity = key_checks.of_database(installation.database)
     if identity is None or key_checks.wrong_key(installation.keys, identity):
@@ -240,7 +240,7 @@ def _forget(installation: Installation, journal: Journal | None, *, lost_version
     """Void runs and weights, restore the recorded state of requests, and claim the rows of everyone to be forgotten.
 
     Releases since the backup are counted as lost. No run begins before the claimed rows are null. Returns the counts of
-    requests, and the number of models that learn again.
+    requests, and the number of models to retrain.
     """
     with installation.database.writing() as session:
         releases = (line.release for line in journal.lines() if line.release) if journal else ()
@@ -262,7 +262,7 @@ def _forget(installation: Installation, journal: Journal | None, *, lost_version
 
 
 def _write_rows(installation: Installation, pieces: _Pieces, *, progress: Progress) -> int:
-    """Write the rows of all datasets with zeros in claimed slots, and return the number of datasets."""
+    """Write all datasets' rows, with zeros in claimed slots, and return the number of datasets."""
     with installation.database.reading() as session:
         stored = rows_repository.row_roots(session)
         retired = service.rows_of_retired(session)
@@ -284,7 +284,7 @@ def _write_rows(installation: Installation, pieces: _Pieces, *, progress: Progre
 
 
 def _write(installation: Installation, rows_id: str, parts: Iterator[Piece], claimed: npt.NDArray[np.int64]) -> str:
-    """Write the rows of one dataset, null in the `claimed` slots, and return their root."""
+    """Write one dataset's rows, with null rows in the `claimed` slots, and return their root."""
     try:
         shape = Shape(**json.loads(next(parts).content))
     except (TypeError, ValueError) as error:
@@ -307,7 +307,7 @@ def _write(installation: Installation, rows_id: str, parts: Iterator[Piece], cla
 
 
 def _finish(installation: Installation, restored: Restored, journal: Journal | None) -> None:
-    """Record the restore in the chains of every tenant, sign these, continue the tombstones, and allow serving."""
+    """Record the restore in every tenant's chains, sign the chains, continue the tombstones, and allow serving."""
     heads = {(head.tenant_id, head.log): head for head in journal.heads()} if journal else {}
     with installation.database.writing() as session:
         last = _last_checkpoint(session)
@@ -330,9 +330,9 @@ def _record(
     tenant_id: str,
     lost: dict[str, dict[str, Any] | None],
 ) -> None:
-    """Append an entry to the tenant's audit log and a link to its ledger, each with the `lost` head of that chain.
+    """Append an entry to the tenant's audit log and a link to its ledger, each with its chain's `lost` head.
 
-    A reader who holds a lost head learns from the record why the chain no longer reaches it.
+    The record tells anyone who holds a lost head why the chain no longer contains it.
     """
     about = restored.about
     detail: dict[str, Any] = {
@@ -363,7 +363,7 @@ def _record(
 
 
 def _lost(session: Session, chain: StoredChain, head: HeadSignature | None) -> dict[str, Any] | None:
-    """Return a head that was signed but is missing in the restored chain; None if there is none."""
+    """Return `head` if it was signed but is missing from the restored chain; otherwise return None."""
     if head is None:
         return None
     row = session.get(chain.table, (head.tenant_id, head.sequence))
@@ -371,8 +371,8 @@ def _lost(session: Session, chain: StoredChain, head: HeadSignature | None) -> d
 
 
 def _require_free(settings: Settings, remembered_in: Path | None) -> None:
-    """Raise `BackupRefused` if a restore would overwrite data or ignore tombstones. It may replace what an interrupted
-    restore has left."""
+    """Raise `BackupRefused` if a restore would overwrite data or ignore tombstones. The remains of an interrupted
+    restore may be overwritten."""
     own = settings.resolved_tombstones()
     if remembered_in is not None and not remembered_in.exists():
         raise BackupRefused(f"There are no tombstones at {remembered_in}.")
@@ -394,12 +394,12 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _is_empty_folder(path: Path) -> bool:
-    """Return True for a folder such as the mount point of an empty volume."""
+    """Return True for an empty folder, such as the mount point of an empty volume."""
     return path.is_dir() and not any(path.iterdir())
 
 
 def _has_tables(settings: Settings) -> bool:
-    """Return True if the database has any of the tables of this release."""
+    """Return True if the database has any of this release's tables."""
     url = settings.resolved_database_url()
     # The default database is in the data folder.
     if url == Settings(data_dir=settings.data_dir).resolved_database_url() and not settings.data_dir.exists():
@@ -415,7 +415,7 @@ def _has_tables(settings: Settings) -> bool:
 
 
 def _claim(settings: Settings) -> None:
-    """Prevent serving from now on, and delete the remains of an interrupted restore."""
+    """Block serving from now on, and delete the remains of an interrupted restore."""
     folders.make(settings.data_dir)
     marker, own = installations.unfinished(settings), settings.resolved_tombstones()
     if not marker.exists():
@@ -446,7 +446,7 @@ def _write_key(folder: Path, piece: Piece) -> None:
 
 
 def _copy_tombstones(journal: Path, own: Path) -> None:
-    """Copy the tombstones to the installation's own file. An existing file is the same one (`_require_free`)."""
+    """Copy the tombstones to the installation's own file. A file that exists there is the same (`_require_free`)."""
     if own.exists():
         return
     partial = own.with_name(f".{own.name}.next")
@@ -458,13 +458,13 @@ def _copy_tombstones(journal: Path, own: Path) -> None:
 
 
 def _last_checkpoint(session: Session) -> Checkpoint | None:
-    """Return the checkpoint that was signed last, of any chain; None if there is no checkpoint."""
+    """Return the most recently signed checkpoint of any chain; None if there is no checkpoint."""
     return session.scalars(sa.select(Checkpoint).order_by(Checkpoint.number.desc()).limit(1)).one_or_none()
 
 
 def record_restored(installation: Installation, *, signed: int | None = None) -> None:
-    """Append a `restored` line, to continue from the events of the restored database and from its checkpoints up to
-    number `signed`, by default all of them."""
+    """Append a `restored` line, so that recording continues after the restored database's events and its checkpoints up
+    to number `signed` (by default, all of them)."""
 
     def restored(_last: JournalLine | None) -> list[JournalLine]:
         with installation.database.reading() as session:

@@ -1,12 +1,12 @@
-"""Back up a running installation as of one moment into one sealed archive.
+"""Back up a running installation, as of a single moment, into one sealed archive.
 
-An archive holds, in this order: a statement about itself, key files, the vault's keys, all tables, the rows of
-datasets, and a tally of all these. Weights are never in it: models learn again, without the people forgotten since.
-Rows are locked against edits from before the tables are read until they are read themselves, so that every row named in
-the tables is in the archive.
+An archive holds, in this order: a description of itself, key files, the vault's keys, all tables, the datasets' rows,
+and a tally of all these. It never contains weights: models are retrained, without the people forgotten since. Rows are
+locked against edits from before the tables are read until the rows have been read, so that every row named in the
+tables is in the archive.
 
 Tombstones are at least as new as a backup if they reach the position that the archive records. Tombstones that end
-before it were copied before the backup was made: they lack the people who asked to be forgotten since.
+before that position were copied too early: they lack people who have asked to be forgotten since.
 """
 
 import contextlib
@@ -73,8 +73,8 @@ def rows_of_retired(session: Session) -> set[str]:
 def add_lost(
     session: Session, *, version_id: str, model_id: str, dataset_id: str, mechanism: dict[str, Any], steps: int
 ) -> None:
-    """Count a version that is missing in this database as lost, with its model or, if that is missing too, with its
-    dataset."""
+    """Count a version that is missing from this database as lost: for its model or, if the model is missing too, for
+    its dataset."""
     if session.get(Version, version_id) is not None:
         return
     model, dataset = session.get(Model, model_id), session.get(Dataset, dataset_id)
@@ -86,7 +86,7 @@ def add_lost(
 
 
 def add_lost_to_all(session: Session, *, steps: int, count: int) -> None:
-    """Count `count` versions of every model as lost, each made by a run of `steps`."""
+    """Count `count` versions of every model as lost, each made by a run of `steps` steps."""
     for model in session.scalars(sa.select(Model)):
         model.lost_releases = [*model.lost_releases, *[steps] * count]
 
@@ -96,7 +96,7 @@ def datasets(session: Session) -> list[Dataset]:
 
 
 def claimed_positions(session: Session, rows_id: str) -> list[int]:
-    """Return the positions of the rows of a dataset or a batch that are claimed for erasure."""
+    """Return the positions of those rows of a dataset or batch that are claimed for erasure."""
     if session.get(Dataset, rows_id) is not None:
         query = sa.select(Record.slot).where(Record.dataset_id == rows_id, Record.erasure_id.is_not(None))
         return list(session.scalars(query.order_by(Record.slot)))
@@ -105,13 +105,13 @@ def claimed_positions(session: Session, rows_id: str) -> list[int]:
 
 
 def ended_requests(session: Session, request_ids: Collection[str]) -> set[str]:
-    """Return the ids among `request_ids` of the requests that have ended in this database."""
+    """Return those of `request_ids` whose requests have ended in this database."""
     ended = DeletionRequest.status.not_in(OPEN)
     return set(session.scalars(sa.select(DeletionRequest.id).where(DeletionRequest.id.in_(request_ids), ended)))
 
 
 def lose_weights(session: Session, *, at: datetime.datetime) -> int:
-    """Mark all weights as destroyed, and let every model with a version relearn. Return the number of these models."""
+    """Mark all weights as destroyed, let every model with a version relearn, and return the number of models."""
     stored = Version.status.in_((VersionStatus.LIVE, VersionStatus.RETIRED))
     session.execute(sa.update(Version).where(stored).values(status=VersionStatus.DESTROYED, destroyed_at=at))
     models = list(session.scalars(sa.select(Model).where(Model.live_version.is_not(None))))
@@ -126,20 +126,20 @@ def tenant_ids(session: Session) -> list[str]:
 
 
 def last_telling_event(session: Session) -> tuple[int, str] | None:
-    """Return the number of the last event that the journal records, and the id of its request; None without one."""
+    """Return the number and request id of the last event of a recorded kind; None if there is no such event."""
     query = sa.select(RequestEvent.id, RequestEvent.request_id).where(TELLING).order_by(RequestEvent.id.desc())
     event = session.execute(query.limit(1)).one_or_none()
     return (event[0], event[1]) if event else None
 
 
 def end_restored(session: Session) -> None:
-    """End the logins, invitations and artefacts of a restored database, which may have ended since the backup."""
+    """End a restored database's logins, invitations and artefacts, because they may have ended since the backup."""
     for end in sockets.plugs("app.features", "hooks", "RESTORED"):
         end(session)
 
 
 def people_by_role(session: Session) -> dict[str, int]:
-    """Return the number of people of all tenants who can log in, by role."""
+    """Return the number of people in each role, across all tenants, who can log in."""
     counts: dict[str, int] = {}
     for count in sockets.plugs("app.features", "hooks", "PEOPLE_BY_ROLE"):
         counts |= count(session)
@@ -147,7 +147,7 @@ def people_by_role(session: Session) -> dict[str, int]:
 
 
 def set_root(session: Session, rows_id: str, root: str) -> None:
-    """Record the root of rows that were rewritten with the same content, and clear any damage but that of a record."""
+    """Record the root of rows rewritten with the same content, and clear any damage except damage to a record."""
     dataset = rows_repository.dataset_of_rows(session, rows_id)
     assert dataset is not None
     if dataset.damage and dataset.damage["rows"] == rows_id and dataset.damage["kind"] != DamageKind.RECORD:
@@ -159,7 +159,7 @@ def set_root(session: Session, rows_id: str, root: str) -> None:
 
 
 def take_back_all(session: Session) -> int:
-    """Hand back all runs of a restored database, which has no workers left, and return their number."""
+    """Hand back all runs of a restored database, because no workers are left to continue them. Return their number."""
     runs = unlearning_repository.running_runs(session)
     for run in runs:
         unlearning.abandon(session, run, error_code="restored")
@@ -187,7 +187,7 @@ class _RowsAdded(Exception):
 
 
 def back_up(installation: Installation, path: Path, *, key_file: Path, progress: Progress) -> Backup:
-    """Write an archive that opens with `key_file`, which is created if it is missing. A failure leaves no archive.
+    """Write an archive that opens with `key_file`, which is created if it is missing. If it fails, no archive is left.
 
     Raises `BackupRefused`, and `DatasetDamaged` or `TombstonesDamaged` if the backup could not be restored.
     """
@@ -214,7 +214,7 @@ def _require_free(path: Path) -> None:
 
 @contextmanager
 def _exclusively(partial: Path) -> Iterator[IO[bytes]]:
-    """Open and lock a file for writing, and delete it if the block raises. A file left by a crash is overwritten."""
+    """Open and lock a file for writing, and delete it if the block raises. A crashed backup's file is overwritten."""
     with open(os.open(partial, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -327,10 +327,10 @@ def _record(installation: Installation, backup: Backup) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalPosition:
-    """Position of the tombstones: number of `lines` of the `file`, `hash` and time `ended_at` of the last line, and the
-    last event in the archive's database that tombstones record: its `number` and its request `of`.
+    """Position in the tombstones: the `file`, its number of `lines`, the last line's `hash` and time `ended_at`, and
+    the `number` and request (`of`) of the last event in the archive's database of a kind that tombstones record.
 
-    The event identifies the position in a file of another host, or in a file that was rewritten after a loss.
+    The event identifies the position in another host's file, or in a file that was rewritten after a loss.
     """
 
     file: str | None
@@ -342,7 +342,7 @@ class JournalPosition:
 
 
 def current_position(session: Session, installation: Installation) -> JournalPosition:
-    """Bring the tombstones up to date with the database of `session`, and return the position of their last line.
+    """Bring the tombstones up to date with the session's database, and return the position of their last line.
 
     Raises `TombstonesDamaged`, and `BackupRefused` if the file cannot be written.
     """
@@ -398,7 +398,7 @@ def _should_have(position: JournalPosition) -> str:
 def _covers(
     first: JournalLine, line: JournalLine, extent: Extent, position: JournalPosition, *, made_at: datetime.datetime
 ) -> bool:
-    """Return True if `line` shows that a file that begins with `first` reaches the position."""
+    """Return True if `line` shows that the file beginning with `first` reaches the position."""
     if first.file is not None and first.file == position.file:
         was_dropped = line.kind == "dropped" and line.count is not None and line.count > position.lines
         return was_dropped or (extent.lines, extent.hash) == (position.lines, position.hash)

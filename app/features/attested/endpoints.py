@@ -102,7 +102,7 @@ def get_artefact_serving(call: Call, query: contract.ArtefactServingQuery) -> co
 
 
 def _reading(call: Call) -> AbstractContextManager[Session]:
-    """Return a session that sees all requests of the tenant. A reader confined to the requests of its key would permit
+    """Return a session that sees all requests of the tenant. A reader restricted to its own key's requests would allow
     artefacts that other requests forbid."""
     return call.installation.database.reading(by=call.caller.actor)
 

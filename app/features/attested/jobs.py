@@ -6,7 +6,7 @@ from app.operations.periodic_jobs import PeriodicJob
 
 
 def announce_retrainings(installation: Installation) -> None:
-    """Notify trainers of the time by which they have to train again, each in a separate transaction."""
+    """Notify trainers of the time by which they must retrain, each in a separate transaction."""
     with installation.database.reading() as session:
         trainer_ids = service.to_announce(session)
     for trainer_id in trainer_ids:

@@ -1,4 +1,4 @@
-"""Page of trainers outside of Lethe and their next retrainings."""
+"""Page of trainers outside Lethe and their next retrainings."""
 
 from fastapi import Response
 
@@ -15,7 +15,7 @@ router = pages.new_router()
 
 @router.get("/attested-trainers")
 def list_attested_trainers(context: TheContext, place: ThePlace) -> Response:
-    """List all trainers with the retraining that is due next."""
+    """List all trainers, each with its next retraining."""
     listing = context.listing(endpoints.list_attested_trainers, place, "trainer", "trainers")
     return context.page("attested/list.html", **listing)
 

@@ -1,8 +1,8 @@
-"""Trainers, the requests that wait for them, and the manifests that serve these requests.
+"""Trainers, the requests waiting for them, and the manifests that serve these requests.
 
-Waits follow their request in the transactions that change it. A manifest is checked and serves all waiting requests in
-one transaction; its list of people is compared and not stored. People are compared by keyed digests that Lethe makes
-from pseudonyms for each trainer, so that nothing about a person is stored for the comparison.
+Waits are updated in the same transaction as their request. A manifest is checked, and serves all waiting requests, in
+one transaction; its list of people is compared but not stored. People are compared by keyed digests, which Lethe
+computes from pseudonyms separately for each trainer, so that nothing about a person is stored for this.
 """
 
 import datetime
@@ -52,8 +52,8 @@ class WaitInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRetraining:
-    """Retraining that must read its rows by `latest_at` and satisfies `num_waiting` waits. `late` is True if it is too
-    late for any of them."""
+    """Retraining that must read its rows by `latest_at` and satisfies `num_waiting` waits. `late` is True if at least
+    one of these waits is served too late."""
 
     latest_at: datetime.datetime
     late: bool
@@ -61,8 +61,8 @@ class PlannedRetraining:
 
 
 def plan(waits: Iterable[WaitInterval], *, at: datetime.datetime) -> list[PlannedRetraining]:
-    """Return the fewest retrainings after `at` such that each wait has one within its interval, in order. A wait whose
-    latest time has passed, or precedes its request, is served late, at its earliest time."""
+    """Return the fewest retrainings after `at` that give each wait one within its interval, in order of time. A wait
+    whose latest time has passed, or precedes its `asked_at`, is served late, at its earliest time."""
     planned = fewest(
         waits, opens=lambda wait: max(wait.asked_at, at), closes=lambda wait: max(wait.latest_at, wait.asked_at, at)
     )
@@ -73,7 +73,7 @@ def plan(waits: Iterable[WaitInterval], *, at: datetime.datetime) -> list[Planne
 
 
 def register(session: Session, *, webhook_url: str, contact: str, **details: Any) -> AttestedTrainer:
-    """Register a trainer of the session's tenant. Raises `InputInvalid` for an unusable key or an unknown dataset."""
+    """Register a trainer for the session's tenant. Raises `InputInvalid` for an unusable key or an unknown dataset."""
     row = AttestedTrainer(
         id=new_id("atr"),
         tenant_id=actor(session).tenant_id,
@@ -89,7 +89,7 @@ def register(session: Session, *, webhook_url: str, contact: str, **details: Any
 
 
 def change(session: Session, row: AttestedTrainer, **changes: Any) -> None:
-    """Change the given details of a trainer. Raises `InputInvalid` as `register` does."""
+    """Change the given details of a trainer. Raises `InputInvalid` in the same cases as `register`."""
     set_details(row, changes)
     with session.no_autoflush:
         _check(session, row)
@@ -103,7 +103,7 @@ def get(session: Session, trainer_id: str, *, lock: bool = False) -> AttestedTra
 
 
 def latest_manifest(session: Session, trainer: AttestedTrainer) -> AttestedManifest | None:
-    """Return the last accepted manifest of a trainer, or None if there is none."""
+    """Return the trainer's accepted manifest whose rows were read last; None if there is none."""
     query = sa.select(AttestedManifest).where(AttestedManifest.trainer_id == trainer.id)
     return session.scalars(query.order_by(AttestedManifest.rows_read_at.desc()).limit(1)).first()
 
@@ -123,18 +123,18 @@ def waits_of(
 
 
 def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
-    """Return the condition that `request` waits for a trainer."""
+    """Return the SQL condition that `request` is waiting for a trainer."""
     return sa.exists().where(AttestedWait.request_id == request.id, AttestedWait.status == _IS_OPEN)
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: whether a request waits for a trainer once accepted. A tenant's trainers are read once."""
+    """Return a predicate for requests that wait for a trainer once accepted. Trainers are read once per tenant."""
     of_tenant = functools.cache(lambda tenant_id: _in_use(session, {tenant_id}))
     return lambda request: bool(_concerned(of_tenant(request.tenant_id), request))
 
 
 def follow(session: Session, changes: Sequence[history.Change]) -> None:
-    """Let accepted requests wait, and end the waits of withdrawn ones, in the transaction of the change."""
+    """Start the waits of accepted requests, and end those of withdrawn requests, in the same transaction."""
     if accepted := {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}:
         _open(session, accepted)
     if withdrawn := {change.request.id: change.at for change in changes if change.kind in _WITHDRAWN}:
@@ -174,7 +174,7 @@ def _in_use(session: Session, tenant_ids: Collection[str]) -> list[AttestedTrain
 
 
 def _concerned(trainers: Sequence[AttestedTrainer], request: DeletionRequest) -> list[AttestedTrainer]:
-    """Return the trainers that may read the person of a request, judged by the datasets alone, never by the person."""
+    """Return the trainers that may read rows of the request's person, judging by the datasets alone."""
     return [
         trainer
         for trainer in trainers
@@ -184,7 +184,7 @@ def _concerned(trainers: Sequence[AttestedTrainer], request: DeletionRequest) ->
 
 def close(session: Session, trainer: AttestedTrainer, *, request_id: str) -> None:
     """Close a request's wait for a trainer as not reached. Repeating the call is a no-op. Raises `RequestUnknown`, and
-    `SystemTaskEnded` if the wait has ended otherwise."""
+    `SystemTaskEnded` if the wait has ended in another way."""
     key = {"request_id": request_id, "trainer_id": trainer.id}
     wait = RequestUnknown.if_none(session.get(AttestedWait, key, with_for_update=True), request_id=request_id)
     if wait.status == CLOSED:
@@ -197,14 +197,14 @@ def close(session: Session, trainer: AttestedTrainer, *, request_id: str) -> Non
 
 
 def digest(keys: Keys, trainer: AttestedTrainer, subject_ref: str) -> str:
-    """Return the digest (hex) of a person for a trainer. Without the installation's key it cannot be computed, and
-    digests for two trainers cannot be linked."""
+    """Return a trainer's digest (hex) of a person. It cannot be computed without the installation's key, nor can the
+    digests of two trainers be linked."""
     return keys.fingerprint(b"attested_trainer", trainer.id.encode(), subject_ref.encode())[:40]
 
 
 def forbidden(session: Session, trainer: AttestedTrainer, *, at: datetime.datetime) -> set[str]:
-    """Return the pseudonyms of everyone whose rows the trainer must not read at `at`: suppressed people, unless their
-    request is then in its grace period, and the people of waiting requests."""
+    """Return the pseudonyms of everyone whose rows the trainer must not read at `at`: people with a waiting request,
+    and suppressed people unless their request is in its grace period at that time."""
     held = sa.select(AttestedWait.request_id).where(AttestedWait.trainer_id == trainer.id, AttestedWait.asked_at > at)
     suppressed = sa.select(Suppression.subject_ref).where(
         Suppression.tenant_id == trainer.tenant_id, Suppression.created_at <= at, Suppression.request_id.not_in(held)
@@ -220,15 +220,15 @@ def forbidden(session: Session, trainer: AttestedTrainer, *, at: datetime.dateti
 
 
 def _due(trainer: AttestedTrainer, *, at: datetime.datetime) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return the conditions that select the open waits served by a retraining that read its rows at `at`."""
+    """Return the SQL conditions for the open waits that a retraining serves if it read its rows at `at`."""
     return AttestedWait.trainer_id == trainer.id, AttestedWait.status == _IS_OPEN, AttestedWait.asked_at <= at
 
 
 def accept(
     session: Session, keys: Keys, trainer: AttestedTrainer, *, jws: str, identifiers: Sequence[str]
 ) -> AttestedManifest:
-    """Accept a manifest of a locked trainer and serve all requests that waited when its rows were read. Repeating the
-    call returns the same manifest. Raises `ManifestRefused`, naming the failed check."""
+    """Accept a locked trainer's manifest, and serve all requests that were waiting when its rows were read. Repeating
+    the call returns the same manifest. Raises `ManifestRefused`, naming the failed check."""
     mine = AttestedManifest.trainer_id == trainer.id
     accepted = session.scalars(sa.select(AttestedManifest).where(mine, AttestedManifest.jws == jws)).first()
     if accepted is not None:
@@ -277,7 +277,7 @@ def _refuse(check: str, reason: str) -> NoReturn:
 
 
 def _stated(trainer: AttestedTrainer, jws: str) -> dict[str, Any]:
-    """Return the signed header of a manifest for the trainer's current retraining."""
+    """Return the signed header of a manifest; the manifest must be for the trainer's current retraining."""
     try:
         stated = manifests.read(jws, trainer.public_key)
     except PreconditionError as error:
@@ -311,7 +311,7 @@ def _check_time(session: Session, trainer: AttestedTrainer, read_at: datetime.da
 
 
 def _check_artefacts(session: Session, stated: Mapping[str, Any]) -> None:
-    """Refuse artefacts destroyed in Lethe, or made by an earlier retraining from the rows of other people."""
+    """Refuse artefacts that were destroyed in Lethe, or that an earlier retraining made from other people's rows."""
     destroyed = (
         sa.select(Version.weights_sha256)
         .join(Model, Model.id == Version.model_id)
@@ -333,7 +333,7 @@ def _check_artefacts(session: Session, stated: Mapping[str, Any]) -> None:
 
 
 def planned(session: Session, trainer: AttestedTrainer) -> list[PlannedRetraining]:
-    """Return the fewest retrainings of a trainer that meet all deadlines, the next one first."""
+    """Return the fewest retrainings of a trainer that meet all deadlines, earliest first."""
     query = (
         sa.select(AttestedWait.asked_at, DeletionRequest.deadline)
         .join(DeletionRequest, DeletionRequest.id == AttestedWait.request_id)
@@ -347,7 +347,7 @@ def planned(session: Session, trainer: AttestedTrainer) -> list[PlannedRetrainin
 
 
 def to_announce(session: Session) -> list[str]:
-    """Return the ids of trainers to notify that a retraining is due, earlier than announced, or late."""
+    """Return the ids of trainers to be notified that a retraining is due, is due earlier than announced, or is late."""
     asked = sa.select(AttestedWait.trainer_id).where(
         AttestedWait.status == _IS_OPEN, AttestedWait.asked_at <= now(session)
     )
@@ -377,7 +377,7 @@ def _news(session: Session, trainer: AttestedTrainer) -> dict[str, Any] | None:
 
 
 def announce(session: Session, trainer_id: str) -> None:
-    """Notify a trainer of its next retraining, unless it was notified. The webhook names no request and no person."""
+    """Notify a trainer of its next retraining unless already done. The webhook names no request and no person."""
     trainer = get(session, trainer_id, lock=True)
     waiting = sa.select(DeletionRequest).join(AttestedWait, AttestedWait.request_id == DeletionRequest.id)
     waiting = waiting.where(*_due(trainer, at=now(session))).order_by(DeletionRequest.deadline, DeletionRequest.id)
@@ -395,7 +395,7 @@ def announce(session: Session, trainer_id: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtefactServing:
-    """Permission to serve an artefact until `valid_until`, or the reason against it."""
+    """Permission to serve an artefact until `valid_until`, or the `reason` why it must not be served."""
 
     artefact_sha256: str
     trainer_id: str | None
@@ -431,7 +431,7 @@ def serving(session: Session, *, artefact_sha256: str) -> ArtefactServing:
 def _permission(
     session: Session, trainer_id: str, read_at: datetime.datetime
 ) -> tuple[ServingReason | None, datetime.datetime | None]:
-    """Return the reason against serving an artefact made from rows read at `read_at`, and the next deadline, if any."""
+    """Return why an artefact made from rows read at `read_at` must not be served, and the next deadline, if any."""
     of_trainer = AttestedWait.trainer_id == trainer_id
     carried = AttestedWait.asked_at > read_at
     # A retraining since the backup may have served requests that are still open in a restored database.
@@ -449,12 +449,12 @@ def _permission(
 
 
 def doubt_artefacts(session: Session) -> None:
-    """Forbid serving artefacts made before the restore that may carry a person whose request waits."""
+    """Forbid serving artefacts that were made before the restore if their training rows may include waiting people."""
     session.execute(sa.update(AttestedTrainer).values(restored_at=now(session)))
 
 
 def _check(session: Session, row: AttestedTrainer) -> None:
-    """Raise `InputInvalid` if the details of a trainer are not usable."""
+    """Raise `InputInvalid` if the trainer's key is unusable or one of its datasets is unknown."""
     faults = []
     if not is_usable(row.public_key):
         faults.append(FieldError("public_key", "expected the base64url of an Ed25519 public key of large order"))

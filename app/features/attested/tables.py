@@ -12,10 +12,10 @@ from app.features.systems.tables import SystemAddress
 
 
 class AttestedTrainer(Owned, Table):
-    """Trainer outside of Lethe. `public_key`: Ed25519 key that signs its manifests. `dataset_ids`: datasets whose
-    people it may read; null for all. `lead_days`: days kept free before a deadline. `retraining_id`: retraining that
-    the next manifest answers. `announced`: last `retraining_due` that was sent. `retired_at`: time from which no
-    request waits for it. `restored_at`: last time at which the database was restored from a backup."""
+    """Trainer outside Lethe. `public_key`: Ed25519 key that verifies its manifests. `dataset_ids`: datasets whose
+    people's rows it may read; null for all. `lead_days`: safety margin before a deadline, in days. `retraining_id`:
+    retraining that the next manifest must name. `announced`: last `retraining_due` sent. `retired_at`: time from which
+    no request waits for it. `restored_at`: last time the database was restored from a backup."""
 
     __tablename__ = "attested_trainers"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -33,8 +33,8 @@ class AttestedTrainer(Owned, Table):
 
 
 class AttestedManifest(Owned, Table):
-    """Accepted manifest of a retraining, without its list of people. `public_key`: key that signed `jws`. `num_served`:
-    number of requests that it served."""
+    """Accepted manifest of a retraining, without its list of people. `public_key`: key that verifies `jws`.
+    `num_served`: number of requests served by the manifest."""
 
     __tablename__ = "attested_manifests"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -52,7 +52,7 @@ class AttestedManifest(Owned, Table):
 
 
 class AttestedArtefact(Owned, Table):
-    """Artefact that a manifest names."""
+    """Artefact named in a manifest."""
 
     __tablename__ = "attested_artefacts"
     manifest_id: Mapped[str] = mapped_column(sa.ForeignKey("attested_manifests.id"), primary_key=True)
@@ -61,9 +61,9 @@ class AttestedArtefact(Owned, Table):
 
 
 class AttestedWait(Owned, Table):
-    """Wait of a deletion request for the next retraining of a trainer. `status`: open, served, closed (not reached) or
-    cancelled. `asked_at`: end of the request's grace period, before which no retraining serves it. `manifest_id`:
-    manifest that served it."""
+    """A deletion request's wait for a trainer's next retraining. `status`: open, served, closed (not reached) or
+    cancelled. `asked_at`: end of the request's grace period; a retraining that reads its rows earlier does not serve
+    the request. `manifest_id`: manifest that served it."""
 
     __tablename__ = "attested_waits"
     request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"), primary_key=True)

@@ -1,4 +1,4 @@
-"""Notifier that wakes workers behind a broker by Celery messages without content."""
+"""Notifier that wakes the workers behind a broker with empty Celery messages."""
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ TASK = "lethe.work"
 
 
 class CeleryNotifier:
-    """Notifier of workers on a broker; one of the workers gets the notification."""
+    """Notifier for the workers behind a broker. Each notification reaches one of the workers."""
 
     def __init__(self, broker_url: str) -> None:
         self._celery = celery_client(broker_url)
@@ -27,7 +27,7 @@ class CeleryNotifier:
 
 @lru_cache
 def celery_client(broker_url: str) -> "Celery":
-    """Return a Celery client for notifications only, without arguments, results or retries."""
+    """Return a Celery client used only for notifications without arguments, results or retries."""
     # Installations without a broker need not wait for the import.
     from celery import Celery
 

@@ -1,4 +1,4 @@
-"""Buckets of an S3 server, as stores of rows and weights."""
+"""Buckets on an S3 server as stores for rows and weights."""
 
 import configparser
 import datetime
@@ -41,7 +41,7 @@ class S3Store:
     """Objects under `s3://bucket/prefix/folder`, with one folder per group.
 
     A bucket with versioning, which object lock requires, retains overwritten and deleted objects. Such a bucket
-    responds to a write with a version, and is refused at the first write.
+    responds to writes with a version id, and is therefore refused at the first write.
     """
 
     def __init__(self, url: str, folder: str) -> None:
@@ -112,7 +112,7 @@ def _path(name: str) -> str:
 
 
 def _from_credentials_file(aws: AwsSettings) -> "S3Config":
-    """Return the credentials of the profile; empty if the environment provides them or the profile is missing."""
+    """Return the profile's credentials; empty if the environment provides credentials or the profile is missing."""
     if aws.access_key_id is not None:
         return {}
     parsed = configparser.RawConfigParser()

@@ -1,4 +1,4 @@
-"""Pages of the calculator: each theorem with a form for its parameters, and its value."""
+"""Pages of the calculator: each theorem with its value and a form for its parameters."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ router = pages.new_router()
 
 @router.get("/calculator")
 def list_bounds(context: request_context.TheContext, sought: Annotated[str, Query(max_length=100)] = "") -> Response:
-    """List the theorems whose name, title or reference has all words of `sought`."""
+    """List the theorems whose name, title and reference together contain every word of `sought`."""
     words = sought.lower().split()
     theorems = context.ask(bounds.list_bounds).items
     texts = [f"{bound.name} {bound.title} {bound.reference}".lower() for bound in theorems]
@@ -26,7 +26,7 @@ def list_bounds(context: request_context.TheContext, sought: Annotated[str, Quer
 
 @router.get("/calculator/{name}")
 def show_bound(context: request_context.TheContext, name: str) -> Response:
-    """Show a theorem with its form, and its value if the URL has parameters, so that links show values."""
+    """Show a theorem with its form and, if the URL has parameters, its value, so that a value can be linked to."""
     bound = next((item for item in context.ask(bounds.list_bounds).items if item.name == name), None)
     if bound is None:
         raise BoundUnknown("There is no such theorem in the calculator.")
@@ -51,7 +51,7 @@ def show_bound(context: request_context.TheContext, name: str) -> Response:
 
 
 def _params(bound: BoundOut, fields: Mapping[str, str]) -> dict[str, Any]:
-    """Parse the parameters of the form for the API, which refuses malformed values."""
+    """Parse the form's parameters for the API. Malformed values are passed on, for the API to refuse."""
     params: dict[str, Any] = {}
     for parameter in bound.parameters:
         text = fields.get(parameter.name, "").strip()
@@ -77,7 +77,7 @@ def _value(parameter: BoundParameterOut, text: str) -> Any:
 
 
 def _paired(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return options of a choice, each labelled with its value."""
+    """Return the options of a select field, each labelled with its value."""
     return [(name, name) for name in names]
 
 

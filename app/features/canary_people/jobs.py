@@ -10,7 +10,7 @@ from lethe.features.trainers.contract import TrainingStatus
 
 
 def destroy_canaries(installation: Installation) -> None:
-    """Destroy canaries of training runs that have ended and are not live: no later run will be compared with them."""
+    """Destroy the canaries of runs that have ended and are not live: no later run is tested against them."""
     is_needed = sa.or_(
         sa.exists().where(Trainer.live_id == CanaryRound.training_id),
         sa.exists().where(Training.id == CanaryRound.training_id, Training.status == TrainingStatus.RUNNING),

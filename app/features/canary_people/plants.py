@@ -1,7 +1,7 @@
-"""Planting of canary people, and the consequences if a training run still knows the canaries of the previous one.
+"""Planting of canary people, and the consequences if a training run still knows an earlier run's canaries.
 
 Each training run gets its own canaries. It must not know the canaries of earlier runs whose artefacts are live, whether
-of the same trainer or of others on the table: it may have used their artefacts or rows.
+these runs belong to the same trainer or to another on the table, as it may have used their artefacts or rows.
 """
 
 import secrets
@@ -27,11 +27,11 @@ ROWS_PER_CANARY = 10
 
 
 def plant(installation: Installation, context: TrainingContext) -> Planted | None:
-    """Draw canaries for a training run, and return them with their judge; None if the trainer uses no canaries or its
-    table is too small.
+    """Draw canaries for a training run, and return them with their judge. Return None if the trainer uses no canaries
+    or its table is too small.
 
     Raises:
-        TrainerRefused: `canary_alarm` if an earlier run of the trainer raised the alarm.
+        TrainerRefused: `canary_alarm` if an earlier run of the trainer raised an alarm.
     """
     with installation.database.reading() as session:
         trainer = session.get_one(Trainer, context.trainer_id)
@@ -64,7 +64,7 @@ def plant(installation: Installation, context: TrainingContext) -> Planted | Non
 
 
 def _packed(drawn: drawing.Canaries) -> bytes:
-    """Return the groups as one Arrow stream whose metadata has the number of planted rows."""
+    """Return both groups as one Arrow stream, with the number of planted rows in its metadata."""
     joined = pa.concat_tables([drawn.planted, drawn.never])
     return columns.to_bytes(joined.replace_schema_metadata({"planted": str(drawn.planted.num_rows)}))
 
@@ -77,7 +77,7 @@ def _unpacked(content: bytes) -> drawing.Canaries:
 
 
 def _forgotten(session: Session, vault: Vault, context: TrainingContext) -> list[drawing.Canaries]:
-    """Return the canaries of the table's live training runs. Raises `TrainerRefused` if any cannot be opened."""
+    """Return the canaries of the table's live training runs. Raises `TrainerRefused` if any are unreadable."""
     query = (
         sa.select(CanaryRound)
         .join(Trainer, Trainer.live_id == CanaryRound.training_id)
@@ -94,7 +94,7 @@ def _judge(
     installation: Installation, context: TrainingContext, drawn: drawing.Canaries, score: Score, *, test: int
 ) -> PlantVerdict:
     """Score all canaries in random order, judge the training run, and record the outcome. After an alarm, the trainer's
-    live artefacts are held back too."""
+    live artefacts are also held back."""
     with installation.database.reading() as session:
         forgotten = _forgotten(session, installation.vault, context)
     groups = [table for group in (*forgotten, drawn) for table in (group.planted, group.never)]

@@ -1,6 +1,6 @@
-"""Canary tests on request: a separate run learns canaries and forgets them, in several chains of lanes.
+"""Canary tests on request: a separate run trains on canaries and then forgets them, in several chains of lanes.
 
-It reads no rows of people and makes no version.
+The run reads no rows about people and publishes no version.
 """
 
 import datetime
@@ -22,8 +22,8 @@ from lethe.proof.mechanism import Mechanism
 
 
 def ask(session: Session, model: Model) -> None:
-    """Request a test on canaries only, which reads no rows of people and makes no version. Raises `ModelNotLive`,
-    `ModelRetired`, and `PreconditionFailed` for a model without canaries."""
+    """Request a test on canaries only, which reads no rows about people and publishes no version. Raises
+    `ModelNotLive`, `ModelRetired`, and `PreconditionFailed` for a model without canaries."""
     catalogue.get_live_version(session, model)
     if not model.audit_lanes:
         raise problems.PreconditionFailed.no_canaries()
@@ -32,13 +32,13 @@ def ask(session: Session, model: Model) -> None:
 
 
 def end(session: Session, *, run_id: str, observed: Observed | None, error_code: str | None) -> None:
-    """End a requested canary test, as failed if there is an `error_code`. Raises `LeaseLost`."""
+    """End a requested canary test. If `error_code` is given, the test is marked as failed. Raises `LeaseLost`."""
     run = unlearning.finish(session, run_id=run_id, observed=observed, error_code=error_code)
     session.get_one(Model, run.model_id).audit_asked_at = None
 
 
 class CanaryTest:
-    """Canary test of a model. `audit_asked_at` of the model holds the time of its request."""
+    """Canary test of a model. The model's `audit_asked_at` holds the time of the request for the test."""
 
     kind = RunKind.AUDIT
     rule = QueueRule.AUDIT
@@ -77,11 +77,11 @@ class CanaryTest:
         """Do nothing: only canaries are measured."""
 
     def drop_model(self, session: Session, *, model_id: str) -> None:
-        """Do nothing: the tests are runs, which a retired model keeps."""
+        """Do nothing: canary tests are runs, and a retired model keeps its runs."""
 
 
 def _plan(mechanism: Mechanism, *, epsilon: float, delta: float) -> planner.Plan:
-    """Plan a canary test, which learns canaries and forgets them in the steps that the first deletion would take."""
+    """Plan a canary test that trains on canaries and forgets them in as many steps as the first deletion would take."""
     learned = planner.after(accountant.started(mechanism), planner.learn(mechanism), records=0)
     forgetting = planner.forget(learned, records=1, epsilon=epsilon, delta=delta)
     steps = mechanism.learn_steps + (forgetting.steps if forgetting.kind == RunKind.UNLEARN else 0)
@@ -89,7 +89,7 @@ def _plan(mechanism: Mechanism, *, epsilon: float, delta: float) -> planner.Plan
 
 
 def _model_to_test(session: Session, *, dataset_id: str) -> Model | None:
-    """Return the model of a dataset whose canary test was requested first, if any, even during its back-off."""
+    """Return the dataset's model whose pending canary test was requested first, even if its runs are in back-off."""
     query = sa.select(Model).where(Model.dataset_id == dataset_id, Model.audit_asked_at.is_not(None))
     return session.scalars(query.order_by(Model.audit_asked_at, Model.id).limit(1)).first()
 

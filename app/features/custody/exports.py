@@ -20,9 +20,9 @@ _PAGE = 500
 
 
 def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> tables.Checkpoint | None:
-    """Return the signed head of a tenant's ledger, the hash of its last link; None if nothing is published.
+    """Return the signed head of a tenant's ledger, which has the last link's hash; None if nothing has been published.
 
-    Raises `LedgerCorrupt` if the last link is not signed; a worker signs it soon unless it was changed.
+    Raises `LedgerCorrupt` if the last link is not signed. A worker signs it soon, unless the link was tampered with.
     """
     last = chains.last_row(session, LEDGER, tenant_id=tenant_id)
     signed = chains.checkpoints(session, LEDGER, tenant_id=tenant_id, limit=1)
@@ -42,7 +42,7 @@ def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> tables.Che
 def written(
     reading: Callable[[], AbstractContextManager[Session]], public_keys: KeySet, *, tenant_id: str
 ) -> Iterator[bytes]:
-    """Return the lines of an export, or raise `LedgerCorrupt` before the first line if the signed head differs."""
+    """Return an export's lines. Raises `LedgerCorrupt` before the first line if the signed head differs."""
     with reading() as session:
         signed_head = head(session, public_keys, tenant_id=tenant_id)
         lengths = repository.ledger_lengths(session, tenant_id=tenant_id) if signed_head else {}

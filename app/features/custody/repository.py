@@ -1,4 +1,4 @@
-"""SQL that reads the audit log, and the parts of an exported ledger."""
+"""SQL queries for the audit log and for the parts of an exported ledger."""
 
 from collections.abc import Iterable
 
@@ -29,7 +29,7 @@ def audit_entries(
 
 
 def versions(session: Session, *, model_id: str) -> Iterable[Version]:
-    """Return the versions of a model in order."""
+    """Return a model's versions in order."""
     return session.scalars(sa.select(Version).where(Version.model_id == model_id).order_by(Version.number))
 
 

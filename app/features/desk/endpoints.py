@@ -1,4 +1,4 @@
-"""Endpoints of the desk, and the pages of the dashboard below /admin."""
+"""Endpoints of the desk, and the dashboard's pages under /admin."""
 
 from fastapi import APIRouter, Response
 
@@ -51,12 +51,12 @@ def refuse_unknown_page(_context: request_context.TheContext) -> Response:
 
 
 def routers() -> list[APIRouter]:
-    """Return the routers of all pages: the pages of the desk, and `PAGES` of the features' modules `pages`."""
+    """Return the routers of all pages: the desk's own, and `PAGES` from each feature's `pages` module."""
     return [*(module.router for module in _OWN), *sockets.plugs("app.features", "pages", "PAGES")]
 
 
 def install(gateway: APIRouter) -> None:
-    """Serve the pages and static files below /admin, and the public check of certificates at /verify."""
+    """Serve the pages and static files under /admin, and the public certificate check at /verify."""
     pages.environment().globals |= {
         "menu_of": menu_of,
         "is_at": is_at,

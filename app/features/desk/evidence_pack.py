@@ -1,7 +1,7 @@
 """Evidence pack of a request: its reply, certificates, keys, history and audit entries, as a ZIP file and as a PDF.
 
-`lethe.features.desk.evidence_pack` verifies the ZIP file. Making a pack signs a checkpoint of the audit log, so that a
-checkpoint covers the last entry about the request. A pack depends on the state of the request and the log alone.
+`lethe.features.desk.evidence_pack` verifies the ZIP file. Making a pack signs a checkpoint of the audit log, so that
+even the last entry about the request is covered by one. A pack depends only on the state of the request and of the log.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ _MAX_ENTRIES = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPart:
-    """Audit entries of a pack. If `linked`, they have no gap, and `checkpoint` signs the last; `names` are by id."""
+    """Audit entries of a pack. If `linked`, they have no gap and end at `checkpoint`. `names` are keyed by id."""
 
     entries: Sequence[AuditEntryOut]
     linked: bool
@@ -50,7 +50,7 @@ class AuditPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackContents:
-    """Everything that a pack is made of, as of `made_at`."""
+    """Everything that goes into a pack, as of `made_at`."""
 
     request: DeletionRequestOut
     events: Sequence[RequestEventOut]
@@ -62,13 +62,13 @@ class PackContents:
 
 
 def record(session: Session, keys: Keys, *, request_id: str, tenant_id: str, kind: str) -> None:
-    """Record that the session's actor downloads a pack, and sign the audit log up to this entry."""
+    """Record that the session's actor is downloading a pack, and sign the audit log up to this entry."""
     audit.record(session, "deletion_request.evidence_packed", request_id, format=kind)
     checkpoints.checkpoint_now(session, keys, checkpoints.AUDIT, tenant_id=tenant_id)
 
 
 def audit_part(session: Session, *, request_id: str, tenant_id: str) -> AuditPart:
-    """Return the audit entries about a request, and those between them up to the next signed checkpoint."""
+    """Return the audit entries about a request, if possible with all entries up to the last checkpoint."""
     found = audit_entries(session, tenant_id=tenant_id, before=None, limit=_MAX_ENTRIES, object_id=request_id)
     about = found[::-1]
     last = next(iter(repository.checkpoints(session, checkpoints.AUDIT, tenant_id=tenant_id, limit=1)), None)
@@ -86,7 +86,7 @@ def audit_part(session: Session, *, request_id: str, tenant_id: str) -> AuditPar
 
 
 def as_zip(evidence: PackContents, keys: Keys, *, folder: Path) -> bytes:
-    """Return the archive of a pack with its signed manifest; `folder` is for the font of its PDF."""
+    """Return a pack as a ZIP archive with a signed manifest. The font of its PDF is written to `folder`."""
     members = {
         packs.KEYS: _json(evidence.keys),
         packs.AUDIT_LOG: _json(
@@ -112,7 +112,7 @@ def as_zip(evidence: PackContents, keys: Keys, *, folder: Path) -> bytes:
 
 
 def as_pdf(evidence: PackContents, *, folder: Path) -> bytes:
-    """Return the readable part of a pack. Raises `ReplyUnprintable`."""
+    """Return a pack's human-readable part as a PDF. Raises `ReplyUnprintable`."""
     # The libraries of PDF take longer to import than the gateway's other parts.
     from app.features.desk import reply_pdf
 

@@ -37,7 +37,7 @@ class AttachmentFile:
 
 
 def examine(name: str, content: bytes, *, max_bytes: int) -> AttachmentFile:
-    """Determine the kind of a file. Raises `AttachmentInvalid` and `UploadTooLarge`, which never quote its name."""
+    """Determine a file's kind. Raises `AttachmentInvalid` and `UploadTooLarge`; neither quotes the file's name."""
     if len(content) > max_bytes:
         fault = FieldError("file", f"expected at most {max_bytes} bytes")
         raise UploadTooLarge.attachment([fault], max_bytes=max_bytes)
@@ -69,7 +69,7 @@ def _is_text(content: bytes) -> bool:
 
 
 def _is_mail(content: bytes) -> bool:
-    """Return True if the file starts with header fields, one of them typical of mail; the body may have any charset."""
+    """Return True if the file starts with header fields, one of them typical of e-mail. Any charset is accepted."""
     header = _HEADER.match(content)
     return header is not None and b"\0" not in content and _MAIL_FIELD.search(header[0]) is not None
 

@@ -1,4 +1,4 @@
-"""Filters, order and columns of the list of requests, translated from the page's URL to parameters of the API.
+"""Filters, order and columns of the request list, translated from the page's URL into API parameters.
 
 Dates are days in the time zone of the tenant's policy.
 """
@@ -20,7 +20,7 @@ from lethe.contract.sets import ClosedSet, RequestOrder, RequestStatus
 
 
 class RequestColumn(ClosedSet):
-    """Columns of the list of requests, in addition to the case itself."""
+    """Columns of the request list, in addition to the case itself."""
 
     STATUS = "status"
     DUE = "due"
@@ -84,7 +84,7 @@ Filters = Annotated[dict[str, str], Depends(_filters)]
 
 
 def _joined(columns: Iterable[str]) -> str:
-    """Join the names of columns for a URL; "" for the default columns. Raises `InputInvalid`.
+    """Join column names for a URL; return "" for the default columns. Raises `InputInvalid`.
 
     A form sends each column separately; a URL has all of them, joined by periods.
     """
@@ -110,7 +110,7 @@ def narrowing(query: Mapping[str, str]) -> dict[str, str]:
 
 
 def in_form(form: FormData) -> dict[str, str]:
-    """Return the query parameters of the list from which a form was sent. Raises `InputInvalid`."""
+    """Return the query parameters of the list page from which a form was submitted. Raises `InputInvalid`."""
     fields = {name: form.get(f"filter_{name}") for name in NAMES}
     query: dict[str, Any] = {name: value.strip() for name, value in fields.items() if isinstance(value, str)}
     try:
@@ -120,7 +120,7 @@ def in_form(form: FormData) -> dict[str, str]:
 
 
 def matching(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
-    """Return the filters as parameters of the API for `caller`, without status and order. Raises `InputInvalid`."""
+    """Return the filters as API parameters for `caller`, without status and order. Raises `InputInvalid`."""
     zone, assignee = caller.policy.time_zone, query.get("assigned")
     parameters: dict[str, Any] = {
         "regulation": query.get("regulation"),
@@ -139,9 +139,9 @@ def matching(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
 
 
 def listed(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
-    """Return the filters as parameters of the API for all requests that the list shows in its order.
+    """Return the filters as API parameters that select every request shown in the list, given its order.
 
-    Some orders omit requests: by deadline only open requests are listed, by completion only completed requests.
+    Some orders omit requests: ordered by deadline, the list has only open requests; by completion, only completed ones.
     """
     parameters = matching(query, caller=caller) | {"status": query.get("status")}
     order = query.get("order")

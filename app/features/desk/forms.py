@@ -1,4 +1,4 @@
-"""Forms of pages: their fields, and sentences about invalid values, each to be shown next to its field."""
+"""Forms on pages: their fields, and messages about invalid values to be shown next to those fields."""
 
 import math
 from typing import Annotated, Any, TypeVar
@@ -42,13 +42,13 @@ def in_words(error: ValidationError | RequestValidationError) -> list[FieldError
 
 
 def fault_of(error: Problem | None, field: str) -> str | None:
-    """Return the message to show next to a field; None if neither the field nor its parts are at fault."""
+    """Return the message to show next to a field; None if neither the field nor any part of it is invalid."""
     faults = error.errors if error else ()
     return next((message(fault.message, capital=True) for fault in faults if field in fault.path.split(".")), None)
 
 
 def place_of(fault: FieldError) -> str:
-    """Return the location of a fault: the name of the field in words, or line and column of a row."""
+    """Return the location of a fault: the field's name in words, or the line and column of a row."""
     parts = fault.path.split(".")
     return words(parts[-1]) if all(part.isidentifier() for part in parts) else fault.path
 

@@ -23,7 +23,7 @@ _MAX_FORM_BYTES = 16 * 1024
 
 
 async def form_of(request: Request, settings: Settings) -> FormData:
-    """Read the form of a page that precedes a login. Raises `UploadTooLarge` and `FormRefused`."""
+    """Read the form of a pre-login page. Raises `UploadTooLarge` and `FormRefused`."""
     length = request.headers.get("content-length", "")
     if not length.isdigit() or int(length) > _MAX_FORM_BYTES:
         raise UploadTooLarge(languages.gettext("This form is longer than any key or password."))
@@ -32,12 +32,12 @@ async def form_of(request: Request, settings: Settings) -> FormData:
 
 
 def form_token(request: Request) -> str:
-    """Return the token that the form last shown to this browser carries."""
+    """Return the token of the form that this browser was shown last."""
     return sessions.form_token(sessions.read(request, _BROWSER_COOKIE))
 
 
 def is_known(request: Request) -> bool:
-    """Return True if this browser was shown a form before a login."""
+    """Return True if this browser has been shown a pre-login form."""
     return bool(sessions.read(request, _BROWSER_COOKIE))
 
 
@@ -49,24 +49,24 @@ def page(request: Request, template: str, *, token: str, error: Problem | None =
 
 
 def let_in(request: Request, response: Response, token: str) -> Response:
-    """Set the cookie of a session."""
+    """Set the session cookie."""
     sessions.put(request, response, request_context.COOKIE, token, secure=is_https(request))
     sessions.drop(request, response, _BROWSER_COOKIE)
     return response
 
 
 def is_https(request: Request) -> bool:
-    """Return True if the browser reached the dashboard by https, possibly through a proxy that terminates TLS."""
+    """Return True if the browser reached the dashboard over https, possibly through a proxy that terminates TLS."""
     return sessions.is_https(request) or request.headers.get("origin", "").startswith("https:")
 
 
 def onward_page(address: str) -> str:
-    """Return `address` if it is a page of the dashboard with its query, and otherwise the overview."""
+    """Return `address` if it is a dashboard page, with or without a query; otherwise return the overview page."""
     path, _, _ = address.partition("?")
     is_inside = path == pages.ROOT or path.startswith(f"{pages.ROOT}/")
     return address if is_inside and not set(address) & set("\\#\r\n") and "//" not in path else pages.ROOT
 
 
 def account_key(email: str) -> str:
-    """Return the name under which wrong passwords of an account are counted, whether or not the account exists."""
+    """Return the name under which failed passwords are counted for an account, even one that does not exist."""
     return "account " + hashlib.sha256(email.strip().lower().encode(errors="replace")).hexdigest()

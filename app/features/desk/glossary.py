@@ -1,6 +1,6 @@
 """Glossary of the pages: technical terms, advice on the error codes of runs and webhook deliveries, and labels.
 
-`glossaries/<language>.toml` has the sentences of a language. The advice agrees with docs/operations.md and
+Each language's texts are in `glossaries/<language>.toml`. The advice agrees with docs/operations.md and
 docs/webhooks.md.
 """
 
@@ -18,8 +18,8 @@ from app.features.desk.languages import TranslatedText, spoken
 class Term:
     """Technical term: its default label on a page, and the sentence that explains it.
 
-    A template writes `ui.term("epsilon")`, a button that opens the sentence; each page has all sentences once, at its
-    end.
+    A template writes `ui.term("epsilon")`, which renders a button that opens the sentence. Each page contains every
+    sentence once, at its end.
     """
 
     label: str
@@ -28,7 +28,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Advice on an error code: its meaning, and the recommended action of an operator."""
+    """Advice on an error code: its meaning, and what an operator should do."""
 
     means: str
     todo: str
@@ -50,12 +50,12 @@ def terms() -> Mapping[str, Term]:
 
 
 def labels(of: str) -> Mapping[str, str]:
-    """Return the labels of the values of a closed set in the reader's language, in the order of a page."""
+    """Return the labels of a closed set's values in the reader's language, in the order in which pages show them."""
     return glossary(spoken()).labels[of]
 
 
 def advice(error_code: str) -> Advice:
-    """Return the advice on the error code of a run."""
+    """Return the advice on a run's error code."""
     known = glossary(spoken()).runs
     return known.get(error_code, known["unknown"])
 
@@ -71,7 +71,7 @@ def delivery_advice(error_code: str) -> Advice:
 
 @functools.cache
 def glossary(language: str) -> Glossary:
-    """Read the glossary of a language."""
+    """Read a language's glossary."""
     path = importlib.resources.files("app.features.desk") / "glossaries" / f"{language}.toml"
     texts = tomllib.loads(path.read_text(encoding="utf8"))
     return Glossary(

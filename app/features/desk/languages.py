@@ -1,7 +1,7 @@
-"""Languages of the pages: the choice for a reader, and the texts of gettext catalogues.
+"""Languages of the pages: how a reader's language is chosen, and the texts from gettext catalogues.
 
-Texts are in English in templates and modules. `locale/<code>/LC_MESSAGES/dashboard.po` translates them into another
-language; each process reads a catalogue once.
+Texts in templates and modules are in English. `locale/<code>/LC_MESSAGES/dashboard.po` translates them into another
+language. Each process reads a catalogue once.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _spoken: ContextVar[str] = ContextVar("language", default=ENGLISH)
 
 
 def speak(request: Request) -> None:
-    """Set the language of the current context to the reader's."""
+    """Set the language of the current context to the reader's language."""
     _spoken.set(of(request))
 
 
@@ -46,12 +46,12 @@ def speaking(language: str) -> Iterator[None]:
 
 
 def spoken() -> str:
-    """Return the code of the language of the current context."""
+    """Return the current context's language code."""
     return _spoken.get()
 
 
 def of(request: Request) -> str:
-    """Return the language that the reader chose; otherwise the one that their browser prefers, or English."""
+    """Return the language chosen by the reader; otherwise the language preferred by their browser, or English."""
     chosen = request.cookies.get(COOKIE, "")
     if chosen in LANGUAGES:
         return chosen
@@ -60,7 +60,7 @@ def of(request: Request) -> str:
 
 
 def _accepted(header: str) -> list[str]:
-    """Parse an Accept-Language header: the languages without their countries, the preferred one first."""
+    """Parse an Accept-Language header into languages without country codes, most preferred first."""
     languages: list[tuple[float, str]] = []
     for part in header.split(","):
         name, _, weight = part.partition(";")
@@ -85,7 +85,7 @@ def _catalogue(language: str) -> catalogues.NullTranslations:
 
 
 class TranslatedText(str):
-    """Text of the catalogues in the reader's language. Filling in its placeholders gives another `TranslatedText`."""
+    """Text from a catalogue in the reader's language. Filling in its placeholders returns a `TranslatedText` again."""
 
     __slots__ = ()
 
@@ -94,7 +94,7 @@ class TranslatedText(str):
 
 
 def marked(text: str) -> str:
-    """Return `text` unchanged. The call marks it for the catalogues; `gettext` translates it where it is shown."""
+    """Return `text` unchanged. The call marks it for extraction; `gettext` translates it where it is shown."""
     return text
 
 
@@ -112,12 +112,12 @@ def ngettext(singular: str, plural: str, number: int) -> str:
 
 
 def inside(text: str) -> str:
-    """Return a label in the form in which it is written within a sentence."""
+    """Return a label as it is written within a sentence."""
     return text if spoken() in _CAPITALISED_NOUNS else text.lower()
 
 
 def localised(number: str) -> str:
-    """Replace the English decimal and thousands separators of a number by those of the reader's language."""
+    """Replace a number's English decimal and thousands separators with those of the reader's language."""
     return number.translate(_SWAPPED_SIGNS) if spoken() in _DECIMAL_COMMA else number
 
 
@@ -128,7 +128,7 @@ def day(at: datetime.date) -> str:
 
 
 def weekday(at: datetime.date) -> str:
-    """Return a day in full with its weekday, for tooltips."""
+    """Return a date in full with its weekday, for tooltips."""
     if spoken() == ENGLISH:
         return f"{at:%A}, {at.day} {at:%B %Y}"
     return dates.format_date(at, "full", locale=spoken())

@@ -1,6 +1,6 @@
-"""Positions in long lists: the number of a page, its extent, and the way back.
+"""Positions in long lists: a page's number, its extent, and links back.
 
-Cursors of the API lead forward only. The URL of a page contains the cursors of the last few pages, for the links back.
+The API's cursors only lead forward, so a page's URL contains the cursors of the previous few pages, for links back.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _FIRST = "-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagePosition:
-    """Position of a page in a list. `number` counts from 1; `back` has the cursors of preceding pages in order."""
+    """Position of a page in a list. `number` counts from 1; `back` has the cursors of previous pages in order."""
 
     cursor: str | None = None
     number: int = 1
@@ -33,7 +33,7 @@ class PagePosition:
 
     @property
     def first(self) -> int:
-        """Number of the page's first entry, from 1."""
+        """Number of the page's first entry, counted from 1."""
         return (self.number - 1) * self.size + 1
 
     @property
@@ -55,7 +55,7 @@ class PagePosition:
 
     @property
     def previous(self) -> dict[str, str] | None:
-        """Query parameters of the previous page; None for the first page, or if its cursor is not in the URL."""
+        """Query parameters of the previous page; None on the first page, or if the URL lacks the cursor."""
         if not self.back or self.number == 1:
             return None
         *further, cursor = self.back
@@ -64,7 +64,7 @@ class PagePosition:
         return self.settings | {"cursor": cursor, "page": str(self.number - 1), "back": ".".join(further)}
 
     def has_all(self, page: PageOut[Any]) -> bool:
-        """Return True if `page`, the page at this position, is the only one of its list."""
+        """Return True if `page`, which must be the page at this position, is its list's only page."""
         return page.next_cursor is None and self.number == 1
 
     def extent(
@@ -72,7 +72,7 @@ class PagePosition:
     ) -> str:
         """Return the range of entries that `page` shows, and the total.
 
-        `total` is the number of entries, counted up to `max_total`; None if they were not counted.
+        `total` is the number of entries, counted up to `max_total`; None if the entries were not counted.
         """
         length = len(page.items)
         if not length or self.has_all(page):

@@ -1,4 +1,4 @@
-"""Menu of the dashboard. Features add entries by the tuple `MENU` of their modules `pages`."""
+"""Dashboard menu. Features add entries through the tuple `MENU` in their `pages` modules."""
 
 import functools
 from collections.abc import Callable
@@ -26,7 +26,7 @@ GROUPS = {
 
 @dataclass(frozen=True, slots=True)
 class MenuEntry:
-    """Menu entry for callers who may call `endpoint` of the API, in one of `GROUPS`, sorted by `place`."""
+    """Menu entry in one of `GROUPS`, sorted by `place`. Only callers who may call the API's `endpoint` see it."""
 
     place: int
     title: str
@@ -40,7 +40,7 @@ class MenuEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MenuGroup:
-    """Menu group with the entries that the caller may open. At most one group is open."""
+    """Menu group with the entries that the caller may open. At most one group is expanded."""
 
     title: str
     entries: list[MenuEntry]
@@ -68,14 +68,14 @@ _OWN = (
 
 @functools.cache
 def entries() -> list[MenuEntry]:
-    """Return the entries of the desk and of all features in the order of the menu."""
+    """Return the entries of the desk and all features in menu order."""
     return sorted((*_OWN, *sockets.plugs("app.features", "pages", "MENU")), key=lambda entry: entry.place)
 
 
 def menu_of(context: RequestContext, path: str) -> list[MenuGroup]:
-    """Return the groups with the entries that the caller of `context` may open, for the page at `path`.
+    """Return, for the page at `path`, the groups with the entries that the context's caller may open.
 
-    The group of the page is open, or the first group if the page is in none.
+    The page's group is expanded, or the first group if the page belongs to none.
     """
     allowed = [entry for entry in entries() if context.may(entry.endpoint)]
     groups = {name: [entry for entry in allowed if entry.group == name] for name in GROUPS}

@@ -59,7 +59,7 @@ def with_templates() -> list[str]:
 
 @pass_context
 def legal(page: Context, at: datetime.datetime, zone: str, *, minute: bool = False) -> Markup:
-    """Return the date of a legal deadline, without its zone if the page's variable `stated_zone` has that zone."""
+    """Return a legal deadline's date, without its time zone if the page already states that zone (`stated_zone`)."""
     return wording.legal(at, zone, minute=minute, stated=page.get("stated_zone"))
 
 
@@ -95,7 +95,7 @@ _FILTERS = (
 
 @functools.cache
 def environment() -> Environment:
-    """Return the environment of the templates of all features."""
+    """Return the Jinja environment for all features' templates."""
     templates = Environment(
         loader=ChoiceLoader([PackageLoader(f"app.features.{feature}") for feature in with_templates()]),
         autoescape=True,
@@ -116,7 +116,7 @@ def environment() -> Environment:
 
 @functools.cache
 def asset(name: str) -> str:
-    """Return the address of a static file. It changes with the content, so that browsers may cache it indefinitely."""
+    """Return a static file's address, which changes with the content, so that browsers can cache it indefinitely."""
     return f"{ROOT}/static/{name}?{hashlib.sha256(_content(name)).hexdigest()[:12]}"
 
 
@@ -126,20 +126,20 @@ def _content(name: str) -> bytes:
 
 @functools.cache
 def _compressed(name: str) -> bytes | None:
-    """Return a static file compressed by gzip; None if it is not text, or too short to be compressed."""
+    """Return a static file compressed with gzip; None if it is not text, or is too short to be worth compressing."""
     content = _content(name)
     is_text = name.endswith((".css", ".js", ".svg"))
     return gzip.compress(content, 9, mtime=0) if is_text and len(content) >= _MIN_COMPRESSED_BYTES else None
 
 
 def _accepts_gzip(scope: Scope) -> bool:
-    """Return True if the browser accepts gzip with a quality above zero."""
+    """Return True if the browser accepts gzip with a quality value above zero."""
     codings = Headers(scope=scope).get("accept-encoding", "").lower().replace(" ", "").split(",")
     return any(coding == "gzip" or (coding.startswith("gzip;q=") and coding[7:].strip("0.")) for coding in codings)
 
 
 class Assets(StaticFiles):
-    """Static files of the dashboard. Each is compressed once, for browsers that accept gzip."""
+    """Static files of the dashboard. Each file is compressed once, for browsers that accept gzip."""
 
     def __init__(self) -> None:
         super().__init__(directory=str(importlib.resources.files("app.features.desk") / "static"))
@@ -167,7 +167,7 @@ def rendered(
 ) -> HTMLResponse:
     """Render a page or a fragment; in templates, `context` is None without a login.
 
-    With an `error`, fields keep what was typed, and the status is that of the error unless `status` is given.
+    With an `error`, fields keep the user's input, and the status is the error's status unless `status` is given.
     """
     if status is None:
         status = problems.status_of(type(error)) if error else 200
@@ -202,7 +202,7 @@ def _address(request: Request) -> str:
 
 
 def see(path: str, **query: str | int) -> RedirectResponse:
-    """Redirect to the page at `path` after a form was processed (303 See Other)."""
+    """Redirect to the page at `path` after a form has been processed (303 See Other)."""
     return RedirectResponse(
         f"{path}?{urllib.parse.urlencode(query)}" if query else path, status_code=303, headers=_HEADERS
     )
@@ -220,7 +220,7 @@ def file(name: str, content: str, media_type: str) -> Response:
 
 
 def json_file(name: str, answer: BaseModel | Sequence[BaseModel]) -> Response:
-    """Return an answer of the API, or a list of answers, as a JSON file to save."""
+    """Return an API response body, or a list of bodies, as a JSON file to save."""
     content: Any = (
         answer.model_dump(mode="json")
         if isinstance(answer, BaseModel)
@@ -230,12 +230,12 @@ def json_file(name: str, answer: BaseModel | Sequence[BaseModel]) -> Response:
 
 
 def is_fragment(request: Request) -> bool:
-    """Return True if a page requests a fragment of itself."""
+    """Return True if an open page is requesting a fragment of itself."""
     return request.headers.get("hx-request") == "true"
 
 
 class PageRoute(forms.SpooledRoute):
-    """Route of a page, which answers errors with a page. Like the API, it never spools files in plaintext."""
+    """Route of a page. Errors are shown as pages. Like the API's routes, it never spools files in plaintext."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -253,7 +253,7 @@ class PageRoute(forms.SpooledRoute):
 
 
 def _problem_of(error: Exception) -> Problem:
-    """Return the problem that a page reports for an error.
+    """Return the problem to report on a page for an error.
 
     An unexpected error is logged without its message, which may name people.
     """
@@ -274,12 +274,12 @@ def _problem_of(error: Exception) -> Problem:
 
 
 def new_router() -> APIRouter:
-    """Return a router for pages, which the API's documentation leaves out."""
+    """Return a router for pages; they are excluded from the API's documentation."""
     return APIRouter(prefix=ROOT, route_class=PageRoute, include_in_schema=False)
 
 
 def refused(request: Request, error: Problem) -> Response:
-    """Return the page of an error."""
+    """Return the page that reports an error."""
     return rendered(request, "refused.html", error=error, status_code=problems.status_of(type(error)))
 
 
@@ -295,9 +295,9 @@ def malformed(error: RequestValidationError) -> InputInvalid:
 
 
 def _login_of(request: Request) -> Response:
-    """Redirect to the login, and from there back to the page.
+    """Redirect to the login page, and from there back to the requested page.
 
-    An open page receives status 401 and shows the login itself, so that nothing typed there is lost.
+    An open page receives status 401 and shows the login form itself, so that nothing typed there is lost.
     """
     if is_fragment(request):
         return Response(status_code=401, headers=_HEADERS | {"HX-Reswap": "none"})

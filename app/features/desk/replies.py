@@ -1,7 +1,7 @@
 """Reply to a person: the outcome of their request, in their language, and an annex about the erasure.
 
-A reply is composed on demand and stored nowhere, and neither are recipient, place, salutation and signature, which an
-officer types for a single reply. `reply_sentences/<language>.toml` has the sentences of a language.
+A reply is composed on demand and never stored. Nor are the recipient, place, salutation and signature, which an officer
+types for a single reply. Each language's sentences are in `reply_sentences/<language>.toml`.
 """
 
 import datetime
@@ -33,9 +33,9 @@ Day = Callable[[datetime.datetime | None], str]
 class Wording:
     """Sentences of a reply in one language, with placeholders in braces.
 
-    `language` is the language's own name for itself, `common_words` its most frequent function words, which other
-    languages lack or rarely use, `months` the names from January on, `day` the form of a date, and `signs` the
-    separator of thousands and that of decimals.
+    `language` is the language's own name for itself, `common_words` its most frequent function words that are rare or
+    absent in other languages, `months` the names of the months from January, `day` the date format, and `signs` the
+    thousands and decimal separators.
     """
 
     language: str
@@ -91,9 +91,9 @@ REPLY_LANGUAGES: Mapping[ReplyLanguage, str] = {language: wording.language for l
 class Reply:
     """Parts of a reply.
 
-    If the policy names a controller, `head` has its name with a label, and `sender` the name alone. `recipient` has the
-    lines of the address, `dated` the place and date, `proofs` a sentence per certificate, `closing` the signature and
-    contact, and `page` the paragraphs of the annex about the erasure; it is empty if nothing is signed.
+    If the policy names a controller, `head` has the name with a label, and `sender` the name alone. `recipient` has the
+    lines of the address, `dated` the place and date, `proofs` one sentence per certificate, `closing` the signature and
+    contact, and `page` the paragraphs of the annex about the erasure (empty if there is no certificate).
     """
 
     language: ReplyLanguage
@@ -122,10 +122,10 @@ def reply_to(
     origin: str | None = None,
     addressing: Addressing | None = None,
 ) -> Reply:
-    """Compose the reply at the current stage of a request, dated `at`; the controller is that of the policy.
+    """Compose the reply for a request's current stage, dated `at`. The controller is the one named in the policy.
 
-    If another request erased the person's rows, `proof` comes from that request. `origin` is the public address of the
-    installation, under which the reply links to the check of each certificate; None for codes alone.
+    If another request erased the person's rows, `proof` comes from that request. `origin` is the installation's public
+    address, which the reply uses to link to each certificate's check; if None, the reply has only the codes.
 
     Raises `CertificateDamaged`.
     """
@@ -163,7 +163,7 @@ def reply_to(
 
 
 def as_text(reply: Reply) -> str:
-    """Return a reply as plain text, with an empty line between paragraphs."""
+    """Return a reply as plain text, with a blank line between paragraphs."""
     wording = reply.wording
     proofs = [wording.proof, *(f"- {sentence}" for sentence in reply.proofs)] if reply.proofs else []
     page = [wording.page.upper(), *reply.page] if reply.page else []
@@ -174,7 +174,7 @@ def as_text(reply: Reply) -> str:
 
 
 def paragraphs(request: DeletionRequestOut, language: ReplyLanguage, *, zone: str) -> list[str]:
-    """Return the paragraphs between greeting and proof, with dates in the time zone `zone`."""
+    """Return the paragraphs between the greeting and the proofs, with dates in the time zone `zone`."""
     wording = WORDINGS[language]
     day = _days(wording, zone)
     received = wording.received.format(received=day(request.submitted_at))
@@ -242,8 +242,8 @@ _CCPA: Mapping[RejectionGround, str] = {
 
 
 def article(request: DeletionRequestOut, language: ReplyLanguage) -> str | None:
-    """Return the provision on which the rejection of a request rests, as the language cites it; None if the request is
-    not rejected, or if its regulation has no provision known here for the ground."""
+    """Return the legal provision behind a request's rejection, as cited in the language; None if the request was not
+    rejected, or if no provision of its regulation is known for the ground."""
     if request.rejection is None:
         return None
     ground = request.rejection.ground
@@ -258,9 +258,9 @@ def article(request: DeletionRequestOut, language: ReplyLanguage) -> str | None:
 
 
 def language_of(text: str) -> ReplyLanguage | None:
-    """Guess the language of a reason by its function words; None unless one language clearly leads.
+    """Guess a reason's language from its function words; return None unless one language clearly leads.
 
-    A language leads with at least three of its words and twice as many as any other language.
+    A language leads if the text has at least three of its words, and twice as many as of any other language.
     """
     words = re.findall(r"[^\W\d_]+", text.lower())
     counts = {
@@ -271,7 +271,7 @@ def language_of(text: str) -> ReplyLanguage | None:
 
 
 def reason_of(request: DeletionRequestOut) -> str | None:
-    """Return the free text that the reply at the current stage of a request quotes; None if it quotes none."""
+    """Return the free text quoted in the reply for a request's current stage; None if no text is quoted."""
     if request.status == RequestStatus.REJECTED:
         return request.rejection.explanation if request.rejection else None
     is_quoted = request.completed_at is None and request.clock.state not in (ClockState.OVERDUE, ClockState.ENDED)
@@ -283,10 +283,10 @@ CODE_ID, _CODE_DIGEST = 12, 8
 
 
 def code_of(certificate_id: str, jws: str) -> str:
-    """Return the code of a certificate for its public check: five groups of four hexadecimal digits.
+    """Return a certificate's code for the public check: five groups of four hexadecimal digits.
 
-    The first twelve digits are from the certificate's id, the other eight from the SHA-256 of its signed text, so the
-    code of a certificate whose text was replaced finds nothing.
+    The first twelve digits come from the certificate's id, the other eight from the SHA-256 of its signed text. If the
+    text is replaced, the old code therefore finds nothing.
     """
     digits = certificate_id.rpartition("_")[2][:CODE_ID] + hashlib.sha256(jws.encode()).hexdigest()[:_CODE_DIGEST]
     return "-".join(digits[start : start + 4] for start in range(0, len(digits), 4))
@@ -331,7 +331,7 @@ def _page(proof: CertificatesOut, wording: Wording, day: Day) -> list[str]:
 
 
 def _days(wording: Wording, zone: str) -> Day:
-    """Return a function that writes the day of a time in `zone`; "…" for None."""
+    """Return a function that formats the day of a time in `zone`, or returns "…" for None."""
 
     def day(at: datetime.datetime | None) -> str:
         if at is None:
@@ -343,12 +343,12 @@ def _days(wording: Wording, zone: str) -> Day:
 
 
 def _number(value: float, wording: Wording, digits: int = 3) -> str:
-    """Write a number rounded up, with the signs of the language."""
+    """Format a number, rounded up, with the language's separators."""
     return at_most(value, digits).translate(str.maketrans(",.", wording.signs))
 
 
 def _normalised(text: str) -> str:
-    """Return a text that a person typed with uniform line endings."""
+    """Return a typed text with uniform line endings."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

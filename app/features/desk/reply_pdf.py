@@ -1,8 +1,8 @@
-"""A reply as a PDF: ready for an envelope with a window (DIN 5008, form B), and an annex on what was erased.
+"""A reply as a PDF, laid out for a window envelope (DIN 5008, form B), with an annex about what was erased.
 
-The font (Noto Sans, under the OFL) has Latin, Greek and Cyrillic and is embedded. A reply with other characters is
-refused: a box in place of a name would be worse than no PDF. Only the font is written to disk, because fpdf2 reads
-fonts from files. Equal replies have equal bytes.
+The embedded font (Noto Sans, under the OFL) covers Latin, Greek and Cyrillic. A reply with other characters is refused:
+a box in place of a name would be worse than no PDF. Only the font is written to disk, because fpdf2 reads fonts from
+files. Equal replies yield identical bytes.
 """
 
 import datetime
@@ -38,7 +38,7 @@ logging.getLogger("fpdf").setLevel(logging.ERROR)
 
 
 class Document(fpdf.FPDF):
-    """Document in A4 with the embedded font, numbered pages, and the language of its text."""
+    """A4 document with the embedded font, numbered pages, and the language of its text."""
 
     def __init__(self, *, title: str, language: str, numbered: str, on: datetime.date) -> None:
         super().__init__(format="A4")
@@ -56,20 +56,20 @@ class Document(fpdf.FPDF):
         self.cell(0, 5, self._numbered.format(page=self.page_no(), pages="{nb}"), align="R")
 
     def write_lines(self, line: str, *, size: float = 11, style: str = "", height: float = _LINE) -> None:
-        """Write a paragraph, and the gap after it."""
+        """Write a paragraph followed by a gap."""
         self.set_font(_FAMILY, style, size)
         self.multi_cell(0, height, line.replace("\t", " "), align="L", new_x="LMARGIN", new_y="NEXT")
         self.ln(_GAP)
 
     def write_heading(self, line: str, *, level: int = 0) -> None:
-        """Write a heading, and list it in the outline of the document."""
+        """Write a heading, and add it to the document's outline."""
         self.start_section(line, level=level)
         self.write_lines(line, size=13 - 2 * level, style="B", height=_LINE + 1)
 
 
 @contextmanager
 def opened_for(reply: Reply, folder: Path, *, title: str) -> Iterator[Document]:
-    """Yield an empty document in the language of a reply, whose font is in files below `folder` during the block."""
+    """Yield an empty document in a reply's language. Font files are kept under `folder` until the block ends."""
     with tempfile.TemporaryDirectory(dir=folder) as fonts:
         document = Document(title=title, language=reply.language.value, numbered=reply.wording.numbered, on=reply.on)
         for style, name in _FONTS.items():
@@ -90,7 +90,7 @@ def require_printable(lines: Iterable[str]) -> None:
 
 
 def as_pdf(reply: Reply, *, folder: Path) -> bytes:
-    """Return a reply as a PDF; `folder` is for the font file. Raises `ReplyUnprintable`."""
+    """Return a reply as a PDF. The font is written to `folder`. Raises `ReplyUnprintable`."""
     require_printable(lines_of(reply))
     with opened_for(reply, folder, title=reply.subject) as document:
         write_reply(document, reply)
@@ -98,7 +98,7 @@ def as_pdf(reply: Reply, *, folder: Path) -> bytes:
 
 
 def write_reply(document: Document, reply: Reply) -> None:
-    """Write the reply and its annex, from a new page on."""
+    """Write the reply and its annex, starting on a new page."""
     wording = reply.wording
     document.add_page()
     _write_marks(document)
@@ -128,7 +128,7 @@ def _write_marks(document: Document) -> None:
 
 
 def _write_address(document: Document, reply: Reply) -> None:
-    """Write the sender in small print and the recipient into the window; many lines are set with a reduced height."""
+    """Write the sender in small print and the recipient in the window. If there are many lines, they are smaller."""
     if reply.sender and reply.recipient:
         document.set_xy(_LEFT, _ADDRESS_TOP + _SENDER_HEIGHT - 4.5)
         document.set_font(_FAMILY, "", 7)
@@ -149,7 +149,7 @@ def _cut(document: Document, line: str) -> str:
 
 
 def _write_information(document: Document, reply: Reply) -> None:
-    """Write case number, place and date to the right of the address."""
+    """Write the case number, place and date to the right of the address."""
     below = document.get_y()
     document.set_xy(_INFO_LEFT, _INFO_TOP)
     for size, line in ((8, f"{reply.wording.reference}"), (10, reply.case), (10, ""), (10, reply.dated)):
@@ -159,7 +159,7 @@ def _write_information(document: Document, reply: Reply) -> None:
 
 
 def _write_closing(document: Document, reply: Reply) -> None:
-    """Write the closing, room for a signature and the signature's lines on one page, and the contact below."""
+    """Write the closing, space for a signature and the signature's lines on one page, and the contact below them."""
     signature, *rest = reply.closing
     formula, *names = signature.split("\n")
     if document.will_page_break(_LINE * (7 + len(names))):
@@ -173,7 +173,7 @@ def _write_closing(document: Document, reply: Reply) -> None:
 
 
 def lines_of(reply: Reply) -> Iterator[str]:
-    """Yield every text in the PDF of a reply."""
+    """Yield every text in a reply's PDF."""
     wording = reply.wording
     yield from (reply.subject, reply.salutation, wording.proof, wording.page, "•", wording.reference, reply.dated)
     yield from (*reply.head, *reply.recipient, *reply.paragraphs, *reply.proofs, *reply.closing, *reply.page)

@@ -1,4 +1,4 @@
-"""SQL of the desk: sessions of the dashboard, and the notes and attachments of requests."""
+"""SQL queries of the desk: dashboard sessions, and requests' notes and attachments."""
 
 import datetime
 from collections.abc import Callable, Collection
@@ -24,12 +24,12 @@ def end_dashboard_session(session: Session, token_hash: str) -> None:
 
 
 def end_sessions_of(session: Session, user_id: str) -> None:
-    """End all sessions of a person."""
+    """End all of a user's sessions."""
     session.execute(sa.delete(DashboardSession).where(DashboardSession.user_id == user_id))
 
 
 def end_sessions(session: Session) -> None:
-    """End all sessions after a restore: the backup may contain sessions that were ended since."""
+    """End all sessions after a restore, because the backup may contain sessions that have been ended since."""
     session.execute(sa.delete(DashboardSession))
 
 
@@ -59,13 +59,13 @@ def names(session: Session, ids: Collection[str]) -> dict[str, str]:
 
 
 def page_of(session: Session, table: type[T], *, request_id: str, limit: int, cursor: str | None) -> Page[T]:
-    """Return one page of the notes or attachments of a request, oldest first, without the bytes of attachments."""
+    """Return one page of a request's notes or attachments, oldest first, without the attachments' bytes."""
     query = sa.select(table).where(table.request_id == request_id)
     return page(session, query, table.at, table.id, limit=limit, cursor=cursor, ascending=True)
 
 
 def requests_about(session: Session, subject_refs: Collection[str], *, at_most: int) -> list[DeletionRequest]:
-    """Return the newest requests about a person, up to `at_most`."""
+    """Return the newest requests about a person, at most `at_most` of them."""
     query = sa.select(DeletionRequest).where(is_about(subject_refs))
     return list(session.scalars(query.order_by(DeletionRequest.created_at.desc(), DeletionRequest.id).limit(at_most)))
 
@@ -77,7 +77,7 @@ def count_of(session: Session, table: type[T], *, request_id: str) -> int:
 
 
 def keys_of(table: type[T], sealed: Any) -> Callable[[Session, Collection[str]], dict[str, list[str]]]:
-    """Return a function that maps requests to the keys under which the column `sealed` of their rows is sealed."""
+    """Return a function that maps request ids to the keys under which their rows' column `sealed` is sealed."""
 
     def keys(session: Session, request_ids: Collection[str]) -> dict[str, list[str]]:
         by_request: dict[str, list[str]] = {}
@@ -91,7 +91,7 @@ def keys_of(table: type[T], sealed: Any) -> Callable[[Session, Collection[str]],
 
 
 def drop_of(table: type[T]) -> Callable[[Session, Collection[str]], None]:
-    """Return a function that deletes the rows of `table` that belong to given requests."""
+    """Return a function that deletes the rows of `table` that belong to the given requests."""
 
     def drop(session: Session, request_ids: Collection[str]) -> None:
         session.execute(
@@ -107,7 +107,7 @@ def attachment(session: Session, *, request_id: str, attachment_id: str) -> Requ
 
 
 def certificates_with(session: Session, *, prefix: str) -> list[Certificate]:
-    """Return the certificates whose ids begin with `prefix`, which ends in a hexadecimal digit; up to ten."""
+    """Return up to ten certificates whose ids begin with `prefix`, which must end in a hexadecimal digit."""
     # A range, unlike LIKE, is served by the primary key on both databases.
     query = sa.select(Certificate).where(Certificate.id >= prefix, Certificate.id < f"{prefix}g")
     return list(session.scalars(query.order_by(Certificate.id).limit(10)))
@@ -116,7 +116,7 @@ def certificates_with(session: Session, *, prefix: str) -> list[Certificate]:
 def audit_entries(
     session: Session, *, tenant_id: str, before: int | None, limit: int, **matching: Any
 ) -> list[AuditEntry]:
-    """Return a tenant's newest `limit` audit entries before sequence `before` that match, as in `audit_totals`."""
+    """Return a tenant's newest `limit` audit entries before number `before`, filtered as in `audit_totals`."""
     query = _audit_query(sa.select(AuditEntry), tenant_id=tenant_id, **matching)
     if before is not None:
         query = query.where(AuditEntry.sequence < before)
@@ -126,7 +126,7 @@ def audit_entries(
 def audit_totals(session: Session, *, tenant_id: str, at_most: int, **matching: Any) -> dict[str, int]:
     """Count a tenant's newest matching audit entries, up to `at_most`, grouped by action, most frequent first.
 
-    `matching` has `object_id`, `actor` and `action`, and the times `since` and `until`, the latter exclusive.
+    `matching` can have `object_id`, `actor`, `action`, and the times `since` and `until` (exclusive).
     """
     query = _audit_query(sa.select(AuditEntry.action), tenant_id=tenant_id, **matching)
     newest = query.order_by(AuditEntry.sequence.desc()).limit(at_most).subquery()

@@ -1,6 +1,6 @@
-"""Context of a page: its caller, found by the session cookie, and the endpoints of the API that they may call.
+"""Context of a page: its caller, identified by the session cookie, and the API endpoints that they may call.
 
-A page calls the functions that answer callers of the API, and therefore requires the same scopes.
+Pages call the same functions as the API's routes, and therefore require the same scopes.
 """
 
 import functools
@@ -45,7 +45,7 @@ _NAMED = ("dataset_id", "model_id", "api_key_id")
 
 
 def operation_of(endpoint: Callable[..., Any]) -> Operation[..., Any]:
-    """Return the operation of `endpoint`. Raises `TypeError` for a function without one."""
+    """Return the operation of `endpoint`. Raises `TypeError` if the function serves no operation."""
     if endpoint not in SERVED:
         raise TypeError(f"{endpoint.__name__} serves no operation")
     return SERVED[endpoint]
@@ -53,8 +53,8 @@ def operation_of(endpoint: Callable[..., Any]) -> Operation[..., Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Context of one request for one page. `form_token` is the token that the page's forms must carry, `names` the
-    names by id that the page has looked up."""
+    """Context of one request for one page. `form_token` is the token that the page's forms must send, and `names` maps
+    ids to the names that the page has looked up."""
 
     request: Request
     call: Call
@@ -67,18 +67,18 @@ class RequestContext:
         return self.call.caller
 
     def may(self, endpoint: Callable[..., Any]) -> bool:
-        """Return True if the caller may call `endpoint` of the API; pages offer nothing else."""
+        """Return True if the caller may call the API's `endpoint`. Pages offer only permitted actions."""
         return may(self.call, endpoint)
 
     def require(self, endpoint: Callable[..., Any]) -> None:
-        """Raise `ScopeMissing` if the caller may not call `endpoint` of the API."""
+        """Raise `ScopeMissing` if the caller may not call the API's `endpoint`."""
         if scope := operation_of(endpoint).scope:
             self.caller.require(scope)
 
     def ask(self, endpoint: Callable[..., T], /, **arguments: Any) -> T:
-        """Call `endpoint` of the API as if over HTTP, with its ids, its body and its query parameters by name.
+        """Call the API's `endpoint` as if over HTTP, with its ids, body and query parameters as keyword arguments.
 
-        Call, intake, idempotency key and response are supplied. Raises `ScopeMissing`, and the errors of the endpoint.
+        Call, intake, idempotency key and response are filled in. Raises `ScopeMissing`, and the endpoint's own errors.
         """
         self.require(endpoint)
         query = operation_of(endpoint).query
@@ -94,20 +94,20 @@ class RequestContext:
         return endpoint(**{name: supplied[kind] for name, kind in types if kind in supplied}, **arguments)
 
     def ask_if_allowed(self, endpoint: Callable[..., T], /, **arguments: Any) -> T | None:
-        """Return the answer of `endpoint`; None if the caller may not call it."""
+        """Return the result of `endpoint`; None if the caller may not call it."""
         return self.ask(endpoint, **arguments) if self.may(endpoint) else None
 
     def listing(
         self, endpoint: Callable[..., Any], place: lists.PagePosition, singular: str, plural: str, /, **arguments: Any
     ) -> dict[str, Any]:
-        """Return the variables of a list's template: the page at `place`, and the numbers of its entries shown."""
+        """Return the variables for a list's template: the page at `place`, and the range of entries on it."""
         page = self.ask(endpoint, **arguments, limit=place.size, cursor=place.cursor)
         self.read_names(page.items)
         return {"page": page, "place": place, "extent": place.extent(page, singular, plural)}
 
     def name_of(self, id_: str) -> str:
-        """Return the name of a dataset, model or API key, or the case number of a request; or the id itself if there is
-        no name or the caller may not read it."""
+        """Return the name of a dataset, model or API key, or the case number of a request. If there is none, or the
+        caller may not read it, return the id."""
         if id_ not in self.names:
             self._read_names([id_])
         if id_ not in self.names:
@@ -115,11 +115,11 @@ class RequestContext:
         return self.names[id_]
 
     def read_names(self, items: Iterable[Any]) -> None:
-        """Read the names of all objects that the items of a list refer to, with one look-up instead of one for each."""
+        """Read the names of all objects that a list's items refer to, in one look-up instead of one per object."""
         self._read_names(getattr(item, field, None) for item in items for field in _NAMED)
 
     def _read_names(self, ids: Iterable[str | None]) -> None:
-        """Read the names of datasets, models and API keys that the caller may read, all at once."""
+        """Read the names of those datasets, models and API keys that the caller may read, in a single query."""
         unread = {id_ for id_ in ids if id_ and id_ not in self.names and not id_.startswith("dr_")}
         readable = {id_ for id_ in unread if self._may_read(id_)}
         if readable:
@@ -155,7 +155,7 @@ def _parameter_types(endpoint: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _authenticated(request: Request, installation: At) -> tuple[access.Caller, str]:
-    """Return the caller of the session, and its token. Raises `Unauthenticated`."""
+    """Return the session's caller and token. Raises `Unauthenticated`."""
     token = sessions.read(request, COOKIE)
     with installation.database.reading() as session:
         caller, is_touch_due = sessions.caller_of(session, token, settings=installation.settings)
@@ -198,7 +198,7 @@ Form = Annotated[FormData, Depends(_form)]
 
 
 async def check_form(request: Request, settings: Settings, expected: str) -> None:
-    """Raise `FormRefused` unless a page of this dashboard with the token `expected` sent the request."""
+    """Raise `FormRefused` unless the request was sent by a page of this dashboard that has the token `expected`."""
     token: object = None
     if _is_same_origin(request, settings):
         token = request.headers.get("x-csrf-token") or (await request.form()).get(_FORM_TOKEN)
@@ -209,7 +209,7 @@ async def check_form(request: Request, settings: Settings, expected: str) -> Non
 
 
 def _is_same_origin(request: Request, settings: Settings) -> bool:
-    """Return True if the browser names this dashboard as the origin of the form; a form without origin is refused."""
+    """Return True if the form's Origin header names this dashboard. A form without an origin is refused."""
     origin = request.headers.get("origin", "")
     if settings.dashboard_origin is not None:
         return origin == settings.dashboard_origin

@@ -1,4 +1,4 @@
-"""Numbers in words for people: with sensible digits, and rounded to the side on which a claim stays true."""
+"""Human-readable numbers, with a sensible number of digits, rounded in the direction that keeps a claim true."""
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
@@ -7,7 +7,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Format with `digits` significant digits, and with a power of ten if a plain number would be long."""
+    """Format a number with `digits` significant digits, and with a power of ten if it would otherwise be long."""
     if isinstance(value, int):
         return f"{value:,}"
     if not math.isfinite(value):
@@ -20,12 +20,12 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def at_most(value: float, digits: int = 4) -> str:
-    """Format as `number`, rounded up: for upper bounds."""
+    """Format like `number`, but rounded up, for upper bounds."""
     return _rounded(value, digits, ROUND_CEILING)
 
 
 def at_least(value: float, digits: int = 4) -> str:
-    """Format as `number`, rounded down: for lower bounds."""
+    """Format like `number`, but rounded down, for lower bounds."""
     return _rounded(value, digits, ROUND_FLOOR)
 
 

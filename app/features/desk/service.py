@@ -1,11 +1,11 @@
-"""Case work on requests: their assignment to people, internal notes, attached files, and replies that were sent.
+"""Case work on requests: assignment, internal notes, attached files, and replies sent.
 
-Neither assignment nor notes nor attachments are among the events of a request, which apps read. Notes and attachments
-are kept as long as the other details of the request. An attachment is stored in the database and not among the objects
-of the vault's folder or bucket: it has a few MiB at most, and so the protection of notes covers it too. It is stored in
-one transaction with its line in the audit log. Its name and its bytes are sealed under one key, which is destroyed with
-the details of the request, or when the attachment is deleted; `lethe backup` stores the attachment with the tables, and
-its key with the vault's pages.
+Assignments, notes and attachments are not among a request's events, which apps can read. Notes and attachments are kept
+as long as the request's other details. An attachment is stored in the database, not with the objects in the vault's
+folder or bucket: it has at most a few MiB, and is thus protected in the same way as notes. It is stored in the same
+transaction as its audit log entry. Its name and bytes are sealed under one key, which is destroyed with the request's
+details or when the attachment is deleted. `lethe backup` stores the attachment with the tables, and its key with the
+vault's pages.
 """
 
 import datetime
@@ -33,7 +33,7 @@ _MAX_COMPARED = 100
 def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None:
     """Assign a request to a person, or to `NOBODY`.
 
-    Raises `NotAssignable` for a person who is unknown, is disabled, or does not decide about requests.
+    Raises `NotAssignable` if the user is unknown, disabled, or not allowed to decide on requests.
     """
     user_id = None if assignee == NOBODY else assignee
     if user_id == request.assignee:
@@ -47,9 +47,9 @@ def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None
 
 
 def add_note(session: Session, request: DeletionRequest, *, text: str, policy: Policy) -> RequestNote:
-    """Store a note with the details of a request; the audit log has its id and not its text.
+    """Store a note with a request's details. The audit log records the note's id but not its text.
 
-    Raises `DetailsErased` once the details are erased, and `NotesFull`.
+    Raises `DetailsErased` once the details have been erased, and `NotesFull`.
     """
     _require_kept(session, request, policy=policy)
     if repository.count_of(session, RequestNote, request_id=request.id) >= contract.MAX_NOTES:
@@ -71,9 +71,9 @@ def add_note(session: Session, request: DeletionRequest, *, text: str, policy: P
 def attach(
     session: Session, request: DeletionRequest, *, file: file_kinds.AttachmentFile, max_attachments: int, policy: Policy
 ) -> RequestAttachment:
-    """Store a file with the details of a request; the audit log has its id and not its name.
+    """Store a file with a request's details. The audit log records the attachment's id but not its name.
 
-    Raises `DetailsErased` once the details are erased, and `AttachmentsFull` for more than `max_attachments`.
+    Raises `DetailsErased` once the details have been erased, and `AttachmentsFull` above `max_attachments`.
     """
     _require_kept(session, request, policy=policy)
     if repository.count_of(session, RequestAttachment, request_id=request.id) >= max_attachments:
@@ -97,7 +97,7 @@ def attach(
 
 
 def get_attachment(session: Session, *, request_id: str, attachment_id: str) -> RequestAttachment:
-    """Return an attachment. Raises `AttachmentUnknown`, even if its key is destroyed and its row is not deleted yet."""
+    """Return an attachment. Raises `AttachmentUnknown`, even if only its key is destroyed so far."""
     attachment = repository.attachment(session, request_id=request_id, attachment_id=attachment_id)
     if attachment is None or not attachment.name.text:
         raise _unknown_attachment()
@@ -105,7 +105,7 @@ def get_attachment(session: Session, *, request_id: str, attachment_id: str) -> 
 
 
 def record_download(session: Session, *, request_id: str, attachment_id: str) -> None:
-    """Record that the session's actor downloads an attachment. Raises `AttachmentUnknown`."""
+    """Record that the session's actor is downloading an attachment. Raises `AttachmentUnknown`."""
     get_attachment(session, request_id=request_id, attachment_id=attachment_id)
     audit.record(session, "deletion_request.attachment_read", request_id, attachment=attachment_id)
 
@@ -120,7 +120,7 @@ def read_attachment(session: Session, *, request_id: str, attachment_id: str) ->
 
 
 def attachment_key(session: Session, *, request_id: str, attachment_id: str) -> str:
-    """Return the key to destroy before calling `delete_attachment`; it may be destroyed. Raises `AttachmentUnknown`."""
+    """Return the key to destroy before `delete_attachment`, even if already destroyed. Raises `AttachmentUnknown`."""
     attachment = repository.attachment(session, request_id=request_id, attachment_id=attachment_id)
     if attachment is None or attachment.name.key is None:
         raise _unknown_attachment()
@@ -128,7 +128,7 @@ def attachment_key(session: Session, *, request_id: str, attachment_id: str) -> 
 
 
 def delete_attachment(session: Session, *, request_id: str, attachment_id: str) -> None:
-    """Delete the row of an attachment whose key is destroyed. Raises `AttachmentUnknown`."""
+    """Delete the row of an attachment whose key has been destroyed. Raises `AttachmentUnknown`."""
     attachment = repository.attachment(session, request_id=request_id, attachment_id=attachment_id)
     if attachment is None:
         raise _unknown_attachment()
@@ -140,9 +140,9 @@ def delete_attachment(session: Session, *, request_id: str, attachment_id: str) 
 def record_sent_reply(
     session: Session, request: DeletionRequest, *, sent_on: datetime.date, channel: contract.ReplyChannel
 ) -> AuditEntry:
-    """Record in the audit log that a reply was sent to the person on a day, or return the existing entry about it.
+    """Record in the audit log that a reply was sent to the person on a given day, or return the existing entry.
 
-    Raises `InputInvalid` for a day before the request was received or in the future, in the request's time zone.
+    Raises `InputInvalid` if the day is before receipt of the request or in the future, in the request's time zone.
     """
     zone = deadlines.zone_named(request.time_zone)
     if not request.submitted_at.astimezone(zone).date() <= sent_on <= now(session).astimezone(zone).date():
@@ -170,7 +170,7 @@ def _unknown_attachment() -> contract.AttachmentUnknown:
 
 
 def _require_kept(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
-    """Raise `DetailsErased` if a text added to the request now would be erased at once by the policy."""
+    """Raise `DetailsErased` if, under the policy, anything added to the request now would be erased at once."""
     days = datetime.timedelta(days=retention.days_of_details(policy))
     is_over = request.ended_at is not None and request.ended_at + days <= now(session)
     # A request may have been reduced to its trace under an earlier policy.

@@ -1,11 +1,11 @@
-"""Sessions of the dashboard: a browser keeps a random token in place of the API key or the password of its login.
+"""Dashboard sessions: after login, a browser keeps a random token instead of the API key or password.
 
-Only the hash of the token is stored. A session ends at a fixed time, after a time without use, when its key ends, when
-its person is disabled or gets another role or password, or at logout.
+Only the token's hash is stored. A session ends at a fixed time, after a period of inactivity, when its API key ends,
+when its user is disabled or gets another role or password, or at logout.
 
 Over https, the names of login cookies begin with `__Host-` (RFC 6265bis). Browsers accept such a cookie only over TLS,
 from this very host and for all its paths: neither a sibling domain nor an attacker who alters pages sent without TLS
-can replace it with another session. Over plain http, browsers refuse the prefix, and the plain name is used.
+can replace it with another session. Over plain http, browsers reject the prefix, so the plain name is used.
 """
 
 import datetime
@@ -31,7 +31,7 @@ _PREFIX = "__Host-"
 
 
 def is_https(request: Request) -> bool:
-    """Return True if the configured origin or this request shows that browsers reach the dashboard by https."""
+    """Return True if the configured origin or this request shows that browsers reach the dashboard over https."""
     origin = request.app.state.installation.settings.dashboard_origin
     return str(origin or request.url.scheme).startswith("https")
 
@@ -43,8 +43,8 @@ def read(request: Request, name: str) -> str:
 
 
 def put(request: Request, response: Response, name: str, value: str, *, path: str = ROOT, **options: Any) -> None:
-    """Set a cookie that scripts cannot read, below `path` if its name is plain. With `secure`, the browser is known to
-    use https, even if `is_https` returns False."""
+    """Set a cookie that scripts cannot read, limited to `path` if its name is plain. `secure` states that the browser
+    uses https even if `is_https` returns False."""
     is_secure = options.pop("secure", False) or is_https(request)
     name, path = (_PREFIX + name, "/") if is_secure else (name, path)
     options = {"samesite": "strict"} | options
@@ -63,17 +63,17 @@ _SEEN_EVERY = datetime.timedelta(minutes=1)
 
 
 def new_token() -> str:
-    """Return 256 random bits."""
+    """Return a token of 256 random bits."""
     return secrets.token_urlsafe(32)
 
 
 def form_token(token: str) -> str:
-    """Derive the token that the forms of a session carry; the session's own token cannot be computed from it."""
+    """Derive the token that a session's forms send. The session's own token cannot be computed from it."""
     return hashlib.sha256(f"lethe dashboard form {token}".encode()).hexdigest()
 
 
 def open_session(session: Session, *, token: str, caller: access.Caller, settings: Settings) -> None:
-    """Open a session in which the holder of `token` acts as `caller`."""
+    """Open a session in which the bearer of `token` acts as `caller`."""
     at = now(session)
     ends = at + datetime.timedelta(hours=settings.dashboard_session_hours)
     opening = DashboardSession(token_hash=_hash_of(token), opened_at=at, seen_at=at, expires_at=ends)
@@ -86,9 +86,9 @@ def open_session(session: Session, *, token: str, caller: access.Caller, setting
 
 
 def caller_of(session: Session, token: str | None, *, settings: Settings) -> tuple[access.Caller, bool]:
-    """Return the caller of a session, and True if its use is to be recorded by `touch`.
+    """Return a session's caller, and True if `touch` should be called to record the use.
 
-    Raises `Unauthenticated` if there is no session, or it has ended.
+    Raises `Unauthenticated` if the session does not exist or has ended.
     """
     stored = repository.dashboard_session(session, _hash_of(token)) if token else None
     at = now(session)
@@ -98,7 +98,7 @@ def caller_of(session: Session, token: str | None, *, settings: Settings) -> tup
 
 
 def _caller(session: Session, stored: DashboardSession, at: datetime.datetime) -> access.Caller:
-    """Return the caller of a session. Raises `Unauthenticated` if their key or login is no longer valid."""
+    """Return a session's caller. Raises `Unauthenticated` if the caller's key or account is no longer valid."""
     if stored.user_id is not None:
         user = session.get_one(User, stored.user_id)
         if user.disabled_at is not None:
@@ -111,7 +111,7 @@ def _caller(session: Session, stored: DashboardSession, at: datetime.datetime) -
 
 
 def touch(session: Session, token: str) -> None:
-    """Record that a session is used, which restarts its idle time."""
+    """Record that a session was used, which resets its idle time."""
     if stored := repository.dashboard_session(session, _hash_of(token)):
         stored.seen_at = now(session)
 
@@ -123,7 +123,7 @@ def close_session(session: Session, *, token: str, caller: access.Caller) -> Non
 
 
 def is_any_over(session: Session, *, settings: Settings) -> bool:
-    """Return True if a stored session has ended."""
+    """Return True if any stored session has ended."""
     at = now(session)
     return repository.is_any_session_over(session, at=at, idle_since=_idle_since(at, settings))
 
@@ -135,7 +135,7 @@ def purge(session: Session, *, settings: Settings, limit: int) -> int:
 
 
 def _idle_since(at: datetime.datetime, settings: Settings) -> datetime.datetime:
-    """Return the time such that sessions last used before it have ended."""
+    """Return the cut-off time: sessions last used at or before it have ended."""
     return at - datetime.timedelta(minutes=settings.dashboard_idle_minutes)
 
 

@@ -21,14 +21,14 @@ class Note(Private):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileName(Private):
-    """Name of a file about a request, which is often personal data itself."""
+    """Name of a file attached to a request; the name itself is often personal data."""
 
     text: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedFile(Private):
-    """Content of a file about a request."""
+    """Content of a file attached to a request."""
 
     base64: str = field(default="", repr=False)
 
@@ -42,8 +42,7 @@ class AttachedFile(Private):
 
 
 class DashboardSession(Table):
-    """Dashboard session, opened with an API key or by a person. `token_hash` is the hash of the token in the browser's
-    cookie."""
+    """Dashboard session of an API key or a user. `token_hash` is the hash of the token in the browser's cookie."""
 
     __tablename__ = "dashboard_sessions"
     token_hash: Mapped[str] = mapped_column(primary_key=True)
@@ -68,7 +67,7 @@ class RequestNote(Owned, Table):
 
 
 class RequestAttachment(Owned, Table):
-    """File attached to a request. Its name and its bytes are sealed under a separate key; the bytes are loaded on
+    """File attached to a request. Its name and bytes are sealed under a key of their own; the bytes are loaded on
     access."""
 
     __tablename__ = "request_attachments"

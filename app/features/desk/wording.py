@@ -1,4 +1,4 @@
-"""Wording of numbers, times, states and messages on a page: with units, with sensible digits, in plain words."""
+"""Wording of numbers, times, states and messages on pages: with units, sensible digits and plain words."""
 
 import datetime
 import math
@@ -38,14 +38,14 @@ _TONES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusWording:
-    """Label of a status, and the tone of its chip: quiet, active, good, warn or bad."""
+    """A status's label, and the tone of its chip: quiet, active, good, warn or bad."""
 
     label: str
     tone: str
 
 
 def happened(event: RequestEventOut) -> str:
-    """Return an event of a request as a sentence."""
+    """Describe a request's event in a sentence."""
     known = labels("events")
     if event.detail and (spoken() == ENGLISH or event.kind not in known):
         return message(event.detail, capital=True)
@@ -53,7 +53,7 @@ def happened(event: RequestEventOut) -> str:
 
 
 def state(name: str) -> StatusWording:
-    """Return the label and the tone of a status."""
+    """Return a status's label and tone."""
     # German has another word for work that is cancelled than for a cancelled request.
     is_work = name == RunStatus.CANCELLED and isinstance(name, RunStatus | RehearsalStatus | ModelStatus)
     label = labels("states").get("work_cancelled" if is_work else name)
@@ -74,7 +74,7 @@ def damage(kind: DamageKind) -> str:
 
 
 def regulation(name: str) -> str:
-    """Return the name of a regulation as lawyers write it."""
+    """Return a regulation's name as lawyers write it."""
     return {"gdpr": gettext("GDPR"), "ccpa": "CCPA"}.get(name, words(name))
 
 
@@ -84,9 +84,9 @@ def sentence(text: str) -> str:
 
 
 def message(text: str, *, capital: bool = False) -> str:
-    """Translate a text of the API into the reader's language, regardless of the numbers in it.
+    """Translate an API text into the reader's language, whatever numbers it contains.
 
-    A text that the catalogue lacks stays in English and is marked as English. A translated text is returned as it is.
+    Texts missing from the catalogue are returned in English and marked as such, translated texts unchanged.
     """
     if spoken() == ENGLISH or isinstance(text, TranslatedText):
         return sentence(text) if capital else text
@@ -97,7 +97,7 @@ def message(text: str, *, capital: bool = False) -> str:
 
 
 def _translated(text: str) -> str:
-    """Return the translation of a text of the API; the text itself if the catalogue lacks it."""
+    """Return the translation of an API text, or the text itself if it is not in the catalogue."""
     if isinstance(text, Sentence):
         template = gettext(text.template)
         return _Filler().format(template, **text.facts) if text.facts and template != text.template else template
@@ -126,7 +126,7 @@ class _Filler(string.Formatter):
 
 
 def words(name: str) -> str:
-    """Return a name of the API in words: "Not necessary" for `not_necessary`."""
+    """Return an API name in words: "Not necessary" for `not_necessary`."""
     return gettext(name.replace("_", " ").capitalize())
 
 
@@ -141,22 +141,22 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def at_most(value: float, digits: int = 4) -> str:
-    """Return a number rounded up, for upper bounds."""
+    """Format a number, rounded up, for upper bounds."""
     return localised(rounding.at_most(value, digits))
 
 
 def at_least(value: float, digits: int = 4) -> str:
-    """Return a number rounded down, for lower bounds."""
+    """Format a number, rounded down, for lower bounds."""
     return localised(rounding.at_least(value, digits))
 
 
 def given(value: float) -> str:
-    """Return a number that a person chose, with the digits that they entered."""
+    """Format a number that a user chose, with the digits that they entered."""
     return localised(f"{value:,.10g}") if value == 0 or 1e-4 <= abs(value) < 1e9 else number(value)
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in a unit that suits its length."""
+    """Format a duration in a unit that suits its length."""
     if seconds < 1:
         return "0 s" if seconds <= 0 else f"{seconds * 1000:.0f} ms"
     for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172800, "h", 3600)):
@@ -175,9 +175,9 @@ def size(number_of_bytes: int) -> str:
 
 
 def moment(at: datetime.datetime | None, *, day: bool = False) -> Markup:
-    """Return a time in UTC, which the page's script shows in the reader's time zone, with UTC as the tooltip.
+    """Format a time in UTC. The page's script converts it to the reader's time zone, with UTC in the tooltip.
 
-    `day` leaves out the time of day.
+    `day` omits the time of day.
     """
     if at is None:
         return Markup('<span class="absent" aria-label="{}">–</span>').format(gettext("none"))
@@ -189,9 +189,9 @@ def moment(at: datetime.datetime | None, *, day: bool = False) -> Markup:
 
 
 def legal(at: datetime.datetime, zone: str, *, minute: bool = False, stated: str | None = None) -> Markup:
-    """Return a date in `zone`, the time zone in which the law counts days, with the exact time as the tooltip.
+    """Format a date in `zone`, the time zone in which the law counts days, with the exact time in the tooltip.
 
-    `minute` adds the time of day. The name of the zone is left out if the page has `stated` it in its head.
+    `minute` adds the time of day. The zone's name is omitted if the page already states it in its header (`stated`).
     """
     local = at.astimezone(zone_named(zone))
     text = f"{day_of(local)}, {local:%H:%M}" if minute else day_of(local)
@@ -202,12 +202,12 @@ def legal(at: datetime.datetime, zone: str, *, minute: bool = False, stated: str
 
 
 def written(at: str) -> Markup:
-    """Return a time of an answer as ISO 8601 text."""
+    """Format a time that an API response gives as ISO 8601 text."""
     return moment(datetime.datetime.fromisoformat(at))
 
 
 def percent(part: float, total: float) -> str:
-    """Return a share in percent; a positive share is never shown as 0 %."""
+    """Format a share in percent. A positive share is never shown as 0 %."""
     share = 100 * part / total if total else 0.0
     if share and share < 0.1:
         return gettext("less than 0.1 %")
@@ -215,7 +215,7 @@ def percent(part: float, total: float) -> str:
 
 
 def why(waiting: WaitingOut, most: int | None) -> Markup:
-    """Describe why the requests of a model wait, with numbers of requests; a batch is full at `most` requests."""
+    """Describe why a model's requests wait, and how many for each reason. A full batch has `most` requests."""
 
     def reason(wait: WaitOut) -> Markup:
         label = labels("waits").get(wait.reason) or inside(words(wait.reason))
@@ -232,12 +232,12 @@ def why(waiting: WaitingOut, most: int | None) -> Markup:
 
 
 def of_notion(guarantees: Iterable[GuaranteeOut] | None, notion: str) -> GuaranteeOut | None:
-    """Return the guarantee whose notion is `notion`, such as `unlearning`; None if it is missing."""
+    """Return the guarantee of the notion `notion`, such as `unlearning`; None if there is no such guarantee."""
     return next((guarantee for guarantee in guarantees or () if guarantee.notion == notion), None)
 
 
 def left(clock: ClockOut) -> str:
-    """Return the time until the deadline of a request."""
+    """Describe the time left until a request's deadline."""
     match clock.state:
         case ClockState.PAUSED:
             return gettext("clock paused")

@@ -1,4 +1,4 @@
-"""Endpoints of California's delete list."""
+"""Endpoints for California's delete list."""
 
 import base64
 import tempfile
@@ -30,7 +30,7 @@ _OF_KIND = {
 
 
 def _refs(call: Call, drop_list: standard.DropList, hashes: Iterable[str]) -> list[str]:
-    """Return the keyed hashes of a list's hashes (base64)."""
+    """Return a keyed hash for each of a list's hashes (base64)."""
     parts = b"drop", call.caller.tenant_id.encode(), drop_list.encode()
     keys = call.installation.keys
     return ["drop_" + keys.fingerprint(*parts, base64.b64decode(text))[:40] for text in hashes]
@@ -76,7 +76,7 @@ def load_drop_people(call: Call, body: contract.PeopleIn) -> contract.PeopleOut:
 
 
 def note_identifiers(session: Session, call: Call, loaded: Iterable[tuple[str, IdentifierIn]]) -> None:
-    """Store the hashes of identifiers that the identity map loads in plain text, each given with its pseudonym."""
+    """Store the hashes of identifiers loaded into the identity map in plain text. Each is given with its pseudonym."""
     service.state_hashes(
         session,
         [

@@ -8,7 +8,7 @@ from app.operations.periodic_jobs import AT_ONCE, PeriodicJob, in_batches
 
 
 def match_drop(installation: Installation) -> None:
-    """Create the deletion requests of DROP lines that match one person."""
+    """Create deletion requests for DROP lines that match exactly one person."""
     with installation.database.reading() as session:
         tenant_ids = service.tenants_to_match(session)
     for tenant_id in tenant_ids:
@@ -20,7 +20,7 @@ def match_drop(installation: Installation) -> None:
 
 
 def drop_forgotten(installation: Installation) -> None:
-    """Delete the hashes of people whose requests have all ended."""
+    """Delete the hashes of people who have been forgotten."""
     in_batches(
         installation,
         service.is_anybody_forgotten,

@@ -1,8 +1,8 @@
-"""California's delete list: DROP lines, the people whom they match, and the answers.
+"""California's delete list: DROP lines, the people they match, and the answers.
 
-A line matches the people for whom one of its list's hashes is stored. Matching is a periodic job, so a person who is
-loaded after the line is found as well. A line without a match is answered as not found only if all hashes under which
-the list may name people are known for everyone.
+A line matches everyone for whom its hash is stored under its list. Matching is a periodic job, so that it also finds
+people who are loaded after the line. A line without a match is answered as not found only if, for everyone, all hashes
+under which the list may name them are known.
 """
 
 import enum
@@ -40,7 +40,7 @@ _PAGE = 5000
 
 
 class LineState(enum.StrEnum):
-    """State of a line; the value is DROP's code if DROP accepts the state as an answer."""
+    """State of a line. Its value is DROP's status code if DROP accepts the state as an answer."""
 
     EXEMPTED = "2"
     DELETED = "3"
@@ -57,11 +57,11 @@ ANSWERED = frozenset({LineState.EXEMPTED, LineState.DELETED, LineState.OPTED_OUT
 
 
 def load(session: Session, file: str, lines: Mapping[str, str], *, num_lines: int | None) -> None:
-    """Store lines of a file, each under its ID with its keyed hash and, if given, the number of lines in the whole
-    file. Repeating a load is a no-op, except that lines whose request was cancelled are matched again.
+    """Store a file's lines (keyed hashes by line ID) and, if given, the number of lines in the whole file. Repeating a
+    load is a no-op, except that lines whose request was cancelled are matched again.
 
-    Raises `InputInvalid` for an ID previously stored with another hash, and `DropUnanswered` if the tenant's policy
-    accepts no request without an identity statement.
+    Raises `InputInvalid` for an ID already stored with a different hash, and `DropUnanswered` if the tenant's policy
+    requires an identity statement for every request.
     """
     tenant_id = actor(session).tenant_id
     if access.policy_of(session, tenant_id).identity == "statement":
@@ -84,8 +84,8 @@ def load(session: Session, file: str, lines: Mapping[str, str], *, num_lines: in
 
 
 def remove(session: Session, file: str, lines: Mapping[str, str]) -> int:
-    """Withdraw lines, including lines that have not arrived yet, with their requests and suppressions. Return the
-    number of requests that cannot be withdrawn, because people were or are being erased. Raises `InputInvalid`."""
+    """Withdraw lines, even if not loaded yet, with their requests and suppressions. Return the number of requests that
+    cannot be withdrawn because the person's erasure has begun. Raises `InputInvalid`."""
     at, present, num_irrevocable = now(session), _present(session, lines), 0
     _insert(session, [(line_id, ref) for line_id, ref in lines.items() if line_id not in present], removed_at=at)
     taken = [line for line in present.values() if line.removed_at is None]
@@ -106,7 +106,7 @@ def remove(session: Session, file: str, lines: Mapping[str, str]) -> int:
 
 
 def _present(session: Session, lines: Mapping[str, str]) -> dict[str, DropLine]:
-    """Return the lines that are stored already. Raises `InputInvalid` if one of them has another hash."""
+    """Return the lines that are already stored. Raises `InputInvalid` if any of them has a different hash."""
     present: dict[str, DropLine] = {}
     for batch in bulk.in_parts(lines):
         present |= {
@@ -125,23 +125,23 @@ def _insert(session: Session, lines: Sequence[tuple[str, str]], **values: object
 
 
 def note_people(session: Session, number: int) -> None:
-    """Record in the audit log that the hashes of people were loaded."""
+    """Record in the audit log that people's hashes were loaded."""
     audit.record(session, "drop.people_loaded", SOURCE, people=number)
 
 
 def note_answer(session: Session, file: str) -> None:
-    """Record in the audit log that an answer was read."""
+    """Record in the audit log that a file's answer was read."""
     audit.record(session, "drop.answered", file)
 
 
 def num_loaded(session: Session, file: str) -> int:
-    """Return the number of lines whose last file is this one."""
+    """Return the number of lines whose most recent file is `file`."""
     return session.scalars(sa.select(sa.func.count()).select_from(DropLine).where(DropLine.file == file)).one()
 
 
 def state_hashes(session: Session, hashes: Sequence[tuple[str, str, DropList, Sequence[str]]]) -> None:
-    """Store the keyed hashes of a list for identifiers, each given by pseudonym and kind; an empty entry states that
-    no data of the list is held."""
+    """Store a list's keyed hashes for identifiers, each given by pseudonym and kind. If an identifier has no hashes,
+    this states that the data by which the list names people is not held."""
     tenant_id = actor(session).tenant_id
     rows = [
         {"tenant_id": tenant_id, "subject_ref": subject_ref, "kind": kind, "list_type": drop_list, "hash_ref": hash_ref}
@@ -176,13 +176,13 @@ _state: sa.ColumnElement[str] = sa.case(
 
 
 def tenants_to_match(session: Session) -> list[str]:
-    """Return the tenants with lines that match one person and have no request."""
+    """Return the tenants that have lines without a request that match exactly one person."""
     return list(session.scalars(sa.select(DropLine.tenant_id).where(_unmatched).distinct()))
 
 
 def match(session: Session, *, after: str, limit: int) -> str | None:
-    """Make the requests of up to `limit` lines that match one person, in the order of their IDs from `after`. Return
-    the last ID, or None if no further lines follow. A line whose request is refused stays unchanged."""
+    """Create requests for up to `limit` lines with IDs greater than `after` that match exactly one person. Return the
+    last ID, or None if no further lines follow. A line whose request is refused stays unchanged."""
     query = sa.select(DropLine).where(_unmatched, DropLine.line_id > after).order_by(DropLine.line_id).limit(limit)
     lines = list(session.scalars(query))
     by = actor(session)
@@ -223,7 +223,7 @@ def files(session: Session, *, limit: int) -> list[DropFile]:
 
 
 def counts(session: Session, names: Sequence[str]) -> dict[str, Counter[str]]:
-    """Count the lines of files by state."""
+    """Count each file's lines by state."""
     by_file: dict[str, Counter[str]] = defaultdict(Counter)
     # The state is computed in a subquery because PostgreSQL does not group by an expression with parameters.
     states = (
@@ -241,7 +241,7 @@ def counts(session: Session, names: Sequence[str]) -> dict[str, Counter[str]]:
 def lines_of(
     session: Session, file: str, *, waiting: bool, limit: int | None = None
 ) -> Iterator[tuple[str, str, str | None]]:
-    """Yield ID, state and request of a file's lines in the order of IDs; with `waiting`, of those without a status."""
+    """Yield each line's ID, state and request id, ordered by ID; with `waiting`, only for lines without a status."""
     after, remaining = "", limit
     while remaining is None or remaining > 0:
         query = (
@@ -261,7 +261,7 @@ def lines_of(
 
 
 def known(session: Session, drop_list: DropList) -> ListOut:
-    """Count the people whose hashes for a list are known, and the people and identifiers whose hashes are not."""
+    """Count the people whose hashes for a list are known, and the people and identifiers whose hashes are unknown."""
     of_list = DropHash.list_type == drop_list
     other = aliased(Identity)
     people = (
@@ -298,7 +298,7 @@ def known(session: Session, drop_list: DropList) -> ListOut:
 
 
 def check_answered(session: Session, file: str, drop_list: DropList | None) -> None:
-    """Raise `DropUnanswered` unless every line of a file has a status and no person can have been missed."""
+    """Raise `DropUnanswered` unless every line has a status and no person can be missed for lack of a hash."""
     stored = session.get(DropFile, (actor(session).tenant_id, file))
     if stored is None or drop_list is None:
         raise DropUnanswered("No such file was loaded, or it is a file of removed lines, which takes no answer.")
@@ -333,7 +333,7 @@ def check_answered(session: Session, file: str, drop_list: DropList | None) -> N
 
 
 def opt_out(session: Session, line_ids: Sequence[str]) -> int:
-    """Record that all people of lines were opted out. Raises `DropUnanswered` unless each line has several people."""
+    """Record that all people of the lines were opted out. Raises `DropUnanswered` unless each line has several."""
     query = (
         sa.select(DropLine, _state)
         .outerjoin(DeletionRequest, DeletionRequest.id == DropLine.request_id)
@@ -369,12 +369,12 @@ _FORGOTTEN = (
 
 
 def is_anybody_forgotten(session: Session) -> bool:
-    """Return True if there are hashes of people who have been forgotten."""
+    """Return True if there are still hashes of people who have been forgotten."""
     return session.scalars(_FORGOTTEN.limit(1)).first() is not None
 
 
 def drop_forgotten(session: Session, *, limit: int) -> int:
-    """Delete the hashes of up to `limit` identifiers of people who have been forgotten, and return their number."""
+    """Delete the hashes of up to `limit` identifiers of forgotten people, and return the number of identifiers."""
     refs = list(session.scalars(_FORGOTTEN.limit(limit)))
     session.execute(sa.delete(DropHash).where(DropHash.subject_ref.in_(refs)))
     return len(refs)

@@ -9,7 +9,7 @@ from app.db.tables import Owned, Table
 
 
 class DropFile(Owned, Table):
-    """DROP file. `num_lines`: number of its lines; null until the last call that loads it."""
+    """DROP file. `num_lines`: number of lines in the file; null until the last of the calls that load it."""
 
     __tablename__ = "drop_files"
     tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
@@ -19,9 +19,9 @@ class DropFile(Owned, Table):
 
 
 class DropLine(Owned, Table):
-    """DROP line. `line_id`: its permanent ID. `file`: the last file that had it; null if it was removed before any file
-    had it. `hash_ref`: keyed hash of its hash and list. `request_id`: request created for it. `opted_out_at`: time at
-    which all of its people were reported as opted out. `removed_at`: time at which DROP withdrew it."""
+    """DROP line. `line_id`: permanent ID. `file`: the last file that contained the line; null if DROP withdrew the line
+    before any file contained it. `hash_ref`: keyed hash of the line's hash and list. `request_id`: request created for
+    it. `opted_out_at`: time its people were all reported as opted out. `removed_at`: time DROP withdrew it."""
 
     __tablename__ = "drop_lines"
     tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
@@ -35,8 +35,8 @@ class DropLine(Owned, Table):
 
 
 class DropHash(Owned, Table):
-    """Keyed hash under which a list may name the person of an identifier; empty if no data of the list is held about
-    the person. `kind`: kind of the identifier. Several people may share a hash."""
+    """Keyed hash under which a list may name an identifier's person; empty if the data that the list hashes is not
+    held. `kind`: kind of the identifier. Several people may share a hash."""
 
     __tablename__ = "drop_hashes"
     subject_ref: Mapped[str] = mapped_column(primary_key=True)

@@ -1,4 +1,4 @@
-"""Advice about subject ids of an upload that requests may not find. It counts ids and stores none."""
+"""Warnings about subject ids in an upload that requests may fail to match. Ids are counted, not stored."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ References = Callable[[Iterable[str]], list[str]]
 
 
 def observe(call: Call, kind: str | None, references: References) -> tuple[References, Callable[[], list[str]]]:
-    """Return a function from ids of a kind to pseudonyms, and one that returns warnings about the ids it received."""
+    """Return a function that maps ids to pseudonyms, and another that returns warnings about the ids so mapped."""
     of_rule = call.caller.policy.subject_rule in _REGARD_CASE and kind in (None, CUSTOMER_ID)
     num_ids = num_addresses = num_rounded = 0
 

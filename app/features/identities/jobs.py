@@ -6,7 +6,7 @@ from app.operations.periodic_jobs import AT_ONCE, PeriodicJob, in_batches
 
 
 def identify(installation: Installation) -> None:
-    """Resume requests whose identity was unknown at submission and is known now."""
+    """Resume requests whose identity was unknown at submission but is now known."""
     after: str | None = ""
     while after is not None:
         with installation.database.reading() as session:
@@ -17,7 +17,7 @@ def identify(installation: Installation) -> None:
 
 
 def drop_forgotten(installation: Installation) -> None:
-    """Delete people from identity maps whose requests have all ended."""
+    """Delete people who have been forgotten from identity maps."""
     in_batches(
         installation,
         service.is_anybody_forgotten,

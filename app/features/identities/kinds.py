@@ -1,4 +1,4 @@
-"""Kinds of identifiers, and the normal form in which identifiers of a kind are compared and hashed."""
+"""Kinds of identifiers, and the normal form in which each kind's identifiers are compared and hashed."""
 
 import hashlib
 import re
@@ -27,25 +27,25 @@ _NO_PHONE = "expected a phone number with its country code, such as +49 30 90182
 
 
 def regions(session: Session, tenant_id: str) -> dict[str, str | None]:
-    """Map the kinds that a tenant has defined, and phone if its region is set, to their region."""
+    """Map the kinds that a tenant has defined, and `phone` if its region is set, to their regions."""
     query = sa.select(IdentityKind.name, IdentityKind.region).where(IdentityKind.tenant_id == tenant_id)
     # mypy does not accept dict() of rows.
     return {name: region for name, region in session.execute(query)}  # noqa: C416
 
 
 def is_used(session: Session, tenant_id: str, kind: str) -> bool:
-    """Return True if a dataset of the tenant names people by this kind, or its map has identifiers of this kind."""
+    """Return True if a tenant's dataset names people by this kind, or if the tenant's map has identifiers of it."""
     named = sa.exists().where(Dataset.tenant_id == tenant_id, Dataset.subject_kind == kind)
     mapped = sa.exists().where(Identity.tenant_id == tenant_id, Identity.kind == kind)
     return session.scalars(sa.select(named | mapped)).one()
 
 
 def references(call: Call, kind: str) -> Callable[[Iterable[str]], list[str]]:
-    """Return the function from identifiers of a kind to pseudonyms: identifiers in any spelling, or `sha256:` with the
-    SHA-256 (hex) of a normal form. Identifiers of different kinds never have the same pseudonym.
+    """Return a function that maps a kind's identifiers to pseudonyms. It accepts identifiers in any spelling, or
+    `sha256:` and the SHA-256 (hex) of a normal form. Identifiers of different kinds never share a pseudonym.
 
     Raises:
-        InputInvalid: if the tenant has no such kind; from the function, if an identifier is not of this kind.
+        InputInvalid: if the tenant has no such kind. The returned function raises it for identifiers not of this kind.
     """
     keys, tenant_id, rule = call.installation.keys, call.caller.tenant_id, call.caller.policy.subject_rule
     with call.reading() as session:
@@ -71,8 +71,8 @@ def references(call: Call, kind: str) -> Callable[[Iterable[str]], list[str]]:
 
 
 def normal(identifier: str, kind: str, rule: SubjectRule, region: str | None) -> str:
-    """Return the normal form of an identifier. `rule` is the tenant's rule for subject ids, and `region` the country of
-    phone numbers without a country code (if None, they are refused). Raises `InputInvalid`, without the identifier."""
+    """Return the normal form of an identifier. `rule` is the tenant's rule for subject ids, `region` the country of
+    phone numbers without a country code (None: refused). Raises `InputInvalid` without quoting it."""
     if kind == CUSTOMER_ID:
         text = subjects.normal(identifier, rule)
     elif kind == EMAIL:
@@ -91,8 +91,8 @@ def normal(identifier: str, kind: str, rule: SubjectRule, region: str | None) ->
 
 
 def _e164(identifier: str, region: str | None) -> str:
-    """Return a phone number in E.164. An extension is refused: E.164 has none, so colleagues would become one person.
-    The length is checked rather than the range, because ranges change from release to release of the metadata."""
+    """Return a phone number in E.164 format. Extensions are refused: E.164 has none, so colleagues would become one
+    person. Length is checked rather than number range, because ranges change between releases of the metadata."""
     text = subjects.normal(identifier, SubjectRule.TEXT)
     if len(text) > _MAX_PHONE_LENGTH:
         raise _invalid(_NO_PHONE)
@@ -110,7 +110,7 @@ def _invalid(expected: str) -> InputInvalid:
 
 
 def define(session: Session, *, tenant_id: str, name: str, region: str | None) -> None:
-    """Define a kind, or set the region of phone numbers. Raises `InputInvalid`."""
+    """Define a kind, or set the region for phone numbers. Raises `InputInvalid`."""
     if name in BUILT_IN and name != PHONE:
         raise InputInvalid("This kind is built in.", [FieldError("name", "expected phone or a name of your own")])
     if region is not None and (name != PHONE or region not in phonenumbers.SUPPORTED_REGIONS):

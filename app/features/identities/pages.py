@@ -1,4 +1,4 @@
-"""Page of the identity map: its number of identifiers of each kind, and the datasets that name people by them."""
+"""Page of the identity map: how many identifiers it has, and how many datasets use them, for each kind."""
 
 from fastapi import Response
 
@@ -13,7 +13,7 @@ router = pages.new_router()
 
 @router.get("/identities")
 def show_identities(context: TheContext) -> Response:
-    """Show the counts of the identity map by kind. The map has no identifiers to show, only hashes."""
+    """Show the identity map's counts by kind. There are no identifiers to show, because the map has only hashes."""
     return context.page("identities.html", identities=context.ask(endpoints.get_identities))
 
 

@@ -1,7 +1,7 @@
 """The identity map: which identifiers belong to one person, and which requests it affects.
 
-The map stores components, not links: identifiers of one person share `Identity.person`. All identifiers of a person are
-thus found in one statement, and the order of loads does not matter.
+The map stores components, not links: identifiers of one person share `Identity.person`. A person's identifiers can thus
+all be found in one statement, and the order of loads does not matter.
 """
 
 from collections import Counter, defaultdict
@@ -32,8 +32,8 @@ Link = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """Result of a load: numbers of new identifiers and of people who became part of another, and the indexes of links
-    left out because the person has been forgotten."""
+    """Result of a load: the number of new identifiers, the number of people merged into another person, and the indexes
+    of links left out because the person has been forgotten."""
 
     num_new: int
     num_joined: int
@@ -42,8 +42,8 @@ class Loaded:
 
 @dataclass(slots=True, kw_only=True)
 class Component:
-    """One person according to links and map: identifiers by pseudonym with their kind, the people of the map among
-    them, and the indexes of the links."""
+    """One person according to the links and the map: the kind of each identifier (keyed by pseudonym), the people in
+    the map to whom identifiers belong, and the indexes of the links."""
 
     kinds: dict[str, str] = field(default_factory=dict)
     people: set[str] = field(default_factory=set)
@@ -51,8 +51,8 @@ class Component:
 
 
 def components(links: Sequence[Link], people: Mapping[str, str]) -> list[Component]:
-    """Return the connected components of links. `people` maps identifiers in the map to their person; links that name
-    identifiers of the same person are in one component."""
+    """Return the connected components of links. `people` maps the identifiers in the map to their person. Links that
+    name identifiers of the same person are in the same component."""
     parents: dict[str, str] = {}
 
     def root(node: str) -> str:
@@ -81,7 +81,7 @@ def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_kn
 
     Two people are distinct if the map stores them as such, or if they have different customer ids that the map does not
     yet link. Raises `PeopleJoined` if a link would join distinct people, unless `confirm_joins`; `errors` names the
-    links only if the caller `may_know` who is held. Raises `InputInvalid` if a person would have too many identifiers.
+    links only if the caller `may_know` whose data is held. Raises `InputInvalid` if a person gets too many identifiers.
     """
     tenant_id = actor(session).tenant_id
     present = _present(session, {ref for link in links for ref, _ in link})
@@ -115,7 +115,7 @@ def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_kn
 
 
 def _present(session: Session, refs: Collection[str]) -> dict[str, str]:
-    """Map those identifiers that are in the map to their person."""
+    """Map the identifiers found in the map to their person."""
     present: dict[str, str] = {}
     for batch in bulk.in_parts(refs):
         query = sa.select(Identity.subject_ref, Identity.person).where(Identity.subject_ref.in_(batch))
@@ -135,8 +135,8 @@ def _sizes(session: Session, people: Collection[str]) -> tuple[Counter[str], Cou
 
 
 def _num_apart(component: Component, present: Collection[str], customers: Mapping[str, int]) -> int:
-    """Return the number of people that a component would join. A new identifier that is not a customer id, or
-    is the first customer id of a mapped person, does not count as a further person."""
+    """Return the number of people that a component would join. A new identifier does not count as another person if it
+    is not a customer id, or if it is the first customer id of a person in the map."""
     new_customers = sum(kind == CUSTOMER_ID and ref not in present for ref, kind in component.kinds.items())
     with_customer_id = sum(1 for person in component.people if customers.get(person))
     return max(len(component.people), with_customer_id + new_customers, 1)
@@ -167,8 +167,8 @@ def _refuse_joins(groups: Iterable[tuple[Component, int]], *, may_know: bool) ->
 
 
 def _forgotten(session: Session, refs: Collection[str]) -> dict[str, str]:
-    """Map the identifiers of people who have been forgotten in all datasets, and about whom no request is open, to the
-    request that suppressed them."""
+    """Map identifiers to the request that suppressed them, for people who have been forgotten in all datasets and about
+    whom no request is open."""
     forgotten: dict[str, str] = {}
     for batch in bulk.in_parts(refs):
         query = sa.select(Suppression.subject_ref, Suppression.request_id).where(
@@ -181,7 +181,7 @@ def _forgotten(session: Session, refs: Collection[str]) -> dict[str, str]:
 
 
 def _names(subject_ref: sa.ColumnElement[str] | sa.orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that a request names an identifier, directly or through the map."""
+    """Return the SQL condition that a request names an identifier, as its subject or as an alias."""
     linked = sa.select(RequestAlias.request_id).where(RequestAlias.subject_ref == subject_ref)
     return sa.or_(DeletionRequest.subject_ref == subject_ref, DeletionRequest.id.in_(linked))
 
@@ -218,15 +218,15 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Resolution:
-    """`stored`: the request's `resolution`, its `kind` and the kinds of the `linked` identifiers by pseudonym; None if
-    the request is as it would be without a map. `is_unknown`: True if no identifier can name rows."""
+    """`stored`: the request's `resolution`: its `kind`, and the kinds of the `linked` identifiers by pseudonym. None if
+    the map makes no difference to the request. `is_unknown`: True if no identifier can name rows."""
 
     stored: dict[str, Any] | None
     is_unknown: bool
 
 
 def resolve(session: Session, drafts: Sequence[service.RequestDraft]) -> list[service.RequestDraft]:
-    """Return requests with the identifiers that the map links, and with whether any of them can name rows."""
+    """Return the requests with the identifiers that the map links to theirs, and whether any of these can name rows."""
     questions = [
         _Asked(
             tenant_id=draft.by.tenant_id,
@@ -263,7 +263,7 @@ def _resolve(session: Session, questions: Sequence[_Asked]) -> list[_Resolution]
 
 
 def _people(session: Session, refs: Collection[str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Map those identifiers that are in the map to their person, and return all identifiers of these people with their
+    """Map the identifiers found in the map to their person, and return all of these people's identifiers with their
     kinds, in one statement per batch."""
     person_of: dict[str, str] = {}
     members: dict[str, dict[str, str]] = defaultdict(dict)
@@ -278,7 +278,7 @@ def _people(session: Session, refs: Collection[str]) -> tuple[dict[str, str], di
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Keyed:
-    """Kinds of identifiers that name the rows of datasets, by tenant and by dataset."""
+    """Kinds of identifiers that name datasets' rows, keyed by tenant and by dataset."""
 
     of_tenant: Mapping[str, set[str]]
     of_dataset: Mapping[str, str]
@@ -303,7 +303,7 @@ class _Keyed:
         return cls(of_tenant=of_tenant, of_dataset=of_dataset)
 
     def of(self, question: _Asked) -> set[str]:
-        """Return the kinds that name the rows of the request's datasets; customer_id without any dataset."""
+        """Return the kinds that name rows of the request's datasets; `customer_id` if there are no datasets."""
         if question.dataset_ids is None:
             return self.of_tenant.get(question.tenant_id) or {CUSTOMER_ID}
         return {self.of_dataset[id_] for id_ in question.dataset_ids if id_ in self.of_dataset} or {CUSTOMER_ID}
@@ -318,7 +318,7 @@ def is_any_unknown(session: Session) -> bool:
 
 
 def recheck(session: Session, *, after: str, limit: int) -> str | None:
-    """Resolve up to `limit` open requests of unknown identity with an id greater than `after` again. Requests whose
+    """Resolve again up to `limit` open requests with an unknown identity and an id greater than `after`. Requests whose
     identifiers can now name rows proceed. Return the last id, or None if no further requests follow."""
     query = sa.select(DeletionRequest).where(_UNKNOWN, DeletionRequest.id > after).order_by(DeletionRequest.id)
     requests = list(session.scalars(query.limit(limit)))
@@ -338,7 +338,7 @@ def recheck(session: Session, *, after: str, limit: int) -> str | None:
 
 
 def _go_on(session: Session, request: DeletionRequest, resolution: _Resolution) -> None:
-    """Resume a request whose identity has become known: it leaves review unless something else keeps it there."""
+    """Resume a request whose identity has become known. It leaves review unless another reason keeps it there."""
     at = now(session)
     is_to_accept = (request.resolution or {}).get("accept", False)
     request.resolution, request.unknown_at = resolution.stored, None
@@ -370,13 +370,13 @@ _OVER = (
 
 
 def is_anybody_forgotten(session: Session) -> bool:
-    """Return True if the map has a person who is suppressed in all datasets, and may have been forgotten."""
+    """Return True if the map has a person who is suppressed in all datasets and may therefore be forgotten already."""
     return session.scalars(_OVER.limit(1)).first() is not None
 
 
 def drop_forgotten(session: Session, *, limit: int) -> int:
-    """Delete up to `limit` people from the map who have been forgotten in all datasets and about whom no request is
-    open; return their number. All of their identifiers are suppressed first, because afterwards nothing links them."""
+    """Delete up to `limit` people from the map who have been forgotten in all datasets and have no open request; return
+    their number. All their identifiers are suppressed first, because they are no longer linked afterwards."""
     others, other = sa.orm.aliased(Identity), Identity
     waits = sa.exists().where(
         others.person == other.person, _names(others.subject_ref), DeletionRequest.status.in_(status.OPEN)
@@ -397,7 +397,7 @@ def drop_forgotten(session: Session, *, limit: int) -> int:
 
 
 def forget_person(session: Session, subject_ref: str) -> int:
-    """Delete all identifiers of the person with this identifier from the map, and return their number."""
+    """Delete all identifiers of the person with this identifier from the map, and return how many were deleted."""
     person = session.scalars(sa.select(Identity.person).where(Identity.subject_ref == subject_ref)).first()
     identities = session.scalars(sa.select(Identity).where(Identity.person == person)).all() if person else ()
     for identity in identities:
@@ -407,8 +407,8 @@ def forget_person(session: Session, subject_ref: str) -> int:
 
 
 def counts(session: Session) -> tuple[int, int, Counter[str], Counter[str]]:
-    """Count the people in the map, the open requests of unknown identity, and, by kind, the identifiers and the
-    datasets."""
+    """Count the people in the map, the open requests with unknown identities, and the identifiers and datasets of each
+    kind."""
     people = session.scalars(sa.select(sa.func.count(Identity.person.distinct())).select_from(Identity)).one()
     unknown = session.scalars(sa.select(sa.func.count()).select_from(DeletionRequest).where(_UNKNOWN)).one()
     by_kind = sa.select(Identity.kind, sa.func.count()).group_by(Identity.kind)
@@ -417,7 +417,7 @@ def counts(session: Session) -> tuple[int, int, Counter[str], Counter[str]]:
 
 
 def datasets(session: Session, dataset_ids: Collection[str] | None) -> dict[str, str]:
-    """Map datasets to the kind of identifier that names their people: all datasets, or those with the given ids."""
+    """Map dataset ids to the kind of identifier that names the dataset's people, for all datasets or the given ids."""
     query = sa.select(Dataset.id, Dataset.subject_kind).where(Dataset.destroyed_at.is_(None)).order_by(Dataset.id)
     if dataset_ids is not None:
         query = query.where(Dataset.id.in_(dataset_ids))

@@ -7,8 +7,8 @@ from app.db.tables import Owned, Table
 
 
 class Identity(Owned, Table):
-    """Keyed hash of a person's identifier. `kind`: kind of the identifier. `person`: random id that all identifiers of
-    one person share; it changes when two people prove to be one."""
+    """Keyed hash of a person's identifier. `kind`: kind of the identifier. `person`: random id shared by all of a
+    person's identifiers; it changes when two people prove to be the same."""
 
     __tablename__ = "identities"
     subject_ref: Mapped[str] = mapped_column(primary_key=True)
@@ -18,8 +18,8 @@ class Identity(Owned, Table):
 
 
 class IdentityKind(Owned, Table):
-    """Kind of identifiers that a tenant has defined, or region of its phone numbers. `region`: country of numbers
-    without a country code (ISO 3166-1); null if they are refused."""
+    """Kind of identifier that a tenant has defined, or the region of its phone numbers. `region`: country (ISO 3166-1)
+    assumed for numbers without a country code; null if such numbers are refused."""
 
     __tablename__ = "identity_kinds"
     tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)

@@ -1,4 +1,4 @@
-"""Plans of a dataset from public numbers alone: costs of Langevin models by target, and all methods compared."""
+"""Plans for a dataset, from public numbers alone: costs of Langevin models by target, and all methods compared."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ DECISIVE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodPlan:
-    """Default model by one method. `refused` gives the reason if no such model is possible; all numbers are then None.
+    """Default model of one method. `refused` gives the reason if no such model is possible; then all numbers are None.
 
-    `learn_passes` and `request_passes` are the passes to learn and to forget the first person who asks, or their cap.
-    `deletion` is the epsilon of that person's certificate, `release` the epsilon of a record in the first version, and
-    `adaptive` the epsilon of a record in all versions after so many requests of others, each with its own version.
+    `learn_passes` and `request_passes` are the passes for training and the first request, or their cap. `deletion` is
+    the epsilon on the first requester's certificate, `release` a record's epsilon in the first version, and `adaptive`
+    its epsilon over all versions, for each number of other people's requests in `REQUESTS`.
     """
 
     method: str
@@ -40,7 +40,7 @@ class MethodPlan:
 def costs_of(
     dataset: Dataset, *, objective: str | None, loss_width: float | None, l2: float | None
 ) -> tuple[losses.Objective, list[costs.Cost]]:
-    """Return the objective and costs of a default model with the given settings, ordered by epsilon and then by l2.
+    """Return the objective and the costs of default models with the given settings, ordered by epsilon and then by l2.
     Raises `PreconditionFailed`."""
     problem, delta = mechanisms.problem_of(dataset, objective, loss_width), mechanisms.default_delta(dataset)
     chosen = problem["objective"]
@@ -62,7 +62,7 @@ def costs_of(
 def of_dataset(
     dataset: Dataset, *, objective: str | None, loss_width: float | None, l2: float | None, max_steps: int
 ) -> list[MethodPlan]:
-    """Return the plan of each installed method at the default target, the core's method first."""
+    """Return each installed method's plan for the default target, with the core's method first."""
     plans = []
     for name in methods.all_methods():
         body = ModelIn.model_validate(
@@ -86,8 +86,8 @@ def of_dataset(
 
 
 def taken(plans: list[MethodPlan]) -> str | None:
-    """Return the method with the smallest `adaptive` after `DECISIVE` requests or, among those within 1 % of it, the
-    method with the fewest passes per request; None if no method supports the dataset."""
+    """Among the methods whose `adaptive` after `DECISIVE` requests is within 1 % of the smallest, return the one with
+    the fewest passes per request; None if no method supports the dataset."""
     at = REQUESTS.index(DECISIVE)
     known = [(plan.adaptive[at], plan) for plan in plans if plan.adaptive is not None]
     least = min((adaptive for adaptive, _ in known), default=0.0)
@@ -96,7 +96,7 @@ def taken(plans: list[MethodPlan]) -> str | None:
 
 
 def _planned(mechanism: Mechanism, *, epsilon: float, delta: float) -> MethodPlan:
-    """Plan the first `DECISIVE` requests; each later one takes as many steps as the last of them."""
+    """Plan the first `DECISIVE` requests. Each later request takes as many steps as the last of these."""
     method, learned = methods.of(mechanism), planner.learn(mechanism)
     start = chain = methods.replay(mechanism, [accountant.Run(steps=learned.steps)])
     steps = []

@@ -1,6 +1,6 @@
 """Costs of requests: repairs, room before relearning, versions left in a budget, and current signed guarantees.
 
-The ways to forget that are compared are to unlearn at each request, to unlearn in batches, and to relearn.
+Three ways to forget are compared: unlearning at each request, unlearning in batches, and relearning.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from lethe.proof.accountant import Chain
 
 def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | None:
     """Return the minimum number of steps on the current data after which a model's initial parameters matter no more
-    than its target permits, and the guarantee then; None above `at_most`, or if runs never continue."""
+    than its target permits, and the resulting guarantee; None above `at_most`, or if runs never continue."""
     mechanism = stored_mechanism(model.mechanism)
     if not methods.of(mechanism).continues:
         return None
@@ -34,16 +34,16 @@ def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | N
 
 
 def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
-    """Return the `unlearning` epsilon if `records` more records became null and no step were run."""
+    """Return the `unlearning` epsilon that would result if `records` more records became null with no step run."""
     return margins.least_epsilon(chain, records=records, steps=0, delta=delta)
 
 
 def releases_left(
     session: Session, model: Model, *, records: int, steps: int, epsilon: float, delta: float
 ) -> int | None:
-    """Return the number of versions from runs of `steps` that still fit the `adaptive` budget of a remaining person.
+    """Return how many more versions, from runs of `steps` steps, fit the `adaptive` budget of a remaining person.
 
-    The person's `records` have fed every version of every model of the dataset. None if the budget is exceeded already.
+    The person's `records` are in every version of all the dataset's models. None if the budget is exceeded already.
     """
     exposed = list(budgets.exposures(session, dataset_id=model.dataset_id, records=records).values())
     mechanism = stored_mechanism(model.mechanism)
@@ -54,7 +54,7 @@ def releases_left(
 
 
 def room(chain: Chain, *, epsilon: float, delta: float) -> int:
-    """Return the maximum number of records whose joint unlearning is still cheaper than relearning; 0 if none."""
+    """Return the maximum number of records that are cheaper to unlearn together than by relearning (0 if none)."""
     fewer = chain.mechanism.learn_steps - 1
     if fewer == 0 or not methods.of(chain.mechanism).continues:
         return 0
@@ -66,7 +66,7 @@ def room(chain: Chain, *, epsilon: float, delta: float) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateStatement:
-    """Signed guarantees of one request and one model, and the current guarantees of the model's live version."""
+    """Signed guarantees for one request and one model, and the current guarantees of the model's live version."""
 
     certificate: Certificate
     signed: list[guarantees.Guarantee]
@@ -74,8 +74,8 @@ class CertificateStatement:
 
 
 def statements_of(session: Session, *, request_id: str) -> list[CertificateStatement]:
-    """Return a statement per certified model of a request. Later runs change the current numbers: `deletion` only
-    falls, while `unlearning` also counts people deleted later."""
+    """Return one statement for each of a request's certified models. Later runs change the current numbers: `deletion`
+    can only decrease, while `unlearning` also counts people deleted later."""
     erasures = {erasure.dataset_id: erasure for erasure in repository.erasures_of(session, request_id=request_id)}
     certified = []
     for certificate in repository.certificates_of(session, request_id=request_id):
@@ -90,8 +90,8 @@ def statements_of(session: Session, *, request_id: str) -> list[CertificateState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSchedule:
-    """Plan of successive batches: the number of `runs`, the number `relearned` of runs from scratch, their total
-    `steps`, the steps of the `longest` run, and the `chain` after the last."""
+    """Plan of successive batches: the number of `runs`, how many of them are `relearned` from scratch, their total
+    `steps`, the steps of the `longest` run, and the `chain` after the last run."""
 
     runs: int
     relearned: int
@@ -101,7 +101,7 @@ class BatchSchedule:
 
 
 def in_batches(chain: Chain, *, records: int, batch: int, epsilon: float, delta: float) -> BatchSchedule:
-    """Plan to forget `records` in batches of `batch`, each brought to the target before the next one."""
+    """Plan to forget `records` records in batches of `batch`, each reaching the target before the next."""
     runs = relearned = steps = longest = 0
     for remaining in range(records, 0, -batch):
         forgotten = min(batch, remaining)
@@ -114,8 +114,8 @@ def in_batches(chain: Chain, *, records: int, batch: int, epsilon: float, delta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """Way to forget: the `steps` of its run, the average `steps_per_request` if all expected requests are handled in
-    this way, and the `unlearning` epsilon after its run."""
+    """Way to forget: the `steps` of its run, the average `steps_per_request` if all expected requests are handled this
+    way, and the `unlearning` epsilon after the run."""
 
     kind: Literal["unlearn", "batch", "relearn"]
     steps: int
@@ -126,9 +126,9 @@ class Option:
 
 
 def options(chain: Chain, *, records: int, epsilon: float, delta: float, expected_requests: int) -> list[Option]:
-    """Return the ways to forget `records` if `expected_requests` more requests of this size follow, cheapest per
-    request first: unlearn at each request, serve all requests in one batch, or relearn at each request. Unlearning is
-    omitted if it is no cheaper than relearning."""
+    """Return the ways to forget `records` records if `expected_requests` more requests of this size follow, cheapest
+    per request first: unlearn at each request, serve all requests in one batch, or relearn at each request. Unlearning
+    is omitted if it is no cheaper than relearning."""
     requests = 1 + expected_requests
 
     def option(

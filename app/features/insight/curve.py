@@ -1,4 +1,4 @@
-"""Curve of a model: influence and epsilon after each step of its life, computed from the ledger alone."""
+"""A model's curve: influence and epsilon after each step of its life, computed from the ledger alone."""
 
 import json
 from collections import Counter
@@ -22,11 +22,11 @@ from lethe.proof.budget import Adaptive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Steps behind one ledger entry.
+    """Steps recorded by one ledger entry.
 
-    `steps_before`: number of steps of the model's life before these. `largest`: maximum number of records of any person
-    whom the run forgot; None if it forgot no one. `adaptive`: guarantee to that person, over all versions published
-    while the person was in the data. `exports`: number of times that the version's weights were handed out.
+    `steps_before`: number of earlier steps in the model's life. `largest`: maximum number of records of any one person
+    forgotten by the run; None if the run forgot no one. `adaptive`: guarantee to that person over all versions
+    published while their records were in the data. `exports`: number of times the version's weights were handed out.
     """
 
     entry: dict[str, Any]
@@ -40,9 +40,9 @@ class Segment:
 def segments(
     session: Session, model: Model, *, points: int, limit: int, before: int | None = None
 ) -> tuple[list[Segment], int | None]:
-    """Return the last `limit` segments before the entry `before`, newest first, and the `before` of the next page.
+    """Return the last `limit` segments before entry `before`, newest first, and the next page's `before`.
 
-    If `before` is None, the page begins at the end of the ledger; the result has None if there is no next page.
+    If `before` is None, the page begins at the end of the ledger. If there is no next page, its `before` is None.
     """
     entries = insight_repository.entries_backwards(session, model_id=model.id, before=before, limit=limit + 1)
     bodies = [_body(entry) for entry in entries[:limit]]
@@ -75,7 +75,7 @@ def segments(
 def _points(
     before: Chain, run: Run, largest: int | None, exposures: tuple[Exposure, ...], *, delta: float, at_most: int
 ) -> tuple[Point, ...]:
-    """Return the points of a run; only both ends if it continues no version, because the steps between are unknown."""
+    """Return a run's points; only the two ends if runs do not continue versions, as the steps between are unknown."""
     method = methods.of(before.mechanism)
     if method.continues:
         return curve.points(before, run, largest=largest, exposures=exposures, delta=delta, at_most=at_most)
@@ -105,7 +105,7 @@ def _points(
 
 
 class _Releases:
-    """Published versions of all of a dataset's models, from which exposures are counted; read once per page."""
+    """Published versions of all of a dataset's models, for counting exposures. They are read once per page."""
 
     def __init__(self, session: Session, model: Model) -> None:
         self._models = [
@@ -117,7 +117,7 @@ class _Releases:
             self._models.append((model_id, mechanism, [(0, -1, count) for count in steps]))
 
     def to_forgotten(self, body: dict[str, Any], *, records: int, delta: float) -> guarantees.Guarantee:
-        """Return the guarantee to a person whose `records` became null before this entry.
+        """Return the guarantee to a person whose `records` records became null before this entry.
 
         Exposures are counted as in `certificates.Evidences`.
         """
@@ -129,10 +129,10 @@ class _Releases:
         return guarantees.adaptive(bound, delta=delta)
 
     def to_present(self, body: dict[str, Any]) -> tuple[Exposure, ...]:
-        """Return the exposures of one record that is still present at this entry.
+        """Return the exposures of a record that is still in the data at this entry.
 
-        They are this model's earlier versions, and the other models' versions on data of this revision or an earlier
-        one: those that contain a person who is deleted next.
+        They are this model's earlier versions, and the other models' versions trained on this revision of the data or
+        an earlier one: the versions that include a person who is deleted next.
         """
         return self._exposures(
             [
@@ -165,7 +165,7 @@ def _body(entry: LedgerEntry) -> dict[str, Any]:
 
 
 def _chain_before(session: Session, body: dict[str, Any]) -> Chain | None:
-    """Return the chain that an entry continues, as it was before the entry; None if the entry began a chain."""
+    """Return the chain that an entry continues, in its state before the entry; None if the entry began a chain."""
     if body["kind"] != RunKind.UNLEARN:
         return None
     mechanism = methods.read(body["mechanism"])
@@ -175,7 +175,7 @@ def _chain_before(session: Session, body: dict[str, Any]) -> Chain | None:
 
 
 def _earlier_in_chain(session: Session, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the entries of the same chain before this one, newest first."""
+    """Yield the earlier entries of this entry's chain, newest first."""
     while entries := insight_repository.entries_backwards(
         session, model_id=body["model_id"], before=body["sequence"], limit=_AT_ONCE
     ):

@@ -1,4 +1,4 @@
-"""Endpoints of accounts, plans, curves, previews and the summary of requests."""
+"""Endpoints for accounts, plans, curves, previews and the summary of requests."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -214,7 +214,7 @@ def get_plan(call: Call, dataset_id: str, query: contract.PlanQuery) -> contract
 def _measured(
     metrics: Sequence[Metric], model: Model, version: Version, run: Run
 ) -> Iterator[contract.MeasuredVersionOut]:
-    """Yield the version with the first of the metrics that it has, or nothing if it has none of them."""
+    """Yield the version with the first of `metrics` that was measured for it; nothing if none of them was."""
     mechanism = stored_mechanism(model.mechanism)
     values = [(metric, value) for metric in metrics if (value := quality.value_of(metric, version.metrics)) is not None]
     for metric, value in values[:1]:
@@ -341,7 +341,7 @@ def _next_run(plan: planner.Plan, records: int) -> contract.NextRunOut:
 
 
 def _asked(dataset: Dataset, epsilon: float | None, delta: float | None) -> tuple[float | None, float | None]:
-    """Return epsilon and delta of the budget in the query, or of the dataset's own budget if the query has none."""
+    """Return epsilon and delta of the query's budget or, if the query has none, of the dataset's own budget."""
     own = budgets.of(dataset)
     return (own.epsilon, own.delta) if own and epsilon is None and delta is None else (epsilon, delta)
 
@@ -349,7 +349,7 @@ def _asked(dataset: Dataset, epsilon: float | None, delta: float | None) -> tupl
 def _left(
     session: Session, model: Model, chain: Chain, *, epsilon: float | None, delta: float | None
 ) -> contract.ReleasesLeftOut:
-    """Return the number of further versions, each forgetting one record, that fit a budget (default: the target)."""
+    """Return how many more versions, each forgetting one record, fit a budget (default: the model's target)."""
     plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
     epsilon, delta = epsilon or model.epsilon, delta or model.delta
     count = costs.releases_left(session, model, records=1, steps=plan.steps, epsilon=epsilon, delta=delta)
@@ -357,7 +357,7 @@ def _left(
 
 
 def guarantee_of(stated: dict[str, Any]) -> GuaranteeOut:
-    """Return the guarantee that a ledger entry or a certificate states, with the accuracy of the best attacker."""
+    """Return the guarantee stated in a ledger entry or certificate, with the best attacker's accuracy."""
     accuracy = conversion.gdp_balanced_accuracy(mu=stated["mu"])
     return GuaranteeOut(**stated | {"best_attacker_accuracy": accuracy})
 

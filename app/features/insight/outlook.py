@@ -1,4 +1,4 @@
-"""Outlook of a request that no run has started on: the rows to erase, the cost for each model, and the waits."""
+"""Outlook for a request that no run has started on: the rows to erase, the cost for each model, and the waits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ _NOT_READY = (WaitReason.IN_REVIEW, WaitReason.GRACE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOutlook:
-    """Outlook for one model. `plan`, `passes` and `seconds` belong to a run for this request alone; None without a live
-    version."""
+    """Outlook for one model. `plan`, `passes` and `seconds` describe a run for this request alone; they are None if the
+    model has no live version."""
 
     model: Model
     rows: int
@@ -33,14 +33,14 @@ class ModelOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOutlook:
-    """Outlook of a request. `rows`: numbers of rows by dataset id."""
+    """Outlook for a request. `rows`: number of rows to erase, keyed by dataset id."""
 
     rows: Mapping[str, int]
     models: Sequence[ModelOutlook]
 
 
 def of_request(session: Session, request: DeletionRequest) -> RequestOutlook | None:
-    """Return the outlook of a request; None once a run has started on it, or it has ended."""
+    """Return a request's outlook; None if a run has started on the request or the request has ended."""
     if request.status not in (*_UNDECIDED, RequestStatus.ACCEPTED):
         return None
     counts = insight_repository.count_unclaimed(session, subject_refs=request.subject_refs)
@@ -79,7 +79,7 @@ def _of_model(session: Session, model: Model, rows: int, wait: waiting.Wait | No
 
 
 def _wait(session: Session, request: DeletionRequest, model_waits: waiting.Waiting | None) -> waiting.Wait | None:
-    """Return the reason why this request waits, among those of all requests of the model; None if it does not."""
+    """Return why this request waits, chosen from the reasons of all the model's requests; None if it does not wait."""
     if model_waits is None:
         return None
     if request.status in _UNDECIDED:

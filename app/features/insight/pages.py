@@ -1,4 +1,4 @@
-"""Pages of the curve, the plan and the forecasts of a model, and the outlook of the first page."""
+"""Pages of a model's curve, plan and forecasts, and the outlook on the first page."""
 
 import datetime
 import math
@@ -33,7 +33,7 @@ _INFLUENCES = (marked("of all forgotten people"), marked("of one who stays"), ma
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePlot:
-    """Curve as `curves.js` draws it, and as the table behind the plot lists it: oldest run first."""
+    """Curve in the format that `curves.js` draws, and as listed in the table behind the plot, oldest run first."""
 
     segments: list[contract.SegmentOut]
     epsilons: dict[str, Any]
@@ -44,10 +44,10 @@ class CurvePlot:
 def show_curve(
     context: TheContext, model_id: str, axis: Axis = "runs", cursor: calls.Cursor = None, known: int | None = None
 ) -> Response:
-    """Plot epsilon and influence along the runs of a model.
+    """Plot epsilon and influence over a model's runs.
 
-    `known` is the number of the live version that an open page has drawn already; if it is still live, the answer is an
-    empty 204, which saves reading the ledger.
+    `known` is the number of the live version that an open page has already drawn. If that version is still live, the
+    response is an empty 204, which avoids reading the ledger.
     """
     model = context.ask(models.get_model, model_id=model_id)
     if known is not None and known == (model.live_version or 0):
@@ -61,8 +61,8 @@ def show_curve(
 def curve_plot(curve: contract.TrajectoryOut, axis: Axis) -> CurvePlot:
     """Return both plots of a curve.
 
-    On the axis `runs` all runs have the same width, and the steps of each are spaced by their logarithm, because a run
-    that forgets has a hundredth of the steps of one that learns, and its curve bends early. On the axis `steps` all
+    On the axis `runs`, all runs have the same width, and each run's steps are spaced logarithmically, because a run
+    that forgets has a hundredth as many steps as a training run, and its curve bends early. On the axis `steps`, all
     steps have the same width.
     """
     segments = curve.items[::-1]
@@ -109,7 +109,7 @@ def _name(segment: contract.SegmentOut, point: contract.PointOut) -> str:
 
 
 def _marks(segment: contract.SegmentOut, index: int, axis: Axis) -> list[dict[str, Any]]:
-    """Return the marks of a run: the records forgotten at its beginning, and the version published at its end."""
+    """Return a run's marks: the records forgotten at its start, and the version published at its end."""
     begin, end = (_place(segment, index, step, axis) for step in (0, segment.steps))
     batch = [{"x": begin, "kind": "batch", "text": f"−{number(segment.records)}"}] if segment.records else []
     return [*batch, {"x": end, "kind": "release", "text": f"v{segment.version}"}]
@@ -157,10 +157,10 @@ _SERIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPlot:
-    """Plan as `macros.html` plots it.
+    """Plan in the format that `macros.html` plots.
 
-    `reached`: metric by epsilon of all live versions. `versions`: metric by version number of one model. `lived`: the
-    versions of that model, newest first. `others`: live versions of other models.
+    `reached`: metric by epsilon for all live versions. `versions`: metric by version number for one model. `lived`:
+    that model's versions, newest first. `others`: live versions of other models.
     """
 
     columns: list[str]
@@ -174,14 +174,14 @@ class PlanPlot:
 
 @router.get("/models/{model_id}/plan")
 def show_plan(context: TheContext, model_id: str) -> Response:
-    """Plot the cost of targets on the rows of a model, and the metrics that its versions have reached."""
+    """Plot the cost of different targets on a model's rows, and the metrics that its versions have reached."""
     model = context.ask(models.get_model, model_id=model_id)
     plan = _plan(context, model, loss_width=model.mechanism.loss_width, l2=None)
     return context.page("models/plan.html", model=model, drawing=plan_plot(plan, model))
 
 
 def plan_of_new(context: RequestContext, body: ModelIn) -> PlanPlot | None:
-    """Return the plan of a model that is not created yet; None if the caller may not read plans."""
+    """Return the plan for a model that has not been created yet; None if the caller may not read plans."""
     if not context.may(endpoints.get_plan):
         return None
     return plan_plot(_plan(context, body, loss_width=body.loss_width, l2=body.l2))
@@ -202,7 +202,7 @@ def _plan(
 
 
 def plan_plot(plan: contract.PlanOut, model: ModelOut | None = None) -> PlanPlot:
-    """Return the curves of a plan: passes by epsilon, and the measured metric of each version."""
+    """Return a plan's curves: passes by epsilon, and the metric measured for each version."""
     epsilons = sorted({cost.epsilon for cost in plan.costs})
     at = {epsilon: [cost for cost in plan.costs if cost.epsilon == epsilon] for epsilon in epsilons}
     width = len(at[epsilons[0]])
@@ -224,7 +224,7 @@ def plan_plot(plan: contract.PlanOut, model: ModelOut | None = None) -> PlanPlot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfSettings:
-    """Settings of the sliders."""
+    """Values of the sliders on the what-if form."""
 
     records: int
     epsilon: float
@@ -233,7 +233,7 @@ class WhatIfSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfResult:
-    """Answer to the sliders. `preview` is None if and only if the API refused it with `error`."""
+    """Result for the sliders' values. `preview` is None if and only if the API refused it with `error`."""
 
     ask: WhatIfSettings
     preview: contract.PreviewOut | None
@@ -248,7 +248,7 @@ def show_what_if(
     epsilon: OptionalPositive = None,
     batch: OptionalCount = None,
 ) -> Response:
-    """Show the forecast for the settings of the sliders."""
+    """Show the forecast for the sliders' values."""
     model = context.ask(models.get_model, model_id=model_id)
     ask = WhatIfSettings(records=records or 1, epsilon=epsilon or model.target.epsilon, batch=batch)
     answer = _what_if(context, model, ask)
@@ -257,7 +257,7 @@ def show_what_if(
 
 
 def first_what_if(context: RequestContext, model: ModelOut) -> WhatIfResult | None:
-    """Return the forecast for one more record; None without permission or without a live version."""
+    """Return the forecast for one more record; None if the caller may not see it or there is no live version."""
     if model.live_version is None or not context.may(endpoints.preview):
         return None
     answer = _what_if(context, model, WhatIfSettings(records=1, epsilon=model.target.epsilon, batch=None))
@@ -283,9 +283,9 @@ _PRESSING = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """Cell of the calendar: number of requests, with the list of them.
+    """Calendar cell: the number of requests on a day, with a link to their list.
 
-    `label`: text that is read aloud before `when`. `title`: full date. `tone`: bad, warn or empty.
+    `label`: text that screen readers read before `when`. `title`: full date. `tone`: "bad", "warn" or "".
     """
 
     count: int
@@ -298,7 +298,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekBar:
-    """Bar of one week. `height`: from 0 to 100, the maximum of both rows. `label`: text that is read aloud."""
+    """Bar for one week. `height`: 0 to 100, where 100 is the maximum of both rows. `label`: text for screen readers."""
 
     count: int
     when: str
@@ -363,7 +363,7 @@ def _days(summary: contract.SummaryOut) -> list[Day]:
 
 
 def _week_texts(total: int, day: str, name: str) -> tuple[str, str]:
-    """Return the text of a week's number for screen readers, and the tooltip."""
+    """Return the screen readers' text for a week's number, and the tooltip."""
     if name == "received":
         label, title = gettext("{number} received in the week of {day}"), gettext("Week of {day}: {number} received")
         none = gettext("Week of {day}: none received")

@@ -20,8 +20,8 @@ _ALL = 2**62
 
 
 def count_due(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[tuple[int, int, int, int]]:
-    """Return (place, requests with a running clock, overdue ones, paused ones) for each place of deadlines: 0 before
-    the first edge, 1 before the second, and so on, up to len(edges) after the last. Each open request counts once."""
+    """Return (interval, running, overdue, paused) counts of open requests by the interval that contains their deadline:
+    0 is before the first edge, 1 before the second, and len(edges) after the last. Each request counts once."""
     place = _place(DeletionRequest.deadline, edges).label("place")
     running, overdue, paused = (
         sa.func.count().filter(has_clock(state, at=view.at))
@@ -38,15 +38,15 @@ def count_received(session: Session, edges: Sequence[datetime.datetime]) -> list
 
 
 def count_completed(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[int]:
-    """Return the number of requests completed, as the reader sees it, between each pair of consecutive edges."""
+    """Return the number of requests completed between consecutive edges, using the times that the reader sees."""
     return _counted(session, edges, lambda since, before: was_completed(view, since=since, before=before))
 
 
 def count_durations(
     session: Session, *, since: datetime.datetime, before: datetime.datetime, view: View
 ) -> dict[int, tuple[int, int]]:
-    """Count the requests completed in [since, before), as the reader sees it, by whole days from submission. Return the
-    number of all and of those completed before their deadline."""
+    """Map durations in whole days, from submission to the completion that the reader sees, to two counts for [since,
+    before): all requests completed, and those completed before their deadline."""
     at = completed_at(view)
     is_early = sa.cast(at < DeletionRequest.deadline, sa.Integer)
     both = (2 * days_between(DeletionRequest.submitted_at, at) + is_early).label("both")
@@ -64,7 +64,7 @@ def _counted(
     edges: Sequence[datetime.datetime],
     within: Callable[[datetime.datetime, datetime.datetime], sa.ColumnElement[bool]],
 ) -> list[int]:
-    """Count requests between each pair of edges along an index; SQLite would sort the rows to group them."""
+    """Count requests between each pair of edges using an index; with GROUP BY, SQLite would sort the rows."""
     count = sa.select(sa.func.count()).select_from(DeletionRequest)
     counts = [count.where(within(since, before)).scalar_subquery() for since, before in pairwise(edges)]
     return list(session.execute(sa.select(*counts)).one())
@@ -73,7 +73,7 @@ def _counted(
 def _place(
     column: sa.SQLColumnExpression[Any], edges: Sequence[datetime.datetime], first: int = 0
 ) -> sa.ColumnElement[int]:
-    """Return the expression for the number of edges at or before the column's value, as a binary search."""
+    """Return an SQL expression (a binary search) for the number of edges at or before the column's value."""
     if not edges:
         return sa.literal(first, sa.Integer, literal_execute=True)
     middle = len(edges) // 2
@@ -82,8 +82,8 @@ def _place(
 
 
 def larger_requests(session: Session, model: Model, *, records: int, limit: int) -> list[tuple[str, int]]:
-    """Return up to `limit` pending requests with more than `records` rows in a model's data: their ids and numbers of
-    rows, largest first."""
+    """Return the ids and row counts of up to `limit` pending requests with more than `records` rows in a model's
+    dataset, largest first."""
     mine = sa.select(RequestModel.request_id).where(
         RequestModel.model_id == model.id, RequestModel.status == RequestModelStatus.PENDING
     )
@@ -105,8 +105,8 @@ def count_versions(session: Session, *, model_id: str) -> int:
 
 
 def releases(session: Session, *, model_id: str) -> list[tuple[int, int, int]]:
-    """Return every version of a model in order: its number, dataset revision and the steps of its run. Lost versions
-    come first, with number 0 and revision -1."""
+    """Return (number, dataset revision, steps of the run) for each version of a model, in order. Lost versions come
+    first, with number 0 and revision -1."""
     query = sa.select(Version.number, Version.revision, Run.steps_total).join(Run, Run.id == Version.run_id)
     query = query.where(Version.model_id == model_id).order_by(Version.number)
     lost = [(0, -1, steps) for steps in session.get_one(Model, model_id).lost_releases]
@@ -114,13 +114,13 @@ def releases(session: Session, *, model_id: str) -> list[tuple[int, int, int]]:
 
 
 def steps_until(session: Session, *, model_id: str, number: int) -> int:
-    """Return the total number of steps that runs of a model took to publish the versions before `number`."""
+    """Return the total number of steps of the runs that published a model's versions before `number`."""
     query = sa.select(sa.func.coalesce(sa.func.sum(Run.steps_total), 0)).join(Version, Version.run_id == Run.id)
     return session.scalars(query.where(Version.model_id == model_id, Version.number < number)).one()
 
 
 def entries_backwards(session: Session, *, model_id: str, before: int | None, limit: int) -> list[LedgerEntry]:
-    """Return the last `limit` entries of a model before entry `before`, newest first."""
+    """Return the last `limit` ledger entries of a model before sequence number `before`, newest first."""
     query = sa.select(LedgerEntry).where(LedgerEntry.model_id == model_id)
     if before is not None:
         query = query.where(LedgerEntry.sequence < before)
@@ -128,7 +128,7 @@ def entries_backwards(session: Session, *, model_id: str, before: int | None, li
 
 
 def versions_from(session: Session, *, dataset_id: str, limit: int) -> list[tuple[Model, Version, Run]]:
-    """Return the last `limit` versions of all models that learn from a dataset, newest first, with their runs."""
+    """Return the last `limit` versions of all models trained on a dataset, newest first, with their runs."""
     query = sa.select(Model, Version, Run).join(Version, Version.model_id == Model.id)
     query = query.join(Run, Run.id == Version.run_id).where(Model.dataset_id == dataset_id)
     query = query.order_by(Version.published_at.desc(), Version.id.desc()).limit(limit)
@@ -136,7 +136,7 @@ def versions_from(session: Session, *, dataset_id: str, limit: int) -> list[tupl
 
 
 def count_unclaimed(session: Session, *, subject_refs: Collection[str]) -> dict[str, int]:
-    """Return the number of a person's unclaimed rows by dataset."""
+    """Return the number of a person's unclaimed rows in each dataset, keyed by dataset id."""
     query = (
         sa.select(Record.dataset_id, sa.func.count())
         .where(Record.subject_ref.in_(subject_refs), Record.erasure_id.is_(None))

@@ -20,7 +20,7 @@ _DAY, _WEEK = datetime.timedelta(days=1), datetime.timedelta(days=7)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Week:
-    """Numbers of requests received and completed in the week that starts on the Monday `starts`."""
+    """Numbers of requests received and completed in the week starting on Monday `starts`."""
 
     starts: datetime.date
     received: int
@@ -29,9 +29,9 @@ class Week:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Summary of requests: `due` counts open requests by day and `later` those due after these days, without `overdue`
-    and `paused` ones; `took` counts the requests completed in `weeks` by duration in whole days, and `in_time` those
-    completed before their deadline."""
+    """Summary of requests. `due` counts open requests by due date and `later` those due after these days; neither
+    includes overdue or paused requests. `took` counts the requests completed in `weeks` by duration in whole days, and
+    `in_time` those completed before their deadline."""
 
     overdue: int
     paused: int

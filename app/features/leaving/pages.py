@@ -37,7 +37,7 @@ _REASONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonBar:
-    """Row of the plot, which is a table. `low`, `mark` and `high` are positions from 0 to 100."""
+    """Table row drawn as one bar of the plot. `low`, `mark` and `high` are positions from 0 to 100."""
 
     reason: str
     share: str
@@ -56,7 +56,7 @@ class ReasonChart:
 
 @router.get("/leaving-reasons")
 def show_leaving_reasons(context: TheContext, weeks: Weeks = "") -> Response:
-    """Show estimates from the answers of the last `weeks`, or of all weeks; the surveys with the most answers first."""
+    """Show estimates from the answers of the last `weeks` weeks, or of all weeks; surveys with most answers first."""
     today = datetime.datetime.now(datetime.UTC).date()
     since = today - datetime.timedelta(weeks=int(weeks)) if weeks else None
     estimates = context.ask(leaving_reasons.get_leaving_reasons, since=since)

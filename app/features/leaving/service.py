@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """Survey: the answers that clients sent with the same odds, and the estimate for each reason."""
+    """Number of answers that clients randomised with the same odds, and the resulting estimate for each reason."""
 
     response: RandomisedResponse
     num_answers: int
@@ -44,16 +44,16 @@ def count(session: Session, *, answer: LeavingReason, odds: int) -> datetime.dat
 def surveys(
     session: Session, *, since: datetime.date | None = None, until: datetime.date | None = None
 ) -> list[Survey]:
-    """Return a survey for each value of the odds, over the weeks that begin on or after `since` and before `until`.
+    """Return one survey per value of the odds, covering the weeks that start on or after `since` and before `until`.
 
-    Answers of different odds are not mixed, because their rates mean different things.
+    Answers sent with different odds are not pooled, because their rates are not comparable.
     """
     first, end = (None if day is None else _midnight(day) for day in (since, until))
     return [_survey(odds, sent) for odds, sent in _counts(session, since=first, until=end).items()]
 
 
 def week_of(at: datetime.datetime) -> datetime.datetime:
-    """Return the beginning of the week of a time: Monday, midnight UTC."""
+    """Return the start of the week that contains `at`: Monday, midnight UTC."""
     day = at.astimezone(datetime.UTC).date()
     return _midnight(day - datetime.timedelta(days=day.weekday()))
 
@@ -72,7 +72,7 @@ def _survey(odds: int, sent: dict[str, int]) -> Survey:
 def _counts(
     session: Session, *, since: datetime.datetime | None, until: datetime.datetime | None
 ) -> dict[int, dict[str, int]]:
-    """Return the number of times that each answer was sent, by odds, in the weeks that begin in [since, until)."""
+    """Return how often each answer was sent in the weeks starting in [since, until), keyed by odds and answer."""
     query = sa.select(LeavingCount.odds, LeavingCount.answer, sa.func.sum(LeavingCount.num_sent))
     if since is not None:
         query = query.where(LeavingCount.week >= since)

@@ -9,9 +9,9 @@ from app.db.tables import Owned, Table
 
 
 class LeavingCount(Owned, Table):
-    """Number of times that an answer was sent in the week since Monday `week` (UTC). Nothing else about it is stored.
+    """Number of times that an answer was sent in the week of Monday `week` (UTC). Nothing else about it is stored.
 
-    `odds`: ratio of the probability of sending the true answer to that of each other answer.
+    `odds`: probability of sending the true answer, divided by that of sending any particular other answer.
     """
 
     __tablename__ = "leaving_counts"

@@ -42,8 +42,8 @@ class Numbers:
 
 
 def recompute(body: LedgerIn) -> Numbers:
-    """Recompute the numbers of a ledger, which may take a few seconds. Raises `InputInvalid` for an unknown event,
-    which it names, and if the budget does not cover one person."""
+    """Recompute a ledger's numbers, which can take a few seconds. Raises `InputInvalid` for an unknown event (naming
+    the event), and if the budget does not cover one person."""
     try:
         steps = accountant.read(body.ledger)
         points = accountant.curve(steps, delta=body.delta, budget=body.budget_epsilon)
@@ -82,8 +82,8 @@ def register(
 
 def renew(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) -> None:
     """Replace the ledger after a retraining, and resume the requests that waited for it. Repeating the call is a no-op.
-    Raises `InputInvalid` if the training run started before the last one did, and if the budget does not cover the
-    bounded requests that were accepted after it started."""
+    Raises `InputInvalid` if the training run started before the previous one, or if the budget does not cover the
+    bounded requests accepted after it started."""
     current = ledger_of(session, model)
     if all(getattr(current, name) == value for name, value in dict(body).items()):
         return
@@ -112,7 +112,7 @@ def renew(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) ->
 
 
 def retire(session: Session, model: DpModel) -> None:
-    """Retire a model, and close the requests that wait for it as not reached. Repeating the call is a no-op."""
+    """Retire a model, and close the requests that are waiting for its retraining. Repeating the call is a no-op."""
     if model.retired_at is not None:
         return
     model.retired_at = now(session)
@@ -129,7 +129,7 @@ def get(session: Session, dp_model_id: str) -> DpModel:
 
 
 def ledger_of(session: Session, model: DpModel) -> DpLedger:
-    """Return the current ledger of a model."""
+    """Return a model's current ledger."""
     query = sa.select(DpLedger).where(DpLedger.dp_model_id == model.id, DpLedger.version == model.version)
     return session.scalars(query).one()
 
@@ -140,7 +140,7 @@ def models(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[DpM
 
 
 def counts(session: Session, model: DpModel, ledger: DpLedger) -> tuple[int, int]:
-    """Return the number of requests that count against a ledger, and of those that wait."""
+    """Return the number of requests that count against a ledger or are waiting, and the number that are waiting."""
     query = sa.select(
         sa.func.count(), sa.func.coalesce(sa.func.sum(sa.case((DpRequest.status == _WAITING, 1), else_=0)), 0)
     ).where(DpRequest.dp_model_id == model.id, _counts(ledger))
@@ -149,7 +149,7 @@ def counts(session: Session, model: DpModel, ledger: DpLedger) -> tuple[int, int
 
 
 def entries_of(session: Session, *, request_id: str) -> list[tuple[DpRequest, DpModel, DpLedger | None]]:
-    """Return the entries that concern a request, their models, and the ledgers that bound them."""
+    """Return a request's entries, each with its model and, if the entry is bounded, the ledger that bounds it."""
     query = (
         sa.select(DpRequest, DpModel, DpLedger)
         .join(DpModel, DpModel.id == DpRequest.dp_model_id)
@@ -161,12 +161,12 @@ def entries_of(session: Session, *, request_id: str) -> list[tuple[DpRequest, Dp
 
 
 def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
-    """Return the condition that `request` waits for a retraining."""
+    """Return the SQL condition that `request` is waiting for a retraining."""
     return sa.exists().where(DpRequest.request_id == request.id, DpRequest.status == _WAITING)
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: whether a request concerns a model. `settle` completes requests that are bounded at once."""
+    """Return a predicate that tells if a request concerns any model. `settle` completes requests bounded at once."""
     if not _ANY_IN_USE.may_hold(session):
         return lambda _request: False
     in_use = list(session.scalars(sa.select(DpModel).where(DpModel.retired_at.is_(None))))
@@ -174,7 +174,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
 
 
 def follow(session: Session, changes: Sequence[Change]) -> None:
-    """Count accepted requests, and no longer count withdrawn ones, in the transaction of the change."""
+    """Start counting accepted requests and stop counting withdrawn ones, in the transaction of the change."""
     accepted = {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}
     if accepted and _ANY_IN_USE.may_hold(session):
         _count(session, accepted)
@@ -232,7 +232,7 @@ def _withdraw(session: Session, request_ids: Collection[str]) -> None:
 
 
 def _reassess(session: Session, model: DpModel, ledger: DpLedger) -> None:
-    """Bound waiting requests, oldest first: those accepted before the training run, and those within the budget."""
+    """Bound waiting requests, oldest first: those accepted before training started, and those that fit the budget."""
     session.flush()
     rows = 0
     bounded = []
@@ -249,7 +249,7 @@ def _reassess(session: Session, model: DpModel, ledger: DpLedger) -> None:
 
 
 def _counts(ledger: DpLedger) -> sa.ColumnElement[bool]:
-    """Return the condition that an entry counts against a ledger or is waiting."""
+    """Return the SQL condition that an entry counts against a ledger or is waiting."""
     is_bounded = sa.and_(DpRequest.status == DpRequestStatus.BOUNDED, DpRequest.opened_at >= ledger.trained_from)
     return sa.or_(DpRequest.status == _WAITING, is_bounded)
 

@@ -10,8 +10,8 @@ from app.db.tables import Owned, Table, partial_index
 
 
 class DpModel(Owned, Table):
-    """Model trained elsewhere. `dataset_ids`: datasets whose people it may hold; null for all. `version`: number of its
-    current ledger. `retired_at`: time from which requests do not concern it."""
+    """Model trained elsewhere. `dataset_ids`: datasets it may have been trained on; null means all. `version`: number
+    of its current ledger. `retired_at`: time from which requests no longer concern it."""
 
     __tablename__ = "dp_models"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -47,8 +47,8 @@ class DpLedger(Owned, Table):
 
 class DpRequest(Owned, Table):
     """Deletion request that concerns a model. `status`: bounded, waiting, closed or cancelled. `forgotten_rows`: number
-    of rows of this and earlier requests that the model carries; 0 if the model's training started later. `ledger_id`:
-    ledger that bounds them; null while waiting."""
+    of rows from this and earlier requests that the model was trained on; 0 if training started after the request.
+    `ledger_id`: ledger that bounds the request; null while waiting."""
 
     __tablename__ = "dp_requests"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -67,7 +67,7 @@ def get_serving(
 
 
 def _etag(permission: service.Serving) -> str:
-    """Return an ETag of the answer without its times, so that a 304 renews a permission."""
+    """Return an ETag of the response that ignores its timestamps, so that a 304 can renew a permission."""
     stable = (
         permission.model_id,
         permission.version,
@@ -79,7 +79,7 @@ def _etag(permission: service.Serving) -> str:
 
 
 def _matches(if_none_match: str, etag: str) -> bool:
-    """Return True if the header names the ETag or `*`, by weak comparison (RFC 9110, 13.1.2)."""
+    """Return True if the header contains the ETag, compared weakly (RFC 9110, 13.1.2), or `*`."""
     etags = {field.strip().removeprefix("W/") for field in if_none_match.split(",")}
     return "*" in etags or etag.removeprefix("W/") in etags
 

@@ -17,7 +17,7 @@ from lethe.features.lineage.contract import CopyState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
-    """Presence of a person's rows in a dataset, until `revision`; None while the rows are present."""
+    """Dataset that holds a person's rows, or held them until `revision` (None while the rows are present)."""
 
     id: str
     name: str
@@ -27,14 +27,14 @@ class Presence:
 
 
 def presences(session: Session, *, subject_refs: Collection[str]) -> list[Presence]:
-    """Return the datasets with rows of the person, and the datasets whose rows of the person were erased."""
+    """Return the datasets that hold the person's rows, and the datasets from which they were erased."""
     present = (
         sa.select(Dataset.id, Dataset.name, sa.func.count())
         .join(Record, Record.dataset_id == Dataset.id)
         .where(Record.subject_ref.in_(subject_refs), Record.erasure_id.is_(None))
         .group_by(Dataset.id, Dataset.name)
     )
-    # A person who asked again during an erasure joined it, and one who was added again was erased again.
+    # A repeated request during an erasure joined that erasure; a person who was added again was erased again.
     erased = (
         sa.select(
             Dataset.id,
@@ -69,7 +69,7 @@ def models(session: Session, *, dataset_ids: Collection[str]) -> list[Model]:
 
 
 def asked_models(session: Session, *, subject_refs: Collection[str]) -> set[str]:
-    """Return the ids of models that had, or still have, to forget the person's rows for a request."""
+    """Return the ids of the models that a request required, or still requires, to forget the person's rows."""
     query = (
         sa.select(RequestModel.model_id)
         .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
@@ -79,9 +79,9 @@ def asked_models(session: Session, *, subject_refs: Collection[str]) -> set[str]
 
 
 def carried_in(session: Session, *, model_id: str, revision: int | None, limit: int) -> tuple[int, list[Version]]:
-    """Return the number of a model's versions that have the rows erased at `revision`, and the newest of them.
+    """Return how many of a model's versions contain the rows erased at `revision`, and the newest of these versions.
 
-    `revision` is None for rows that are present.
+    `revision` is None if the rows have not been erased.
     """
     carrying = [Version.model_id == model_id, *([] if revision is None else [Version.revision < revision])]
     newest = sa.select(Version).where(*carrying).order_by(Version.number.desc()).limit(limit)
@@ -90,7 +90,7 @@ def carried_in(session: Session, *, model_id: str, revision: int | None, limit: 
 
 
 def first_without(session: Session, *, model_id: str, revision: int) -> Version | None:
-    """Return the first version of a model without the rows erased at `revision`, or None if there is none."""
+    """Return a model's first version without the rows erased at `revision`, or None if there is no such version."""
     query = sa.select(Version).where(Version.model_id == model_id, Version.revision >= revision)
     return session.scalars(query.order_by(Version.number).limit(1)).first()
 
@@ -107,7 +107,7 @@ def certificates(session: Session, *, subject_refs: Collection[str]) -> list[Cer
 
 
 def copies(session: Session, *, model_id: str, up_to: int, limit: int) -> tuple[int, list[Export]]:
-    """Return the number of exports of a model's versions up to number `up_to`, and the newest of these exports."""
+    """Return how many exports there are of a model's versions up to number `up_to`, and the newest exports."""
     mine = [Export.model_id == model_id, Export.version <= up_to]
     last = sa.select(Export).where(*mine).order_by(Export.at.desc(), Export.id.desc()).limit(limit)
     count = session.scalars(sa.select(sa.func.count()).select_from(Export).where(*mine)).one()
@@ -117,8 +117,8 @@ def copies(session: Session, *, model_id: str, up_to: int, limit: int) -> tuple[
 def copies_by_state(
     session: Session, *, model_id: str, up_to: int, first_without: int | None, limit: int
 ) -> tuple[dict[CopyState, int], list[tuple[CopyState, Export]]]:
-    """Return the number of copies of a model's versions up to number `up_to` in each state, and at most `limit` of
-    them, worst first, then newest first. `first_without` is the first version without the person."""
+    """Return the number of copies in each state, for a model's versions up to number `up_to`, and at most `limit`
+    copies: worst state first, then newest first. `first_without` is the first version without the person."""
     has_forgotten = Export.replaced_by >= sa.literal(first_without, sa.Integer())
     rank = sa.case((Export.destroyed.is_not(None), 2), (has_forgotten, 1), else_=0).label("rank")
     mine, states = [Export.model_id == model_id, Export.version <= up_to], list(CopyState)
@@ -130,7 +130,7 @@ def copies_by_state(
 
 
 def export_counts(session: Session, model_id: str) -> dict[int, int]:
-    """Map the versions of a model that were handed out to their number of exports."""
+    """Map each exported version of a model to its number of exports."""
     query = sa.select(Export.version, sa.func.count()).where(Export.model_id == model_id).group_by(Export.version)
     # mypy does not accept dict() of rows.
     return {version: exports for version, exports in session.execute(query)}  # noqa: C416
@@ -155,7 +155,7 @@ def exports(
 
 
 def version_named(session: Session, *, model_id: str, number: int | None, weights_sha256: str | None) -> Version | None:
-    """Return the version of a model with this number, this digest, or both; None if there is no such version."""
+    """Return the model's version with this number, this digest, or both; None if there is no such version."""
     query = sa.select(Version).where(Version.model_id == model_id)
     if number is not None:
         query = query.where(Version.number == number)
@@ -165,7 +165,7 @@ def version_named(session: Session, *, model_id: str, number: int | None, weight
 
 
 def first_deadline_owed(session: Session, model: Model) -> datetime.datetime | None:
-    """Return the earliest deadline of the accepted requests about people in a model's live version, if any."""
+    """Return the earliest deadline of accepted requests about people in the live version, or None if there are none."""
     mine = sa.select(Erasure.deadline).where(Erasure.dataset_id == model.dataset_id, Erasure.ready_at.is_not(None))
     revision = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
     claimed_deadlines = mine.where(Erasure.revision > revision.scalar_subquery(), Erasure.num_records > 0)

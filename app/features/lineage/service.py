@@ -36,9 +36,9 @@ class FirstWithout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLineage:
-    """Lineage of one model. `num_versions`: number of versions with the person's rows, always the first ones.
-    `num_copies_outside`: number of exports of these versions. `versions` and `copies_outside` are the newest of them.
-    `owed`: True if the next version must not have the rows."""
+    """Lineage of one model. `num_versions`: number of versions with the person's rows; these are always the first
+    versions. `num_copies_outside`: number of exports of these versions. `versions` and `copies_outside` list only the
+    newest. `owed`: True if the next version must exclude the rows."""
 
     model: Model
     num_versions: int
@@ -51,14 +51,14 @@ class ModelLineage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonLineage:
-    """Lineage of a person's rows over all datasets concerned."""
+    """Lineage of a person's rows across all datasets concerned."""
 
     datasets: list[repository.Presence]
     models: list[ModelLineage]
 
 
 def of_request(session: Session, request: DeletionRequest) -> PersonLineage:
-    """Return the lineage of the person of a request, in the datasets that the request concerns."""
+    """Return the lineage of a request's person, limited to the datasets that the request concerns."""
     dataset_ids = repository.dataset_ids(session, request_id=request.id)
     presences = repository.presences(session, subject_refs=request.subject_refs)
     concerned = [presence for presence in presences if presence.id in dataset_ids]
@@ -66,7 +66,7 @@ def of_request(session: Session, request: DeletionRequest) -> PersonLineage:
 
 
 def of_person(session: Session, *, subject_ref: str) -> PersonLineage:
-    """Return the lineage of a person, in all datasets of the tenant."""
+    """Return a person's lineage across all of the tenant's datasets."""
     return _of(session, [subject_ref], repository.presences(session, subject_refs=[subject_ref]), request_id=None)
 
 
@@ -90,7 +90,7 @@ def _of(
 def _of_model(
     session: Session, model: Model, revision: int | None, signed: dict[tuple[str, int], Certificate], *, is_asked: bool
 ) -> ModelLineage | None:
-    """Return the lineage of one model; None if it began after the rows were erased."""
+    """Return one model's lineage; None if the rows were erased before its first version."""
     num_carrying, carried_in = repository.carried_in(session, model_id=model.id, revision=revision, limit=_SHOWN)
     if not num_carrying and not is_asked and revision is not None:
         return None
@@ -109,7 +109,7 @@ def _of_model(
 
 
 def record_export(session: Session, version: Version) -> dict[str, str]:
-    """Record that the session's actor exports the weights of a version; return the export's id for the audit log."""
+    """Record that the session's actor exports a version's weights; return the export's id for the audit log."""
     by = actor(session)
     export = Export(
         id=new_id("exp"),
@@ -124,7 +124,7 @@ def record_export(session: Session, version: Version) -> dict[str, str]:
 
 
 def state_copy(session: Session, *, model_id: str, export_id: str, stated: CopyStatementIn, caller: Caller) -> Export:
-    """Replace the statement about a copy by `stated`. Repeating the call is a no-op. Raises `ExportUnknown`,
+    """Replace the statement about a copy with `stated`. Repeating the call is a no-op. Raises `ExportUnknown`,
     `VersionUnknown`, and `ScopeMissing` unless the caller received the copy or is an admin."""
     export = session.get(Export, export_id)
     if export is None or export.model_id != model_id:
@@ -148,9 +148,9 @@ _ASK_AGAIN_SECONDS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """Permission to serve a version until `valid_until`, or the reason of its refusal. `certified`: True if the version
-    has forgotten everyone whose request was accepted. `retry_after_seconds`: time after which to ask again about a
-    version that may not be served yet. `fresh_seconds`: lifetime of a permission."""
+    """Permission to serve a version until `valid_until`, or the reason why it is refused. `certified`: True if the
+    version has forgotten everyone whose request was accepted. `retry_after_seconds`: time after which to ask again if
+    the version may not be served yet. `fresh_seconds`: lifetime of a permission."""
 
     model_id: str
     version: int | None
@@ -169,7 +169,7 @@ class Serving:
 def of_model(
     session: Session, model: Model, *, number: int | None = None, weights_sha256: str | None = None
 ) -> Serving:
-    """Return the permission for the live version, or the one with this number or hash. Raises `VersionUnknown`."""
+    """Return the permission to serve the live version or a given version (number or hash). Raises `VersionUnknown`."""
     version = _version(session, model, number=number, weights_sha256=weights_sha256)
     at = now(session)
     deadline = repository.first_deadline_owed(session, model) if model.live_version else None

@@ -9,8 +9,8 @@ from app.db.tables import Owned, Table
 
 
 class Export(Owned, Table):
-    """Exported weights. The copy cannot be erased from here, so its recipient stays on record, with the last statement
-    about the copy: `destroyed` states how its destruction was checked; None if it was not destroyed."""
+    """Exported weights. Lethe cannot erase the copy, so it records the recipient and the latest statement about the
+    copy. `destroyed` states how the destruction was checked; None if the copy was not destroyed."""
 
     __tablename__ = "exports"
     id: Mapped[str] = mapped_column(primary_key=True)

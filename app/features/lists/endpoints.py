@@ -73,7 +73,7 @@ def export_deletion_requests(call: Call, query: RequestFilter) -> StreamingRespo
     with call.reading() as session:
         view = deletion_requests.view_of(session, call)
     pages = _pages(call, view, search)
-    # Invalid filters are refused before the answer begins.
+    # Invalid filters are refused before the response begins.
     first = next(pages)
     with call.writing() as session:
         sought_by_names = sorted(name for name in _FILTERS if getattr(search, name) is not None)
@@ -87,7 +87,7 @@ def export_deletion_requests(call: Call, query: RequestFilter) -> StreamingRespo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
-    """Item of a batch: the body of one request as sent, or the fault of its line. `line` is None outside a CSV file."""
+    """Batch item: the body of one request as sent, or the error in its line. `line` is None unless the batch is CSV."""
 
     place: int
     body: Any
@@ -114,7 +114,7 @@ def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) 
 
 
 def _asked(call: Call, item: _Item, source: str | None) -> RequestDraft | Problem:
-    """Return the draft of an item's request, or the problem that refuses the item."""
+    """Return the request draft for an item, or the problem for which the item is refused."""
     if isinstance(item.body, InputInvalid):
         return item.body
     try:
@@ -131,7 +131,7 @@ def _asked(call: Call, item: _Item, source: str | None) -> RequestDraft | Proble
 def _store(
     call: Call, once: Once, start: int, group: Sequence[tuple[_Item, RequestDraft | Problem]], *, is_followed: bool
 ) -> list[contract.BatchItemOut]:
-    """Store a group with its answers and return them; for a group stored earlier, return the earlier answers.
+    """Store a group with its results and return them; for a group stored earlier, return the earlier results.
 
     The first group is stored under the Idempotency-Key itself, so that a different call with this key is refused.
     """
@@ -155,7 +155,7 @@ def _store(
             if (ready or (is_followed and not start)) and name is not None:
                 body = {"items": [item.model_dump(mode="json", exclude_none=True) for item in items]}
                 idempotency.remember_all(session, [(once, StoredResponse(status=202, location=None, body=body))])
-    # Stored answers do not contain the caller's input.
+    # Stored responses do not contain the caller's input.
     return [
         item.model_copy(update={"external_id": draft.external_id})
         if isinstance(draft, RequestDraft) and item.id
@@ -191,7 +191,7 @@ def _faults(item: contract.BatchItemOut) -> list[FieldError]:
 
 
 def _read(content: bytes) -> list[_Item]:
-    """Parse a CSV file into items; the item of a faulty line has the fault. Raises `InputInvalid` for other faults."""
+    """Parse a CSV file into items; a faulty line yields an item with its error. Other errors raise `InputInvalid`."""
     check_csv(content, "body")
     try:
         lines = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
@@ -241,7 +241,7 @@ _Page = tuple[list[DeletionRequest], Mapping[str, str] | None]
 
 
 def _pages(call: Call, view: View, search: search_repository.Sought) -> Iterator[_Page]:
-    """Yield the pages of the export, each from a separate session, so that a slow reader keeps no transaction open."""
+    """Yield the export's pages, each from its own session, so that slow readers do not keep a transaction open."""
     cursor = None
     while True:
         with call.reading() as session:

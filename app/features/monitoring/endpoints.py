@@ -36,7 +36,7 @@ _SECONDS = 10.0
 
 @contextlib.contextmanager
 def scraped(app: FastAPI) -> Iterator[None]:
-    """Provide the metrics for `/metrics`, and serve them on the port in the settings, if any, during the block.
+    """Provide the metrics to `/metrics` and, if the settings name a port, also serve them there during the block.
 
     Raises `AddressInUse`.
     """

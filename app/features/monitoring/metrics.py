@@ -49,7 +49,7 @@ def reported_open(session: Session, *, at: datetime.datetime) -> int:
 
 
 def totals(session: Session, *, before: datetime.datetime) -> list[tuple[str, str, int, int, int]]:
-    """Return (kind, status, runs, steps, tested runs) counts of all ended runs that began before `before`."""
+    """Return (kind, status, runs, steps, tested runs) for the runs that began before `before` and have ended."""
     tested = sa.func.count().filter(_TESTED)
     query = (
         sa.select(Run.kind, Run.status, sa.func.sum(1 + Run.repeated), sa.func.sum(Run.steps_done), tested)
@@ -60,8 +60,8 @@ def totals(session: Session, *, before: datetime.datetime) -> list[tuple[str, st
 
 
 def ended(session: Session, *, began_from: datetime.datetime, ended_after: datetime.datetime) -> list[tuple[Run, bool]]:
-    """Return the runs that began at `began_from` or later and ended at `ended_after` or later, each with whether it was
-    tested."""
+    """Return the runs that began at or after `began_from` and ended at or after `ended_after`, each with a flag that is
+    True if it was tested."""
     query = sa.select(Run, _TESTED)
     query = query.where(Run.started_at >= began_from, Run.status != RunStatus.RUNNING, Run.finished_at >= ended_after)
     return [(run, bool(tested)) for run, tested in session.execute(query)]
@@ -75,8 +75,8 @@ def count_damaged(session: Session) -> int:
 def _grouped(
     waiting: Sequence[repository.WaitingCount], name: str, *, at_most: int, preferred: Sequence[str] = ()
 ) -> dict[str, list[repository.WaitingCount]]:
-    """Group counts by the attribute `name`. Keep `at_most` values: the `preferred` ones first, then by overdue, at-risk
-    and waiting requests; all other values form the group `_THE_OTHERS`."""
+    """Group counts by the attribute `name`. Keep `at_most` values: first the `preferred` ones, then those with most
+    overdue, at-risk and waiting requests. All other values form the group `_THE_OTHERS`."""
     groups: dict[str, list[repository.WaitingCount]] = {value: [] for value in preferred}
     for count in waiting:
         groups.setdefault(getattr(count, name), []).append(count)
@@ -92,7 +92,7 @@ def _grouped(
 
 
 def _result(status: str) -> str:
-    """Return the label of the canary test's result of a run that ended in `status`."""
+    """Return the label for the canary test result of a run that ended in `status`."""
     return "passed" if status == RunStatus.PUBLISHED else "failed"
 
 
@@ -155,7 +155,7 @@ class Metrics:
         )
 
     def exposition(self) -> bytes:
-        """Return the metrics in Prometheus's text format. Without a database they report that it is down, and only the
+        """Return the metrics in the Prometheus text format. If the database is down, they report only this and the
         values known to this process."""
         with self._lock:
             if time.monotonic() - self._updated_at > _FRESH_SECONDS:
@@ -212,9 +212,9 @@ class Metrics:
             gauge.clear()
 
     def _count_runs(self, session: Session) -> None:
-        """Count the ended runs that are not counted yet: all of them the first time, then only new ones.
+        """Count the ended runs that have not been counted yet: all of them the first time, then only new ones.
 
-        Every run that began before the oldest run under way has ended, and ended runs never change.
+        Every run that began before the oldest run still in progress has ended, and ended runs never change.
         """
         moment = db.now(session)
         settled = (

@@ -30,7 +30,7 @@ def list_networks(context: TheContext, place: ThePlace, done: Deleted = "") -> R
 
 @router.post("/networks")
 def upload_network(context: TheContext, form: Form) -> Response:
-    """Register a network and show it, or show the reason why it is refused."""
+    """Register a network and show it, or show why it was refused."""
     context.require(networks.create_network)
     fields = {name: text(form, name) for name in _TEXT_FIELDS}
     try:

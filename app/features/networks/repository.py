@@ -19,7 +19,7 @@ def by_sha256(session: Session, sha256: str) -> Network | None:
 
 
 def any_with(session: Session, sha256: str) -> Network | None:
-    """Return any network with this file, for a session that sees the networks of all tenants."""
+    """Return any network whose file has this SHA-256; the session must see the networks of all tenants."""
     return session.scalars(sa.select(Network).where(Network.sha256 == sha256).order_by(Network.id).limit(1)).first()
 
 
@@ -47,7 +47,7 @@ def drop(session: Session, row: Network) -> None:
 
 
 def first_dataset_on(session: Session, network_id: str) -> str | None:
-    """Return the ID of an active dataset whose rows are features of the network, or None."""
+    """Return the ID of an active dataset whose rows are this network's features, or None if there is none."""
     query = sa.select(Dataset.id).where(Dataset.network_id == network_id, Dataset.retired_at.is_(None))
     return session.scalars(query.order_by(Dataset.id).limit(1)).first()
 

@@ -45,7 +45,7 @@ _FACTS = ("opset", "input_shape", "output_size", "num_parameters", "parameters",
 
 @contextmanager
 def place(tenant_id: str) -> Iterator[None]:
-    """Count a network process of a tenant until the block ends. Raises `Busy` beyond `OF_TENANT` and `IN_ALL`."""
+    """Count one network process for a tenant during the block. Raises `Busy` beyond `OF_TENANT` or `IN_ALL`."""
     asked = _places.ask(tenant_id)
     try:
         if not asked.done():
@@ -72,9 +72,9 @@ class StoredNetwork:
 
     @contextmanager
     def encoding(self, *, tenant_id: str, name: str, num_bytes: int) -> Iterator[FeaturesOf]:
-        """Start an encoder for the rows of an upload, whose progress is listed until the block ends (`under_way`).
+        """Start an encoder for an upload's rows, and list the upload's progress until the block ends (`under_way`).
 
-        The encoder raises `NetworkFailed`, and `InputInvalid` for vectors of another length than `input_size`.
+        The encoder raises `NetworkFailed`, and `InputInvalid` for vectors whose length is not `input_size`.
         """
         num_encoded = 0
         listing = under_way.metered(
@@ -95,14 +95,14 @@ class StoredNetwork:
 
     @contextmanager
     def _started(self) -> Iterator[Encoder]:
-        """Start a process of the network, which ends with the block. Raises `NetworkFailed`, and `Busy`."""
+        """Start the network's process, which ends with the block. Raises `NetworkFailed` and `Busy`."""
         size, limits = {"input_size": self.input_size, "output_size": self._output_size}, limits_of(self._settings)
         with place(self._tenant_id), process.started(self._content, **size, limits=limits) as encoder:
             yield encoder
 
 
 def limits_of(settings: Settings) -> Limits:
-    """Return the limits of a network's process and file."""
+    """Return the limits for a network's process and file."""
     return Limits(
         memory_bytes=settings.network_memory_bytes,
         seconds=settings.network_seconds,
@@ -152,7 +152,7 @@ def listed(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[Net
 
 
 def content_of(session: Session, row: Network) -> bytes:
-    """Return the file of a network as it was uploaded. Raises `DatabaseDamaged` if its SHA-256 differs."""
+    """Return a network's file as uploaded. Raises `DatabaseDamaged` if its SHA-256 does not match."""
     content = repository.content_of(session, row.id)
     if hashlib.sha256(content).hexdigest() != row.sha256:
         raise problems.DatabaseDamaged(
@@ -180,12 +180,12 @@ def opened(session: Session, settings: Settings, network_id: str) -> StoredNetwo
 
 
 def named_by_id(session: Session, network_id: str) -> PublicNetwork:
-    """Return a network as mechanisms and certificates state it. Raises `NetworkUnknown`."""
+    """Return the description of a network that mechanisms and certificates contain. Raises `NetworkUnknown`."""
     return named(get(session, network_id))
 
 
 def named(row: Network) -> PublicNetwork:
-    """Return a network as mechanisms and certificates state it."""
+    """Return the description of a network that mechanisms and certificates contain."""
     return PublicNetwork(sha256=row.sha256, licence=row.licence, opset=row.opset, dp_ledger=row.dp_ledger)
 
 
@@ -241,7 +241,7 @@ def linearised(session: Session, dataset: tables.Dataset, tangent: models.Tangen
 
 
 def _check_outputs(dataset: tables.Dataset, network: Network) -> None:
-    """Require one output per class or label; two classes may instead have one, the difference of two scores."""
+    """Require one output per class or label; for two classes, one output is allowed: the difference of the scores."""
     if dataset.target:
         raise _refusal(
             "Tangent models learn classes or labels, and this dataset has a target.", network_id="expected none"

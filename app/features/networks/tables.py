@@ -10,10 +10,10 @@ from app.db.tables import Owned, Table
 
 
 class Network(Owned, Table):
-    """Public network, named by its `sha256`: an ONNX file that did not learn from the people concerned.
+    """Public network, identified by its `sha256`: an ONNX file not trained on data of the people concerned.
 
-    `provenance` states its training data, and `dp_ledger` the location of its own differential-privacy ledger.
-    `parameters` has a `name` and a `shape` each.
+    `provenance` states its training data, and `dp_ledger` the location of its own differential-privacy ledger. Each
+    entry of `parameters` has a `name` and a `shape`.
     """
 
     __tablename__ = "networks"
@@ -35,7 +35,7 @@ class Network(Owned, Table):
 
 
 class NetworkPiece(Table):
-    """Piece of the file of a network; `place` counts the pieces from 0."""
+    """Piece of a network's file; `place` numbers the pieces from 0."""
 
     __tablename__ = "network_pieces"
     network_id: Mapped[str] = mapped_column(sa.ForeignKey("networks.id"), primary_key=True)

@@ -40,7 +40,7 @@ class Encoding:
 
 
 class Meter:
-    """Writer of the progress file of an upload."""
+    """Writer of an upload's progress file."""
 
     def __init__(self, file: Path, encoding: Encoding) -> None:
         self._file = file
@@ -64,7 +64,7 @@ class Meter:
 
 @contextmanager
 def metered(settings: Settings, *, tenant_id: str, name: str, network_id: str, num_bytes: int) -> Iterator[Meter]:
-    """List an upload until the block ends."""
+    """List an upload as being encoded until the block ends."""
     folder = _folder(settings)
     # An upload goes on if its progress cannot be written.
     with contextlib.suppress(OSError):
@@ -84,7 +84,7 @@ def metered(settings: Settings, *, tenant_id: str, name: str, network_id: str, n
 
 
 def listed(settings: Settings, tenant_id: str) -> list[Encoding]:
-    """Return the uploads of a tenant that are being encoded, newest first, and remove abandoned files."""
+    """Return a tenant's uploads that are being encoded, newest first, and remove abandoned files."""
     encodings = []
     oldest = time.time() - settings.network_seconds - _ABANDONED_SECONDS
     for file in _folder(settings).glob("enc_*"):

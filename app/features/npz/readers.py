@@ -36,7 +36,7 @@ _TURNED_VALUES = 2**23
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """Array as declared by a member of the file. `start` is the offset of its values, `by_columns` its order."""
+    """Array as declared in a member's header. `start`: offset of its values. `by_columns`: True for column order."""
 
     member: zipfile.ZipInfo
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class Declared:
 
 
 class ShortReads(io.BufferedReader):
-    """File that refuses reads of more than a piece, because a zip file declares the length of its own directory."""
+    """File that refuses reads longer than `_PIECE`, because a zip file itself declares how long its directory is."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         piece = super().read(_PIECE + 1 if size is None or size < 0 else min(size, _PIECE + 1))
@@ -111,7 +111,7 @@ def _rows_by_columns(archive: zipfile.ZipFile, array: Declared, most: int, folde
 
 
 def _exactly(stream: IO[bytes], num_bytes: int) -> bytearray:
-    """Read exactly `num_bytes`, and unpack no more than that."""
+    """Read exactly `num_bytes` bytes, and unpack no more."""
     content = bytearray()
     while len(content) < num_bytes:
         piece = stream.read(min(_PIECE, num_bytes - len(content)))
@@ -133,8 +133,8 @@ _NEEDS_A_SCHEMA = 'is an array of weights, whose bound a schema states: send one
 def read_vectors(
     file: io.RawIOBase, folder: Path, max_bytes: int, learned: TargetColumn | int
 ) -> Iterator[formats.Batch]:
-    """Yield batches of vectors with class indices or targets, and subjects. `learned` is the target, or the number of
-    classes."""
+    """Yield batches of vectors with their class indices or targets, and their subjects. `learned` is the target column
+    or the number of classes."""
     with _arrays(file, _ARRAYS, max_bytes) as (archive, arrays):
         x, y, subject = (arrays[name] for name in _ARRAYS)
         _check_arrays(x, y, subject, kinds_of_y="iuf" if isinstance(learned, TargetColumn) else "iu")
@@ -147,7 +147,7 @@ def read_vectors(
 
 
 def read_table(file: io.RawIOBase, schema: Schema, folder: Path, max_bytes: int) -> Iterator[formats.Batch]:
-    """Yield batches of a table whose columns are arrays by name: (n, length) for a vector, (n,) for other columns."""
+    """Yield batches of a table with one named array per column: (n, length) for a vector, (n,) for other columns."""
     vectors = {column.name: column for column in schema.features if isinstance(column, Vector)}
     descriptions = {name: _describe_array(vectors.get(name)) for name in schema.declared}
     with _arrays(file, descriptions, max_bytes) as (archive, arrays):
@@ -173,7 +173,7 @@ def _describe_array(vector: Vector | None) -> str:
 def _arrays(
     file: io.RawIOBase, descriptions: Mapping[str, str], max_bytes: int
 ) -> Iterator[tuple[zipfile.ZipFile, dict[str, Declared]]]:
-    """Yield the opened archive, and its arrays' declarations by name. The names must be those of `descriptions`."""
+    """Yield the opened archive and its array declarations, keyed by name. The names must match `descriptions`."""
     with ShortReads(file) as stream:
         with formats.damage_refused("npz"):
             archive = zipfile.ZipFile(stream)
@@ -190,7 +190,7 @@ def _arrays(
 def _pieces(
     archive: zipfile.ZipFile, arrays: Sequence[Declared], folder: Path, num_values: int
 ) -> Iterator[tuple[int, list[npt.NDArray[Any]]]]:
-    """Yield the rows of all arrays in batches, each with the number of its first row, from 1."""
+    """Yield the rows of all arrays in batches, each with the number of its first row, counted from 1."""
     most = formats.batch_rows(num_values)
     pieces = [rows(archive, array, most, folder) for array in arrays]
     for start in range(0, arrays[0].shape[0], most):

@@ -69,7 +69,7 @@ def _checked_metadata(stream: IO[bytes], schema: Schema, max_bytes: int) -> tupl
 
 
 def _chosen_columns(metadata: Any, schema: Schema) -> dict[int, str]:
-    """Return the names of the columns that Arrow will read, by position. Arrow reads `a.b` too if asked for `a`."""
+    """Return the columns that Arrow will read, keyed by position. Arrow also reads `a.b` if `a` is requested."""
     used = {name: {name} for name in schema.used} | {
         column.name: {f"{column.name}.list.{item}" for item in ("element", "item")}
         for column in schema.features
@@ -90,7 +90,7 @@ def _chosen_columns(metadata: Any, schema: Schema) -> dict[int, str]:
 
 
 def _type_fault(name: str, kind: Any, schema: Schema, vectors: Mapping[str, Vector]) -> FieldError | None:
-    """Return the fault of a column's type; None if the type is valid."""
+    """Return the error in a column's type; None if the type is valid."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     # The names of fields in a nested type are left out.
     actual = f"; found {str(kind).partition('<')[0]}"
@@ -261,8 +261,8 @@ class _Reader:
         self.position = 0
 
     def struct(self, depth: int = 0) -> Struct:
-        """Return the values of a struct by field. A repeated field is an error, because readers interpret it
-        differently."""
+        """Return a struct's values, keyed by field. A repeated field is an error, because readers disagree on its
+        meaning."""
         self._structs_left -= 1
         if self._structs_left < 0 or depth > _MAX_DEPTH:
             raise ValueError("Expected fewer structs")

@@ -30,7 +30,7 @@ _SECRET = re.compile(r"[A-Z2-7]{32}")
 
 
 def new_secret() -> str:
-    """Return a fresh secret, 160 random bits in base32."""
+    """Return a new secret: 160 random bits in base32."""
     return pyotp.random_base32(32)
 
 
@@ -39,7 +39,7 @@ def is_secret(text: str) -> bool:
 
 
 def address(secret: str, *, email: str, issuer: str = "Lethe") -> str:
-    """Return the URI of the secret for the QR code that authenticator apps read."""
+    """Return the secret's URI, to be shown as a QR code for authenticator apps."""
     return pyotp.TOTP(secret).provisioning_uri(name=email, issuer_name=issuer)
 
 
@@ -77,7 +77,7 @@ class Enrolment:
 
 
 def enrolment(email: str, secret: str = "") -> Enrolment:
-    """Return the enrolment of a fresh secret, or of `secret` if a form is shown again."""
+    """Return an enrolment with a new secret, or with `secret` if a form is shown again."""
     secret = secret if is_secret(secret) else new_secret()
     return Enrolment(secret=secret, address=address(secret, email=email))
 
@@ -87,8 +87,8 @@ MIN_LENGTH, MAX_LENGTH = 12, 1024
 
 
 def hash_of(password: str) -> str:
-    """Hash a new password, which is slow by design. Raises `InputInvalid` if its length is out of bounds or it is not
-    encodable."""
+    """Hash a new password (slow by design). Raises `InputInvalid` if the password is too short or too long, or cannot
+    be encoded."""
     fault = None
     if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
         fault = (
@@ -102,7 +102,7 @@ def hash_of(password: str) -> str:
 
 
 def matches(password: str, password_hash: str | None) -> bool:
-    """Return True if the password has this hash. A check without a hash takes as long, to hide who has one."""
+    """Return True if the password has this hash. Without a hash it takes as long, to hide who has a password."""
     is_possible = len(password) <= MAX_LENGTH and _encodes(password)
     try:
         _hasher().verify(password_hash or _dummy(), password if is_possible else "")
@@ -112,7 +112,7 @@ def matches(password: str, password_hash: str | None) -> bool:
 
 
 def is_outdated(password_hash: str) -> bool:
-    """Return True if the hash has parameters other than this release's, and should be replaced at a login."""
+    """Return True if the hash uses other parameters than this release, and should be replaced at the next login."""
     return _hasher().check_needs_rehash(password_hash)
 
 
@@ -127,5 +127,5 @@ def _hasher() -> PasswordHasher:
 
 @functools.cache
 def _dummy() -> str:
-    """Return a hash that no valid password has."""
+    """Return a hash that no valid password matches."""
     return _hasher().hash("lethe: no password")

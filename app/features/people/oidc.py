@@ -35,7 +35,7 @@ _CLOCKS_DIFFER_BY = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """Login in progress; the provider's answer must match it."""
+    """Login in progress; the provider's response must match it."""
 
     state: str
     nonce: str = field(repr=False)
@@ -52,7 +52,7 @@ class OidcIdentity:
 
 
 def start(settings: Settings, *, redirect_uri: str) -> tuple[str, Attempt]:
-    """Return the provider's address for the login. Raises `IdentityProviderUnavailable`, `IdentityRefused`."""
+    """Return the provider's login URL and the attempt. Raises `IdentityProviderUnavailable`, `IdentityRefused`."""
     attempt = Attempt(
         state=secrets.token_urlsafe(32), nonce=secrets.token_urlsafe(32), verifier=secrets.token_urlsafe(48)
     )
@@ -98,8 +98,8 @@ def finish(settings: Settings, attempt: Attempt, *, code: str, redirect_uri: str
 
 
 def identity_claims(granted: dict[str, Any], keys: dict[str, Any], *, settings: Settings, nonce: str) -> dict[str, Any]:
-    """Return the claims of the ID token: signed by the provider, for this client and this login, and not expired.
-    Raises `IdentityRefused`."""
+    """Return the claims of the ID token. Raises `IdentityRefused` unless the provider signed the token for this client
+    and this login, and it has not expired."""
     try:
         token = jwt.decode(str(granted["id_token"]), KeySet.import_key_set(keys), algorithms=ALGORITHMS)  # type: ignore[arg-type]
         claims = CodeIDToken(
@@ -134,7 +134,7 @@ def _http() -> Iterator[httpx.Client]:
 
 
 def _json(answer: httpx.Response) -> dict[str, Any]:
-    """Return the JSON object of a successful answer. Raises `IdentityProviderUnavailable`."""
+    """Return the JSON object in a successful response. Raises `IdentityProviderUnavailable`."""
     try:
         document = answer.json() if answer.is_success else None
     except ValueError:

@@ -60,7 +60,7 @@ async def begin(request: Request, installation: calls.At, next: gate.Next = page
 async def come_back(
     request: Request, installation: calls.At, state: Sent = "", code: Sent = "", error: Sent = ""
 ) -> Response:
-    """Log in the invited person whom the identity provider names."""
+    """Log in the invited person identified by the identity provider."""
     limits = _provider_limits(request, installation)
     token = sessions.new_token()
     try:
@@ -85,7 +85,7 @@ async def come_back(
 
 
 def _provider_limits(request: Request, installation: Installation) -> calls.Known:
-    """Return the limits of calls to the provider. Raises `NotFound` if none is configured, and `RateLimited`."""
+    """Return the limits on calls to the provider. Raises `NotFound` if no provider is configured, and `RateLimited`."""
     if installation.settings.oidc_issuer is None:
         raise NotFound(gettext("This installation knows no identity provider."))
     limits: calls.Known = request.app.state.known
@@ -117,8 +117,8 @@ def _log_in(session: Session, installation: Installation, user: User, token: str
 
 
 def _sealed(installation: Installation, attempt: oidc.Attempt, onward: str) -> str:
-    """Return the cookie of an attempt, authenticated so that no other service on this host can forge it, and with its
-    own expiry."""
+    """Return an attempt's cookie. It contains an expiry time and is authenticated, so that no other service on this
+    host can forge it."""
     until = str(int(time.time()) + _SECONDS)
     fields = [attempt.state, attempt.nonce, attempt.verifier, onward, until]
     content = base64.urlsafe_b64encode(json.dumps(fields).encode())
@@ -126,7 +126,7 @@ def _sealed(installation: Installation, attempt: oidc.Attempt, onward: str) -> s
 
 
 def _opened(installation: Installation, cookie: str) -> tuple[oidc.Attempt, str]:
-    """Return the attempt of a cookie and the page to go on to. Raises `IdentityRefused`."""
+    """Return the attempt in a cookie and the page to redirect to. Raises `IdentityRefused`."""
     content, _, mac = cookie.partition(".")
     is_ours = hmac.compare_digest(mac.encode(), _mac(installation, content.encode()).encode())
     fields: list[str] = json.loads(base64.urlsafe_b64decode(content)) if is_ours else []
@@ -147,13 +147,13 @@ Invitation = Annotated[str, Query(max_length=200)]
 
 @router.get("/welcome")
 def welcome_page(request: Request, installation: calls.At, invitation: Invitation = "") -> Response:
-    """Show the form for the password of an invited person."""
+    """Show the form in which an invited person chooses a password."""
     return _welcome_page(request, installation, _invited_user(installation, invitation), invitation)
 
 
 @router.post("/welcome")
 async def accept_invitation(request: Request, installation: calls.At) -> Response:
-    """Set the password, enrol the authenticator app if the form has a code of it, and log the person in."""
+    """Set the password, enrol the authenticator app if the form contains its code, and log the person in."""
     form = await gate.form_of(request, installation.settings)
     state: calls.Known = request.app.state.known
     invitation, password = text(form, "invitation"), str(form.get("password", ""))
@@ -183,7 +183,7 @@ def _accept(
 ) -> None:
     """Accept the invitation, and log in with the session `token`. Raises `InvitationOver`, `InputInvalid`."""
     with installation.database.writing(by=Actor(tenant_id=user.tenant_id, name=user.id)) as session:
-        # Another browser may have used the invitation meanwhile.
+        # Another browser may have used the invitation in the meantime.
         user = users.invited(session, invitation)
         users.accept(session, user, password_hash=password_hash)
         if code:
@@ -215,13 +215,13 @@ def _welcome_page(
 
 @router.get("/account")
 def show_account(context: TheContext, done: Literal["", "password", "enrolled", "removed"] = "") -> Response:
-    """Show the person who is logged in, with their credentials."""
+    """Show the account and the credentials of the person who is logged in."""
     return _account_page(context, done=done)
 
 
 @router.post("/account/password")
 async def change_password(context: TheContext, form: Form) -> Response:
-    """Set another password and end all sessions; this browser gets a new session."""
+    """Set a new password and end all sessions; this browser gets a new session."""
     try:
         user = await _confirmed(context, form)
         password_hash = await run_in_threadpool(credentials.hash_of, str(form.get("password", "")))
@@ -241,7 +241,7 @@ async def change_password(context: TheContext, form: Form) -> Response:
 
 @router.post("/account/totp")
 async def enrol_app(context: TheContext, form: Form) -> Response:
-    """Require codes of an authenticator app from now on."""
+    """Require codes from an authenticator app from now on."""
     secret, code = text(form, "secret"), text(form, "code")
 
     def add(user: User) -> None:
@@ -258,7 +258,7 @@ async def enrol_app(context: TheContext, form: Form) -> Response:
 
 @router.post("/account/totp/remove")
 async def remove_app(context: TheContext, form: Form) -> Response:
-    """Stop requiring codes of an authenticator app."""
+    """Stop requiring codes from an authenticator app."""
 
     def drop(user: User) -> None:
         with context.call.writing() as session:
@@ -343,13 +343,13 @@ def invite_person(context: TheContext, form: Form) -> Response:
 
 @router.get("/people/{user_id}")
 def show_person(context: TheContext, user_id: str, done: Literal["", "changed"] = "") -> Response:
-    """Show the permissions and the credentials of a person."""
+    """Show a person's permissions and credentials."""
     return _person_page(context, user_id, done=done)
 
 
 @router.post("/people/{user_id}/change")
 def change_person(context: TheContext, form: Form, user_id: str) -> Response:
-    """Change the name or the role of a person."""
+    """Change a person's name or role."""
     try:
         body = checked(contract.UserChangeIn, name=text(form, "name"), role=text(form, "role"))
         context.ask(endpoints.change_user, user_id=user_id, body=body)
@@ -360,7 +360,7 @@ def change_person(context: TheContext, form: Form, user_id: str) -> Response:
 
 @router.post("/people/{user_id}/invite")
 def invite_again(context: TheContext, user_id: str) -> Response:
-    """Invite again a person who has lost their credentials."""
+    """Reinvite a person who has lost their credentials."""
     try:
         return _invitation_page(context, context.ask(endpoints.invite_user, user_id=user_id))
     except Problem as error:
@@ -369,7 +369,7 @@ def invite_again(context: TheContext, user_id: str) -> Response:
 
 @router.post("/people/{user_id}/disable")
 def disable_person(context: TheContext, user_id: str) -> Response:
-    """Disable a person, who can then no longer log in."""
+    """Disable a person, so that they can no longer log in."""
     try:
         context.ask(endpoints.disable_user, user_id=user_id)
     except Problem as error:
@@ -387,7 +387,7 @@ def _status(user: contract.UserOut) -> str:
 
 
 def _roles(context: RequestContext) -> list[tuple[str, str]]:
-    """Return the roles that the caller may grant, each with its meaning."""
+    """Return the roles that the caller may grant, each with its description."""
     roles = [role for role in contract.Role if all(context.caller.has(scope) for scope in contract.SCOPES_OF[role])]
     return [(role.value, f"{words(role)}: {gettext(_MEANS[role])}") for role in roles]
 

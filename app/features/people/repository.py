@@ -15,7 +15,7 @@ from lethe.features.people.contract import Role
 
 
 def is_known(session: Session, email: str) -> bool:
-    """Return True if a person of any tenant has this address, which is the login name."""
+    """Return True if a person in any tenant has this e-mail address, which serves as the login name."""
     table = User.metadata.tables[User.__tablename__]
     return session.connection().scalar(sa.select(table.c.id).where(table.c.email == email)) is not None
 
@@ -42,14 +42,14 @@ def users(session: Session, *, limit: int, cursor: str | None) -> Page[User]:
 
 
 def enabled_users(session: Session, roles: Collection[Role], *, limit: int, cursor: str | None) -> Page[User]:
-    """Return a page of people with one of these roles who are not disabled."""
+    """Return a page of enabled people with one of these roles."""
     query = sa.select(User).where(User.role.in_(roles), User.disabled_at.is_(None))
     return page(session, query, User.created_at, User.id, limit=limit, cursor=cursor)
 
 
 def lasting_users(session: Session, tenant_id: str, role: Role, *, at: datetime.datetime) -> list[User]:
-    """Return a tenant's people with this role and a password, who do not depend on an identity provider, unless
-    disabled or locked by wrong codes."""
+    """Return a tenant's people with this role who have a password, and so do not depend on an identity provider, and
+    who are neither disabled nor locked by wrong codes."""
     is_let_in = User.disabled_at.is_(None) & User.password_hash.is_not(None)
     is_counted = sa.func.coalesce(User.wrong_since > at - credentials.COUNTED_FOR, sa.false())
     is_locked = is_counted & (User.wrong_codes >= credentials.MAX_WRONG_CODES)
@@ -70,12 +70,12 @@ def drop_invitations(session: Session, *, limit: int) -> int:
 
 
 def void_invitations(session: Session) -> None:
-    """Void all open invitations: the invited people of a restored database may have been disabled since its backup."""
+    """Void all open invitations: after a restore, the invited people may have been disabled since the backup."""
     session.execute(sa.update(User).values(invitation_hash=None, invitation_expires_at=None))
 
 
 def people_by_role(session: Session) -> dict[str, int]:
-    """Return the number of people of all tenants who log in with a password or by an identity provider, by role."""
+    """Return the number of people in all tenants who can log in by password or identity provider, keyed by role."""
     is_let_in = User.disabled_at.is_(None) & (User.password_hash.is_not(None) | User.oidc_subject.is_not(None))
     query = sa.select(User.role, sa.func.count()).where(is_let_in).group_by(User.role).order_by(User.role)
     # mypy does not accept dict() of rows.
@@ -83,6 +83,6 @@ def people_by_role(session: Session) -> dict[str, int]:
 
 
 def names(session: Session, ids: Collection[str]) -> dict[str, str]:
-    """Map the ids of people among `ids` to their names."""
+    """Map each of the `ids` that belongs to a person to the person's name."""
     query = sa.select(User.id, User.name).where(User.id.in_(ids))
     return {row.id: row.name for row in session.execute(query)}

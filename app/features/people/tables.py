@@ -20,7 +20,7 @@ class Authenticator(Private):
 class User(Owned, Table):
     """Person who logs in to the dashboard. `email`: address in lower case. `password_hash`: argon2 hash; null until a
     password is chosen. `totp_last_step`: time step of the last accepted code. `wrong_codes`: number of wrong codes
-    since then. `wrong_since`: time of the first of them. `oidc_subject`: id at the identity provider `oidc_issuer`.
+    since then. `wrong_since`: time of the first wrong code. `oidc_subject`: id at the identity provider `oidc_issuer`.
     `invitation_hash`: hash of the invitation to choose a password."""
 
     __tablename__ = "users"

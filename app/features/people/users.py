@@ -31,7 +31,7 @@ INVITATION = datetime.timedelta(days=7)
 
 
 def create(session: Session, *, name: str, email: str, role: contract.Role, by: Caller) -> tuple[User, str]:
-    """Create a person and return the person with an invitation. Raises `UserExists`, and `ScopeMissing` if the role has
+    """Create a person, and return the person and an invitation. Raises `UserExists`, and `ScopeMissing` if the role has
     a scope that `by` lacks."""
     _require(by, role)
     if repository.is_known(session, email):
@@ -78,15 +78,15 @@ def holds_scope(session: Session, tenant_id: str, scope: Scope) -> bool:
 
 
 def may_decide(user: User) -> bool:
-    """Return True if a person decides about requests by role and is not disabled."""
+    """Return True if a person's role allows deciding about requests and the person is not disabled."""
     return user.disabled_at is None and user.role in DECIDING
 
 
 def change(
     session: Session, user_id: str, *, by: Caller, name: str | None = None, role: contract.Role | None = None
 ) -> User:
-    """Change the name or the role of a person; a new role ends the person's sessions. Raises `UserUnknown`,
-    `ScopeMissing`, `LastAdministrator`."""
+    """Change a person's name or role; a new role ends the person's sessions. Raises `UserUnknown`, `ScopeMissing`,
+    `LastAdministrator`."""
     user = get(session, user_id)
     _require(by, contract.Role(user.role))
     if role is not None and role != user.role:
@@ -102,8 +102,7 @@ def change(
 
 
 def disable(session: Session, user_id: str, *, by: Caller) -> None:
-    """Disable a person and delete the person's credentials. Raises `UserUnknown`, `ScopeMissing`,
-    `LastAdministrator`."""
+    """Disable a person and delete their credentials. Raises `UserUnknown`, `ScopeMissing`, `LastAdministrator`."""
     user = get(session, user_id)
     _require(by, contract.Role(user.role))
     if user.disabled_at is not None:
@@ -117,7 +116,7 @@ def disable(session: Session, user_id: str, *, by: Caller) -> None:
 
 
 def invite(session: Session, user_id: str, *, by: Caller) -> tuple[User, str]:
-    """Invite a person again; previous credentials and sessions end. Raises `UserUnknown`, `ScopeMissing`,
+    """Invite a person again, and revoke their previous credentials and sessions. Raises `UserUnknown`, `ScopeMissing`,
     `LastAdministrator`."""
     user = get(session, user_id)
     _require(by, contract.Role(user.role))
@@ -131,7 +130,7 @@ def invite(session: Session, user_id: str, *, by: Caller) -> tuple[User, str]:
 
 
 def invited(session: Session, invitation: str) -> User:
-    """Return the invited person, of any tenant. Raises `InvitationOver`."""
+    """Return the person with this invitation, in any tenant. Raises `InvitationOver`."""
     user = repository.invited_user(session, _hash_of(invitation))
     if user is None or not _is_invitation_open(session, user):
         raise contract.InvitationOver()
@@ -139,14 +138,14 @@ def invited(session: Session, invitation: str) -> User:
 
 
 def accept(session: Session, user: User, *, password_hash: str) -> None:
-    """Set the password that the invited person chose, and end the invitation."""
+    """Set the password that the invited person chose, and close the invitation."""
     user.password_hash = password_hash
     user.invitation_hash = user.invitation_expires_at = None
     audit.record(session, "user.invitation_accepted", user.id)
 
 
 def checked(session: Session, *, email: str, password: str) -> User:
-    """Return the person with this address and password, taking as long for unknown addresses. Raises `LoginRefused`."""
+    """Return the person with this address and password. Unknown addresses take equally long. Raises `LoginRefused`."""
     user = repository.user_with(session, email=email.strip().lower())
     is_right = credentials.matches(password, user.password_hash if user else None)
     if user is None or not is_right or user.disabled_at is not None or _is_locked(session, user):
@@ -155,8 +154,8 @@ def checked(session: Session, *, email: str, password: str) -> User:
 
 
 def accept_code(session: Session, user: User, code: str) -> bool:
-    """Return True if a code of the person's authenticator app is valid and unused. Commit after False too, because
-    wrong codes are counted."""
+    """Return True if a code from the person's authenticator app is valid and unused. Callers must commit even after
+    False, because wrong codes are counted."""
     step, at = None, now(session)
     if not _is_locked(session, user):
         step = credentials.step_of(user.totp.secret, code, at=at, after=user.totp_last_step)
@@ -179,9 +178,9 @@ def entered(session: Session, user: User, *, password: str | None = None) -> Non
 
 
 def of_identity(session: Session, identity: oidc.OidcIdentity) -> User:
-    """Return the person named by an identity provider. The provider's own id identifies the person. At the first login
-    the verified address does, if the person has a password or an open invitation. Raises `IdentityRefused` for people
-    who were not invited, or are disabled or locked."""
+    """Return the person with this identity: the one linked to the provider's id or, at the first login, the one with
+    the verified e-mail address, who must have a password or an open invitation. Raises `IdentityRefused` for people who
+    were not invited, are disabled or are locked."""
     user = repository.user_of_provider(session, issuer=identity.issuer, subject=identity.subject)
     if user is None and identity.email is None:
         raise contract.IdentityRefused("The identity provider has not verified an e-mail address of this person.")
@@ -196,7 +195,7 @@ def of_identity(session: Session, identity: oidc.OidcIdentity) -> User:
 
 
 def link(session: Session, user: User, identity: oidc.OidcIdentity) -> None:
-    """Link the person to the provider's own id, and end an open invitation."""
+    """Link the person to the provider's id for them, and close any open invitation."""
     if user.oidc_subject is None:
         user.oidc_issuer, user.oidc_subject = identity.issuer, identity.subject
         user.invitation_hash = user.invitation_expires_at = None
@@ -204,21 +203,21 @@ def link(session: Session, user: User, identity: oidc.OidcIdentity) -> None:
 
 
 def change_password(session: Session, user: User, *, password_hash: str) -> None:
-    """Set another password and end all sessions of the person."""
+    """Set a new password and end all of the person's sessions."""
     user.password_hash = password_hash
     _end_sessions(session, user.id)
     audit.record(session, "user.password_changed", user.id)
 
 
 def enrol(session: Session, user: User, *, secret: str, code: str) -> None:
-    """Require codes of this secret from now on. Raises `InputInvalid` if `code` does not belong to it."""
+    """Require codes generated from this secret from now on. Raises `InputInvalid` if `code` does not match it."""
     user.totp_last_step = first_step(session, secret, code)
     user.totp, user.wrong_codes = Authenticator(secret=secret), 0
     audit.record(session, "user.totp_enrolled", user.id)
 
 
 def first_step(session: Session, secret: str, code: str) -> int:
-    """Return the time step of the code that proves that an app has the secret. Raises `InputInvalid`."""
+    """Return the time step of a code, which proves that an app has the secret. Raises `InputInvalid`."""
     step = credentials.step_of(secret, code, at=now(session)) if credentials.is_secret(secret) else None
     if step is None:
         message = "this is not the code that the app shows for this secret now"
@@ -250,7 +249,7 @@ def _invite(session: Session, user: User) -> str:
 
 
 def _forget_logins(user: User) -> None:
-    """Delete the password, the authenticator app, and the identity at a provider."""
+    """Delete the user's password, authenticator enrolment and link to an identity provider."""
     user.password_hash = user.totp_last_step = user.oidc_issuer = user.oidc_subject = user.wrong_since = None
     user.totp, user.wrong_codes = Authenticator(), 0
 
@@ -269,15 +268,15 @@ def _hash_of(invitation: str) -> str:
 
 
 def _require(by: Caller, role: contract.Role) -> None:
-    """Raise `ScopeMissing` if `by` lacks a scope of the role: a role cannot be granted or withdrawn without its
-    scopes."""
+    """Raise `ScopeMissing` if `by` lacks a scope of the role: only callers with all of a role's scopes may grant or
+    withdraw it."""
     for scope in sorted(contract.SCOPES_OF[role]):
         by.require(scope)
 
 
 def _require_other_holder(session: Session, user: User) -> None:
-    """Raise `LastAdministrator` if no other person and no non-expiring key has a scope that must have a lasting
-    holder."""
+    """Raise `LastAdministrator` if the person is the last lasting holder of a required scope: no other person and no
+    non-expiring key has it."""
     session.flush()
     at = now(session)
     keys = access_repository.lasting_keys(session, tenant_id=user.tenant_id)

@@ -70,7 +70,7 @@ def predict(call: Call, model_id: str, body: contract.PredictionsIn) -> contract
 
 
 def _live(call: Call, model_id: str) -> tuple[Model, Dataset, Version, bytes]:
-    """Return a model, its dataset, its live version and its weights. Retry if the version is superseded meanwhile."""
+    """Return a model, its dataset, live version and weights; retry if the version is superseded during the read."""
     while True:
         with call.reading() as session:
             model = catalogue.get_model(session, model_id)
@@ -86,7 +86,7 @@ def _live(call: Call, model_id: str) -> tuple[Model, Dataset, Version, bytes]:
 def _encode(
     call: Call, dataset: Dataset, records: list[dict[str, Any] | list[float]]
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Encode records into rows as the dataset's rows were encoded. Raises `InputInvalid`, `NetworkFailed`."""
+    """Encode records in the same way as the dataset's rows. Raises `InputInvalid`, `NetworkFailed`."""
     if dataset.network_id is None:
         return unit_rows(_raw(dataset, records, dataset.num_features))
     with call.reading() as session:
@@ -102,7 +102,7 @@ def _encode(
 def _raw(
     dataset: Dataset, records: list[dict[str, Any] | list[float]], num_numbers: int
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the numbers of each record before scaling; without a schema, `num_numbers` each. Raises `InputInvalid`."""
+    """Return each record's unscaled numbers; without a schema, each must have `num_numbers`. Raises `InputInvalid`."""
     if dataset.schema is not None:
         schema = schemas.stored(dataset.schema)
         if not schema.takes_vectors and not all(isinstance(record, dict) for record in records):

@@ -63,7 +63,7 @@ class Envelope(ProtocolMessage):
 
 
 class Exercise(Envelope):
-    """Exercise of a person's right. Only those claims about the person that a policy can name are read."""
+    """Exercise of a person's right. Of the claims about the person, only those that a policy can name are read."""
 
     agent_request_id: _Id | None = Field(None, alias="agent-request-id")
     exercise: Literal["deletion", "sale:opt_out", "sale:opt_in", "access", "access:categories", "access:specific"]
@@ -92,7 +92,7 @@ class Status(StrEnum):
 
 
 class StatusReason(StrEnum):
-    """Reasons of the protocol that this service uses. `no_match` would disclose who is in the data."""
+    """Status reasons that this service uses. `no_match` is left out: it would disclose whose data is held."""
 
     NEED_USER_VERIFICATION = "need_user_verification"
     INSUF_VERIFICATION = "insuf_verification"
@@ -113,8 +113,8 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """Person whom a request is about: the claim by which the tenant knows people, its kind as an identifier (None for a
-    customer id), and whether the agent verified it."""
+    """Person whom a request is about: the claim by which the tenant identifies people, its kind of identifier (None for
+    a customer id), and whether the agent verified it."""
 
     subject_id: str
     kind: str | None
@@ -123,7 +123,7 @@ class Subject:
 
 def check_verify_key(verify_key: str) -> None:
     """Raise `InputInvalid` unless the text is the base64 of an Ed25519 public key of large order. Signatures under a
-    key of small order are made without a private key."""
+    key of small order can be made without a private key."""
     wrong = FieldError("verify_key", f"expected the base64 of {_KEY_BYTES} bytes, a point of large order")
     with contextlib.suppress(binascii.Error, ValueError):
         key = base64.b64decode(verify_key, validate=True)
@@ -148,7 +148,7 @@ def open_message(body: bytes, *, verify_key: str) -> bytes:
 
 
 def check(envelope: Envelope, *, agent_id: str, business_id: str | None, at: datetime.datetime) -> None:
-    """Check that the envelope is from this agent, to this business, and valid within a minute of `at`. Raises
+    """Check that the envelope is from this agent, addressed to this business, and valid within a minute of `at`. Raises
     `MessageRefused`, `MessageEarly`, `MessageExpired`."""
     if envelope.agent_id != agent_id:
         raise MessageRefused("The message names another agent than the one that calls.")
@@ -164,8 +164,8 @@ def check(envelope: Envelope, *, agent_id: str, business_id: str | None, at: dat
 
 
 def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "customer_id"] | None) -> Subject:
-    """Return the person of a request. Raises `InputInvalid` for a right other than deletion, or a missing claim,
-    independently of stored data."""
+    """Return the person whom a request is about. Raises `InputInvalid` for any right other than deletion and for a
+    missing claim, whatever data is stored."""
     if exercise.exercise != "deletion":
         wrong = FieldError("exercise", "expected 'deletion'")
         raise InputInvalid("Unsupported rights action: this service only deletes.", [wrong])
@@ -184,7 +184,7 @@ def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "cust
 
 
 def retained_metadata(exercise: Exercise, person: Subject) -> dict[str, str]:
-    """Return the metadata that a deletion request retains of the message, without data about the person."""
+    """Return the message metadata that a deletion request retains, which contains no data about the person."""
     metadata = {"agent_id": exercise.agent_id, "identity": _VERIFIED if person.verified else "unverified"}
     return metadata if exercise.agent_request_id is None else metadata | {"agent_request_id": exercise.agent_request_id}
 
@@ -201,7 +201,7 @@ _REASON = {
 
 
 def status_of(request: DeletionRequest, *, status: str, verification_url: str | None) -> dict[str, Any]:
-    """Return the protocol's status object. `status` is the status of the request as this agent may see it."""
+    """Return the protocol's status object. `status` is the request's status as visible to this agent."""
     drp_status = _STATUS[RequestStatus(status)]
     body: dict[str, Any] = {
         "request_id": request.id,
@@ -223,8 +223,8 @@ def status_of(request: DeletionRequest, *, status: str, verification_url: str | 
 
 
 def _needs_verification(request: DeletionRequest, verification_url: str | None) -> dict[str, str]:
-    """Return the fields of an unverified identity. The protocol allows this reason only with a URL for the
-    verification."""
+    """Return the status fields for an unverified identity. The protocol allows this reason only if there is a URL for
+    the verification."""
     if verification_url is None:
         return {"processing_details": "The business is establishing who asks."}
     return {

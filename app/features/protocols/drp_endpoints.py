@@ -22,7 +22,7 @@ from lethe.features.protocols.contract import MessageEarly, MessageRefused
 
 
 def _refusal(status: int, problem: dict[str, Any]) -> Response:
-    """Return the protocol's error object; `fatal` means that repeating the message is futile."""
+    """Return the protocol's error object; `fatal` means that resending the message cannot succeed."""
     fatal = status in _FATAL and problem["code"] != MessageEarly.code
     faults = [f" {fault['path']}: {fault['message']}." for fault in problem.get("errors", ())]
     body: dict[str, Any] = {"code": str(status), "message": problem["detail"] + "".join(faults)}
@@ -40,7 +40,7 @@ AgentCall = Annotated[Call, call_with(Scope.AGENT)]
 @router.post("/data-rights-request/", response_class=JSONResponse)
 @router.post("/data-rights-request", response_class=JSONResponse)
 def exercise(call: AgentCall, message: Message) -> Response:
-    """Submit a deletion request for a person. A repeated call gets the same answer."""
+    """Submit a deletion request for a person. Repeated calls get the same response."""
     with call.reading() as session:
         agent, at = _agent(session, call), now(session)
     body = parsing.parsed(drp.Exercise, drp.open_message(message, verify_key=agent.verify_key))
@@ -90,7 +90,7 @@ def get_status(call: AgentCall, request_id: str) -> Response:
 
 @router.delete("/data-rights-request/{request_id}", response_class=JSONResponse)
 def revoke(call: AgentCall, request_id: str, message: Message) -> Response:
-    """Withdraw a request; 409 once the person's rows are being erased."""
+    """Withdraw a request; return 409 once the erasure of the person's rows has begun."""
     with call.writing() as session:
         agent = _agent(session, call)
         request = _managed(session, agent, request_id)
@@ -103,8 +103,8 @@ def revoke(call: AgentCall, request_id: str, message: Message) -> Response:
 
 @router.post("/agent/{agent_id}", response_class=JSONResponse)
 async def set_up_key(request: Request, installation: At, agent_id: str, message: Message) -> Response:
-    """Return a token for the agent that signed the message, and revoke its previous token. A wrong message counts like
-    a wrong key from its address."""
+    """Return a token for the agent that signed the message, and revoke its previous token. An invalid message counts as
+    a wrong key from the caller's address."""
     rates, address = request.app.state.known.rates, request.client.host if request.client else ""
     rates.admit(address)
     try:

@@ -29,7 +29,7 @@ def _opendsr_name(request: DeletionRequest) -> str:
 
 
 def _opendsr_parts(session: Session, request: DeletionRequest) -> list[DeletionRequest]:
-    """Return the deletion requests of one subject request, one for each identity."""
+    """Return the deletion requests that make up one subject request, one per identity."""
     external_id = request.particulars.external_id
     if external_id is None:
         return [request]

@@ -57,9 +57,9 @@ class _SignatureRegistry(JWSRegistry):
 
 
 def check(session: Session, keys: Keys, token: str, *, subject_sha256: bytes, rule: SubjectRule) -> IdentityStatement:
-    """Check that a token of one of the tenant's issuers is about this subject, by the tenant's `rule` for subject ids.
+    """Check that a token from one of the tenant's issuers is about this subject under the tenant's subject-id `rule`.
 
-    Its earlier use is checked by `submit_all`. Raises `IdentityStatementInvalid`.
+    `submit_all` checks that it has not been used before. Raises `IdentityStatementInvalid`.
     """
     at = now(session)
     try:
@@ -144,7 +144,7 @@ def register(session: Session, *, issuer: str, audience: str, jwks: Mapping[str,
 
 
 def delete(session: Session, issuer_id: str) -> None:
-    """Remove an issuer, whose statements are then refused. Raises `IssuerUnknown`."""
+    """Remove an issuer, so that its statements are refused from then on. Raises `IssuerUnknown`."""
     row = IssuerUnknown.if_none(session.get(IdentityIssuer, issuer_id), issuer_id=issuer_id)
     session.execute(sa.delete(UsedStatement).where(UsedStatement.issuer_id == issuer_id))
     session.delete(row)

@@ -108,7 +108,7 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectRequestState:
-    """State of a subject request, over all its deletion requests."""
+    """State of a subject request, combined from all of its deletion requests."""
 
     controller_id: str
     subject_request_id: str
@@ -119,8 +119,8 @@ class SubjectRequestState:
 
 def read(body: bytes, *, identity_types: Collection[str], domain: str) -> SubjectRequest:
     """Parse a controller's request; `identity_types` are the types of the tenant's subject ids. Raises `InputInvalid`,
-    in particular if the tenant has stated no types: an identity of a wrong type would match no one, and its request
-    would complete with nothing held."""
+    including if the tenant has declared no types: an identity of the wrong type would match nobody, and its request
+    would complete as if no data were held."""
     request = parsed(SubjectRequest, body)
     if not identity_types:
         raise InputInvalid("This processor has not stated which identities are its subject ids (opendsr_identities).")
@@ -150,9 +150,9 @@ def subject_kinds(
     rule: sets.SubjectRule,
     of_email: Callable[[list[str]], list[str]] | None,
 ) -> dict[str, str | None]:
-    """Return the distinct references of the request's identities, each with its kind; None for a subject id. `rule` is
-    the tenant's rule for subject ids; hashed identities are assumed to be normalised by it. `of_email` returns the
-    references of e-mail addresses that are not subject ids; it is None if e-mail addresses are subject ids."""
+    """Map the distinct references of the request's identities to their kinds, or to None for a subject id. `rule` is
+    the tenant's rule for subject ids; hashed identities are assumed to have been normalised by it. `of_email` returns
+    the references of e-mail addresses that are not subject ids; it is None if e-mail addresses are subject ids."""
     kinds: dict[str, str | None] = {}
     for identity in request.subject_identities:
         is_raw, value = isinstance(identity, RawIdentity), identity.identity_value
@@ -166,7 +166,7 @@ def subject_kinds(
 
 
 def together(statuses: Collection[str]) -> OpenDsrStatus:
-    """Return the status of a subject request, given those of its deletion requests: completed if all of them are."""
+    """Return a subject request's status, given those of its deletion requests: completed if all are completed."""
     each = {_STATUS[sets.RequestStatus(status)] for status in statuses}
     if len(each) == 1:
         return each.pop()
@@ -177,8 +177,8 @@ def together(statuses: Collection[str]) -> OpenDsrStatus:
 
 
 def standing(requests: Sequence[DeletionRequest], *, statuses: Sequence[str]) -> SubjectRequestState:
-    """Return the state of a subject request. `statuses` are the statuses of its deletion requests as the reader may see
-    them."""
+    """Return the state of a subject request. `statuses` are the statuses of its deletion requests as visible to the
+    reader."""
     first = requests[0]
     return SubjectRequestState(
         controller_id=first.tenant_id,
@@ -203,8 +203,8 @@ def discovery_body(*, identity_types: Sequence[str], certificate_url: str) -> by
 
 
 def receipt_body(standing: SubjectRequestState, *, received: bytes) -> bytes:
-    """Return the answer to a subject request. `received` is its exact body, which is returned to the controller and not
-    stored."""
+    """Return the response to a subject request. `received` is the request's exact body, which is sent back to the
+    controller and not stored."""
     return _json(
         _named(standing)
         | {
@@ -260,20 +260,20 @@ _CLOCKS_DIFFER_BY = datetime.timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signer:
-    """Processor's domain, its certificate chain (PEM), and its key."""
+    """Processor's domain, certificate chain (PEM) and private key."""
 
     domain: str
     certificate: str
     key: RSAPrivateKey = field(repr=False)
 
     def headers(self, body: bytes) -> dict[str, str]:
-        """Return the headers of an answer or a callback with exactly this body."""
+        """Return the signature headers for a response or callback with exactly this body."""
         signature = self.key.sign(body, padding.PKCS1v15(), hashes.SHA256())
         return {"X-OpenDSR-Processor-Domain": self.domain, "X-OpenDSR-Signature": base64.b64encode(signature).decode()}
 
 
 def signer(settings: Settings) -> Signer:
-    """Return the signer that the settings name, or one with a self-signed certificate, created at its first use.
+    """Return the signer configured in the settings, or one with a self-signed certificate created on first use.
 
     Raises `SigningUnusable`, `OSError`.
     """

@@ -49,7 +49,7 @@ Signing = Annotated[Signer, Depends(_signer)]
 
 @router.get("/discovery", response_class=Response)
 def discover(request: Request, call: Annotated[Call, call_with(Scope.REQUESTS_READ)], signer: Signing) -> Response:
-    """Describe what this processor supports for the tenant of the key, and where its certificate is."""
+    """Describe what this processor supports for the key's tenant, and where its certificate can be fetched."""
     url = request.url_for("get_processor_certificate")
     # Proxies may address this server by another name.
     if call.installation.settings.opendsr_domain is not None:
@@ -60,7 +60,7 @@ def discover(request: Request, call: Annotated[Call, call_with(Scope.REQUESTS_RE
 
 @router.get("/certificate.pem", response_class=Response)
 def get_processor_certificate(signer: Signing) -> Response:
-    """Return the X.509 certificate of signed answers and callbacks; public."""
+    """Return the X.509 certificate that verifies signed responses and callbacks (public endpoint)."""
     return Response(signer.certificate, media_type="application/x-pem-file")
 
 
@@ -69,7 +69,7 @@ def get_processor_certificate(signer: Signing) -> Response:
 def create_subject_request(
     call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)], signer: Signing, body: Annotated[bytes, Depends(small_body)]
 ) -> Response:
-    """Submit an erasure request. A repeated call gets the same answer; another request under its id gets a 409."""
+    """Submit an erasure request. Repeated calls get the same response; a different request with its id gets 409."""
     subject_request = opendsr.read(body, identity_types=call.caller.policy.opendsr_identities, domain=signer.domain)
     for place, url in enumerate(subject_request.status_callback_urls):
         receiver.check_url(url, call.installation.settings.webhook_networks(), path=f"status_callback_urls.{place}")
@@ -118,7 +118,7 @@ def get_subject_request(
 def cancel_subject_request(
     call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)], signer: Signing, subject_request_id: str
 ) -> Response:
-    """Withdraw a pending request; 409 if it is no longer pending."""
+    """Withdraw a pending request; return 409 if it is no longer pending."""
     with call.writing() as session:
         requests = [call.own(request) for request in _found(session, subject_request_id)]
         if _standing(session, call, requests).status not in (
@@ -153,7 +153,7 @@ def _is_same(requests: Sequence[DeletionRequest], subject_request: SubjectReques
 
 
 def _standing(session: Session, call: Call, requests: Sequence[DeletionRequest]) -> SubjectRequestState:
-    """Return the state of the requests as the caller may see it."""
+    """Return the state of the requests as visible to the caller."""
     view = view_of(session, call)
     return opendsr.standing(requests, statuses=[view.status(request) for request in requests])
 

@@ -8,7 +8,7 @@ from lethe.contract.problems import FieldError, InputInvalid
 
 
 class ProtocolMessage(BaseModel):
-    """Message whose values are neither quoted in errors nor kept in pydantic's cache of strings."""
+    """Message whose values are neither quoted in errors nor kept in pydantic's string cache."""
 
     model_config = ConfigDict(
         frozen=True, strict=True, hide_input_in_errors=True, regex_engine="python-re", cache_strings="keys"
@@ -19,7 +19,7 @@ Sent = TypeVar("Sent", bound=ProtocolMessage)
 
 
 def parsed(model: type[Sent], body: bytes) -> Sent:
-    """Parse a body. Raises `InputInvalid`, which names the fields at fault without quoting them."""
+    """Parse a body. Raises `InputInvalid`, which names the invalid fields without quoting their values."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:

@@ -10,8 +10,8 @@ from app.db.tables import Owned, Table
 
 
 class Agent(Owned, Table):
-    """Authorised agent of the Data Rights Protocol. `verify_key`: Ed25519 key of its signatures. `set_up_at`: time at
-    which it signed the last answered call for a token, which cannot be replayed."""
+    """Authorised agent of the Data Rights Protocol. `verify_key`: Ed25519 key that verifies its signatures.
+    `set_up_at`: time at which it signed the last answered token request; older messages are refused as replays."""
 
     __tablename__ = "agents"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -25,7 +25,7 @@ class Agent(Owned, Table):
 
 
 class IdentityIssuer(Owned, Table):
-    """Issuer whose signed JWTs prove the identity of people."""
+    """Issuer whose signed JWTs prove people's identity."""
 
     __tablename__ = "identity_issuers"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -37,7 +37,7 @@ class IdentityIssuer(Owned, Table):
 
 
 class UsedStatement(Table):
-    """Identity statement that was used and is not accepted again."""
+    """Identity statement that has been used and is not accepted again."""
 
     __tablename__ = "used_statements"
     issuer_id: Mapped[str] = mapped_column(sa.ForeignKey("identity_issuers.id"), primary_key=True)

@@ -26,7 +26,7 @@ from lethe.proof.mechanism import Mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """Gate of a model as it is stored."""
+    """Quality gate of a model, as stored."""
 
     metric: Metric
     threshold: float
@@ -41,7 +41,7 @@ class Gate:
 
 
 def gate_of(model: Model) -> Gate | None:
-    """Return the gate of a model; None if it has no gate."""
+    """Return a model's gate; None if it has no gate."""
     stored = model.quality
     if stored is None:
         return None
@@ -55,7 +55,7 @@ def value_of(metric: Metric, metrics: dict[str, Any]) -> float | None:
 
 
 def measured(mechanism: Mechanism) -> tuple[Metric, ...]:
-    """Return the metrics that models of this mechanism have on evaluation data."""
+    """Return the metrics measured on evaluation data for models with this mechanism."""
     if mechanism.objective.is_regression:
         of_counts = (Metric.MEAN_POISSON_DEVIANCE,) if mechanism.objective is Objective.POISSON_REGRESSION else ()
         return Metric.R_SQUARED, Metric.MEAN_ABSOLUTE_ERROR, *of_counts
@@ -69,7 +69,7 @@ def measured(mechanism: Mechanism) -> tuple[Metric, ...]:
 
 
 def to_stored(gate: QualityIn, mechanism: Mechanism, is_evaluated: bool) -> dict[str, Any]:
-    """Return a gate as its model stores it. Raises `PreconditionFailed` if its metric would never be measured."""
+    """Return a gate as stored with its model. Raises `PreconditionFailed` if its metric would never be measured."""
     if not is_evaluated:
         raise PreconditionFailed.not_evaluated([FieldError("quality", "expected a model with an evaluation dataset")])
     metrics = measured(mechanism)
@@ -81,7 +81,7 @@ def to_stored(gate: QualityIn, mechanism: Mechanism, is_evaluated: bool) -> dict
 
 
 def judge(session: Session, model: Model, version: Version) -> None:
-    """Judge a version by the current gate of its model. A version that was released before may be held again."""
+    """Judge a version by its model's current gate. A version that was released before can be held again."""
     gate = gate_of(model)
     was_degraded, was_held = version.degraded or False, version.held or False
     version.degraded = gate is not None and not gate.is_met(version.metrics)
@@ -93,7 +93,7 @@ def judge(session: Session, model: Model, version: Version) -> None:
 
 
 def describe(model: Model, version: Version | None) -> QualityOut | None:
-    """Return the gate of a model with the standing of `version`; None if the model has no gate."""
+    """Return a model's gate and whether `version` meets it; None if the model has no gate."""
     gate = gate_of(model)
     if gate is None:
         return None
@@ -106,7 +106,7 @@ def describe(model: Model, version: Version | None) -> QualityOut | None:
 
 
 def set_gate(session: Session, model: Model, stored: dict[str, Any] | None) -> None:
-    """Set, replace or remove (None) the gate of a model, and judge the live version by it."""
+    """Set, replace or remove (None) a model's gate, and judge the live version by the new gate."""
     if model.quality != stored:
         model.quality = stored
         audit.record(session, "model.gate_set" if stored else "model.gate_removed", model.id, **(stored or {}))
@@ -116,7 +116,7 @@ def set_gate(session: Session, model: Model, stored: dict[str, Any] | None) -> N
 
 
 def release(session: Session, model: Model, version: Version) -> None:
-    """Allow serving a version that is held back. Repeating the call is a no-op."""
+    """Allow a version that is held back to be served. Repeating the call is a no-op."""
     if version.held:
         version.held = False
         _record(session, "version.released", model, version)
@@ -136,8 +136,8 @@ def _record(session: Session, action: str, model: Model, version: Version) -> No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """Change that could raise the quality. `mechanism`: mechanism of the changed model. `request_steps`: number of
-    steps that the first request to it takes."""
+    """Change that could improve a model's quality. `mechanism`: mechanism of the changed model. `request_steps`: number
+    of steps that the changed model's first request takes."""
 
     kind: RemedyKind
     mechanism: Mechanism
@@ -156,7 +156,7 @@ class Remedy:
 def score_noise(mechanism: Mechanism) -> float:
     """Return the long-run standard deviation of the score w.x of a row of norm 1 due to noise, nu / sqrt(1 - c^2).
 
-    The cool-down at the end of a run lessens it further.
+    The cool-down at the end of a run reduces it further.
 
     >>> settings = calibration.ModelSettings(epsilon=1.0, delta=1e-5)
     >>> round(score_noise(calibration.mechanism_for(settings, num_slots=32561, num_classes=2)), 3)
@@ -166,16 +166,16 @@ def score_noise(mechanism: Mechanism) -> float:
 
 
 def is_noise_felt(mechanism: Mechanism) -> bool:
-    """Return True if this much noise costs accuracy, by the rule for the default noise (`calibration.UNFELT_NOISE`)."""
+    """Return True if the noise costs accuracy, by the rule for the default noise (`calibration.UNFELT_NOISE`)."""
     unit = calibration.TARGET_SHARE if mechanism.objective.scores_are_y else 1.0
     return score_noise(mechanism) > 1.001 * unit * calibration.UNFELT_NOISE
 
 
 def remedies(mechanism: Mechanism, *, epsilon: float, delta: float) -> list[Remedy]:
-    """Return the remedies that reach (epsilon, delta), the cheapest to learn first.
+    """Return the remedies that reach (epsilon, delta), ordered by training cost, cheapest first.
 
-    They include learning again, a dataset with twice as many slots, and another regularisation: twice as strong if
-    noise costs accuracy, otherwise half as strong.
+    They include retraining, doubling the dataset's slots, and changing the regularisation: doubled if noise costs
+    accuracy, otherwise halved.
     """
     if is_noise_felt(mechanism):
         l2, why = (
@@ -212,7 +212,7 @@ def remedies(mechanism: Mechanism, *, epsilon: float, delta: float) -> list[Reme
 
 
 def _like(mechanism: Mechanism, *, num_slots: int, l2: float, epsilon: float, delta: float) -> Mechanism | None:
-    """Return the mechanism for the same task with these numbers and otherwise defaults; None if the target is
+    """Return a mechanism for the same task with these values and defaults for the rest; None if the target is
     unreachable."""
     try:
         return calibration.mechanism_for(
@@ -231,5 +231,5 @@ def _request_steps(mechanism: Mechanism, *, epsilon: float, delta: float) -> int
     try:
         return calibration.least_steps(learned, records=1, epsilon=epsilon, delta=delta, at_most=mechanism.learn_steps)
     except errors.InfeasibleError:
-        # The request would be served by learning again.
+        # The request would be served by retraining.
         return mechanism.learn_steps

@@ -26,7 +26,7 @@ ON_BREACH = [
 
 @router.get("/models/{model_id}/quality")
 def show_quality(context: TheContext, model_id: str, done: Done = "") -> Response:
-    """Show the gate of a model, the value of its live version, and remedies."""
+    """Show a model's gate, the metric's value for the live version, and remedies."""
     return _page(context, model_id, done=done)
 
 
@@ -48,14 +48,14 @@ def set_gate(context: TheContext, model_id: str, form: Form) -> Response:
 
 @router.post("/models/{model_id}/quality/remove")
 def remove_gate(context: TheContext, model_id: str) -> Response:
-    """Remove the gate of the model."""
+    """Remove the model's gate."""
     context.ask(quality.remove_gate, model_id=model_id)
     return _back(model_id, "removed")
 
 
 @router.post("/models/{model_id}/versions/{number}/release")
 def release_version(context: TheContext, model_id: str, number: models.Number) -> Response:
-    """Allow serving the version that is held back."""
+    """Allow the version that is held back to be served."""
     context.ask(quality.release_version, model_id=model_id, number=number)
     return _back(model_id, "released")
 

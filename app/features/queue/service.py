@@ -19,8 +19,8 @@ _MAX_MODELS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueReason:
-    """Rule by which a dataset is due. `since` is None after an interrupted run, and `first_due_at`, the earliest
-    deadline, is None if no deletion request waits."""
+    """Rule that makes a dataset due. `since` is None after an interrupted run, and `first_due_at`, the earliest
+    deadline, is None if no deletion request is waiting."""
 
     rule: QueueRule
     since: datetime.datetime | None
@@ -38,8 +38,8 @@ class Queued:
 
 
 def backlog(session: Session, *, tenant_id: str, at: datetime.datetime) -> list[Queued]:
-    """Return the due datasets of a tenant without a run under way, at most 100 per rule, in the order of the queue. The
-    session must see all tenants, as a worker's does."""
+    """Return a tenant's due datasets that have no run in progress, at most 100 per rule, in queue order. The session
+    must see all tenants, as a worker's session does."""
     by_dataset: dict[str, list[DueDataset]] = {}
     reasons = list(due_repository.due(session, at=at, tenant_id=tenant_id, limit=_MAX_DATASETS))
     for reason in reasons:
@@ -77,8 +77,8 @@ def _due_reason(due_dataset: DueDataset, since: dict[str, datetime.datetime]) ->
 
 
 def _models_to_serve(session: Session, *, dataset_id: str, at: datetime.datetime, limit: int) -> list[str]:
-    """Return the models that the next run of unclaimed requests on a dataset serves: models that carry or will carry
-    people, except models that still batch requests."""
+    """Return the models to be served by the next run for a dataset's unclaimed requests: models that have been or will
+    be trained, except those that are still batching requests."""
     carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
     patient = due_repository.patient_models(session, at=at, dataset_id=dataset_id)
     query = sa.select(Model.id).where(
@@ -91,7 +91,7 @@ def _models_to_serve(session: Session, *, dataset_id: str, at: datetime.datetime
 def _oldest_ready(
     session: Session, *, dataset_ids: Collection[str], at: datetime.datetime
 ) -> dict[str, datetime.datetime]:
-    """Return the time since which the oldest unclaimed request is ready, by dataset."""
+    """Return the time at which the oldest unclaimed request became ready, keyed by dataset."""
     query = sa.select(Erasure.dataset_id, sa.func.min(Erasure.ready_at)).group_by(Erasure.dataset_id)
     is_ready = sa.and_(Erasure.revision.is_(None), Erasure.ready_at <= at)
     ready = session.execute(query.where(Erasure.dataset_id.in_(list(dataset_ids)), is_ready))
@@ -101,7 +101,7 @@ def _oldest_ready(
 def runs_by_hour(
     session: Session, *, begins: Sequence[datetime.datetime], hour: datetime.timedelta
 ) -> list[tuple[int, int]]:
-    """Return the numbers of published and of unsuccessful runs among those that began in each hour, oldest first."""
+    """Return the numbers of published and unsuccessful runs that began in each hour, oldest hour first."""
     count = sa.func.count().filter
     is_unsuccessful = Run.status.not_in((RunStatus.PUBLISHED, RunStatus.RUNNING))
     columns = []

@@ -27,7 +27,7 @@ _OF_CORE = (("datasets", _DATASETS), ("additions", _ADDED.join(Dataset, Dataset.
 
 
 def stored(session: Session) -> dict[str, int]:
-    """Return the bytes that the session's tenant stores, by kind, in the core and in features (the socket `STORED`)."""
+    """Return the bytes stored by the session's tenant, keyed by kind, in the core and in features (socket `STORED`)."""
     queries = (*_OF_CORE, *sockets.plugs("app.features", "tables", "STORED"))
     return {kind: int(session.scalar(query) or 0) for kind, query in queries}
 

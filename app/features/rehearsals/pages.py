@@ -33,8 +33,8 @@ _METRICS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsalTable:
-    """Table of one metric, of all models on all sets. `sets`: names and numbers of rows. `lines`: name and values of
-    each model. `is_share`: True if the values are shares."""
+    """Table of one metric for all models on all sets. `sets`: name and number of rows of each set. `lines`: name and
+    values of each model. `is_share`: True if the values are shares."""
 
     name: str
     is_share: bool
@@ -44,7 +44,7 @@ class RehearsalTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgettingPlot:
-    """Plot of a metric along the steps of forgetting, as `macros.html` draws it."""
+    """Plot of a metric over the steps of forgetting, in the form that `macros.html` draws."""
 
     id: str
     title: str
@@ -54,7 +54,7 @@ class ForgettingPlot:
 
 @router.get("/models/{model_id}/rehearsals")
 def list_rehearsals(context: TheContext, model_id: str, place: ThePlace) -> Response:
-    """List the rehearsals of a model, newest first, with the form for another."""
+    """List a model's rehearsals, newest first, with the form for requesting another."""
     return _list(context, model_id, place)
 
 
@@ -85,12 +85,12 @@ def show_rehearsal(context: TheContext, model_id: str, rehearsal_id: str) -> Res
 
 @router.get("/models/{model_id}/rehearsals/{rehearsal_id}/live")
 def live_rehearsal(context: TheContext, model_id: str, rehearsal_id: str) -> Response:
-    """Show the current state of a rehearsal, for an open page."""
+    """Show the current state of a rehearsal, to update a page that is open."""
     return context.page("rehearsals/live.html", **_variables(context, model_id, rehearsal_id))
 
 
 def tables(report: RehearsalReport) -> list[RehearsalTable]:
-    """Return a table for each metric that the task of the model has."""
+    """Return one table for each metric that applies to the model's task."""
     metric_tables = []
     sets = [(name, title) for name, title in _SETS if getattr(report.before.sets, name) is not None]
     rows = [(gettext(label), getattr(report.before.sets, name).rows) for name, label in sets]
@@ -104,12 +104,12 @@ def tables(report: RehearsalReport) -> list[RehearsalTable]:
 
 
 def drawings(report: RehearsalReport) -> list[ForgettingPlot]:
-    """Return a plot along the steps for each metric, next to the value of the relearned copy on the forget set."""
+    """Return one plot over the steps for each metric, with the relearned copy's value on the forget set."""
     return [_plot(report, metric, title) for metric, title in _metrics(report)]
 
 
 def _metrics(report: RehearsalReport) -> list[tuple[str, str]]:
-    """Return name and title of each metric that the task of the model has."""
+    """Return the name and title of each metric that applies to the model's task."""
     return [(metric, title) for metric, title in _METRICS if getattr(report.before.sets.forget, metric) is not None]
 
 
@@ -144,7 +144,7 @@ def may_rehearse(context: RequestContext, *, live: bool) -> bool:
 
 
 def _variables(context: RequestContext, model_id: str, rehearsal_id: str) -> dict[str, Any]:
-    """Return the variables of the templates of one rehearsal."""
+    """Return the template variables for one rehearsal."""
     rehearsal: RehearsalOut = context.ask(rehearsals.get_rehearsal, model_id=model_id, rehearsal_id=rehearsal_id)
     report = rehearsal.report
     return {

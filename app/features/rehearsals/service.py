@@ -48,7 +48,7 @@ def rehearsals(session: Session, *, model_id: str, limit: int, cursor: str | Non
 
 
 def open_rehearsal(session: Session, *, dataset_id: str) -> Rehearsal | None:
-    """Return a rehearsal of the dataset's models that has not ended, or None if there is none."""
+    """Return a rehearsal of one of the dataset's models that has not ended, or None if there is none."""
     query = sa.select(Rehearsal).join(Model, Model.id == Rehearsal.model_id)
     return session.scalars(query.where(Model.dataset_id == dataset_id, Rehearsal.status.in_(_OPEN)).limit(1)).first()
 
@@ -106,7 +106,7 @@ def drop_rehearsals(session: Session, *, model_id: str) -> None:
 
 
 def forget_reports(session: Session, *, dataset_id: str) -> None:
-    """Delete the reports of rehearsals that measured on a dataset, some of whose people have been erased since."""
+    """Delete the reports of rehearsals that measured rows of a dataset from which people have since been erased."""
     measured = sa.select(Model.id).where(
         sa.or_(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == dataset_id)
     )
@@ -115,7 +115,7 @@ def forget_reports(session: Session, *, dataset_id: str) -> None:
 
 
 def _has_no_request(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
-    """Return a condition on records of a dataset: the row is in its slot, and no request of its person is open."""
+    """Return the SQL condition that a dataset's record is in its slot and its person has no open request."""
     is_open = sa.and_(DeletionRequest.tenant_id == tenant_id, DeletionRequest.status.in_(OPEN))
     aliases = sa.select(RequestAlias.subject_ref).join(DeletionRequest, DeletionRequest.id == RequestAlias.request_id)
     requested = sa.union_all(sa.select(DeletionRequest.subject_ref).where(is_open), aliases.where(is_open))
@@ -129,7 +129,7 @@ def _has_no_request(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
 
 
 def count_without_requests(session: Session, *, dataset_id: str, tenant_id: str) -> tuple[int, int]:
-    """Return the number of people of a dataset without an open request, and the number of rows without a person."""
+    """Return the number of people in a dataset who have no open request, and the number of rows without a person."""
     people = sa.func.count(Record.subject_ref.distinct())
     without_a_person = sa.func.count() - sa.func.count(Record.subject_ref)
     query = sa.select(people, without_a_person).where(_has_no_request(dataset_id, tenant_id))
@@ -138,15 +138,15 @@ def count_without_requests(session: Session, *, dataset_id: str, tenant_id: str)
 
 
 def records_of(session: Session, *, dataset_id: str, subject_refs: list[str]) -> list[repository.StoredRecord]:
-    """Return the records of people in a dataset."""
+    """Return the records of these people in a dataset."""
     mine = sa.and_(Record.dataset_id == dataset_id, Record.subject_ref.in_(subject_refs))
     return repository.stored_records(session, mine)
 
 
 def rows_without_requests(session: Session, *, dataset_id: str, tenant_id: str) -> Iterator[tuple[bytes | None, int]]:
-    """Yield person and slot of each row of the people without an open request, and of each row without a person.
+    """Yield the person and slot of each row whose person has no open request, and of each row without a person.
 
-    Rows of a person are adjacent.
+    Rows of the same person are adjacent.
     """
     person = functions.raw(Record.subject_ref)
     query = sa.select(person, Record.slot).where(_has_no_request(dataset_id, tenant_id)).order_by(person, Record.slot)
@@ -156,8 +156,8 @@ def rows_without_requests(session: Session, *, dataset_id: str, tenant_id: str) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """Slots of a rehearsal: `forget`, all rows of the people drawn; `measured`, one row of each of them; `retain` and
-    `test`, one row of each of the other people who are measured."""
+    """Slots of a rehearsal: `forget`, all rows of the people drawn; `measured`, one row of each person drawn; `retain`
+    and `test`, one row of each of the other people who are measured."""
 
     forget: tuple[int, ...]
     measured: tuple[int, ...]
@@ -201,7 +201,7 @@ def get(session: Session, *, model_id: str, rehearsal_id: str) -> Rehearsal:
 
 
 def draw(session: Session, *, run_id: str) -> Drawn:
-    """Draw the people of a run's rehearsal among the people without an open request.
+    """Draw the people for a run's rehearsal from the people without an open request.
 
     Raises `RehearsalTooLarge` if too few people are left, `RehearsalDone`, `DatasetDamaged`.
     """
@@ -251,8 +251,8 @@ def sampled(slots: Sequence[int]) -> tuple[int, ...]:
 
 
 def complete(session: Session, run: Run, report: dict[str, Any]) -> None:
-    """Complete the rehearsal of a run with its report, without measurements on test rows that were erased meanwhile or
-    that another rehearsal has measured."""
+    """Complete a run's rehearsal with its report. Measurements on test rows are left out if people were erased during
+    the run or another rehearsal has measured these rows."""
     tested_on = session.get_one(Model, run.model_id).evaluation_dataset_id
     rehearsal = _of(session, run)
     if tested_on is not None and (
@@ -269,7 +269,7 @@ def complete(session: Session, run: Run, report: dict[str, Any]) -> None:
 
 
 class RehearsalKind:
-    """Kind of the runs of rehearsals."""
+    """Run kind of rehearsals."""
 
     kind = RunKind.REHEARSAL
     rule = QueueRule.REHEARSAL
@@ -282,7 +282,7 @@ class RehearsalKind:
         return session.get_one(Model, rehearsal.model_id) if rehearsal else None
 
     def canaries(self, run: Run, model: Model) -> CanaryPlan | None:
-        """Return None: a rehearsal is measured on rows."""
+        """Return None, because a rehearsal is measured on rows instead of canaries."""
 
     def plan(self, session: Session, dataset: Dataset) -> kinds.PlannedRun:
         rehearsal = _next(session, dataset.id)
@@ -315,7 +315,7 @@ class RehearsalKind:
 
 
 def plan(session: Session, *, run_id: str, records: int) -> Plan:
-    """Return the plan for forgetting the `records` that were drawn. Raises `LeaseLost`."""
+    """Return the plan for forgetting the `records` rows that were drawn. Raises `LeaseLost`."""
     service.check_held(session, run_id=run_id)
     run = session.get_one(Run, run_id)
     forgetting, both_copies = _plans(session, session.get_one(Model, run.model_id), records=records)
@@ -324,15 +324,15 @@ def plan(session: Session, *, run_id: str, records: int) -> Plan:
 
 
 def end(session: Session, *, run_id: str, report: dict[str, Any]) -> None:
-    """End the run of a rehearsal with its report. Raises `LeaseLost`."""
+    """End a rehearsal's run with its report. Raises `LeaseLost`."""
     complete(session, service.finish(session, run_id=run_id), report)
 
 
 def _plans(session: Session, model: Model, *, records: int) -> tuple[Plan, Plan]:
-    """Return the plan by which the model would forget `records` more, and the plan of the whole rehearsal."""
+    """Return the model's plan for forgetting `records` more rows, and the plan for the whole rehearsal."""
     records += accounting_repository.records_waiting_for(session, model)
     forgetting = queue.plan_next(session, model, records=records)
-    # A scratch copy forgets, and another learns from scratch.
+    # A temporary copy forgets, and another is trained from scratch.
     steps = forgetting.steps + catalogue.mechanism_of(model).learn_steps
     return forgetting, Plan(kind=RunKind.REHEARSAL, steps=steps, reason=PlanReason.REHEARSAL_REQUESTED)
 
@@ -350,7 +350,7 @@ def _next(session: Session, dataset_id: str) -> Rehearsal:
 
 
 def _require_new(session: Session, model: Model, *, version_id: str) -> None:
-    """Raise `RehearsalDone` for a version or rows with a report: differences or means of reports would reveal more."""
+    """Raise `RehearsalDone` if the version or rows have a report: differences or means of reports reveal more."""
     if done := rehearsal_done(session, model=model, version_id=version_id):
         raise contract.RehearsalDone(
             "Rehearsal {rehearsal_id} has measured the live version of model {model_id} or the rows of its dataset; "
@@ -363,7 +363,7 @@ def _require_new(session: Session, model: Model, *, version_id: str) -> None:
 def _require_spare(session: Session, model: Model, people: int) -> int:
     """Return the number of people who may be drawn.
 
-    Raises `RehearsalTooLarge` if it is below twice `people`, or too few others remain, half of whom are measured.
+    Raises `RehearsalTooLarge` if it is less than twice `people`, or if half of the others are too few to measure.
     """
     dataset = session.get_one(Dataset, model.dataset_id)
     count, num_unlinked = count_without_requests(session, dataset_id=dataset.id, tenant_id=dataset.tenant_id)

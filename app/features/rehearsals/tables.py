@@ -10,9 +10,9 @@ from app.db.tables import Owned, Table
 
 
 class Rehearsal(Owned, Table):
-    """Rehearsal that forgets a number of `people`, drawn at random, on a copy that is discarded. No column identifies
-    them. `lost_runs`: number of its runs that failed. `report`: measured aggregates; null once a person was erased
-    whose row may have been measured."""
+    """Rehearsal in which a temporary copy of the model forgets `people` people drawn at random. No column identifies
+    them. `lost_runs`: number of failed runs. `report`: measured aggregates; null once anyone whose row may have been
+    measured has been erased."""
 
     __tablename__ = "rehearsals"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -37,8 +37,8 @@ class Rehearsal(Owned, Table):
 
 
 class RehearsedRows(Owned, Table):
-    """Newest `revision` at which a completed rehearsal measured rows of a dataset, to learn from or to test on. The row
-    outlives the rehearsal, because deleting a report or its model does not unpublish its numbers."""
+    """Newest `revision` at which a completed rehearsal measured a dataset's training or test rows. The record outlives
+    the rehearsal, because deleting a report or its model does not unpublish the report's numbers."""
 
     __tablename__ = "rehearsed_rows"
     dataset_id: Mapped[str] = mapped_column(sa.ForeignKey("datasets.id"), primary_key=True)

@@ -19,10 +19,10 @@ from lethe.proof.errors import PreconditionError
 
 
 def accept(session: Session, task: SystemTask, body: contract.SearchReportIn, *, caller: Caller) -> None:
-    """Acknowledge a task by the system's signature over a report, and store the report. Repeating the call is a no-op.
+    """Acknowledge a task with a search report signed by the system, and store it. Repeating the call is a no-op.
 
-    Raises `InputInvalid` for a report that is malformed, is not the signed one, or reports remains, and the errors of
-    `systems.acknowledge`.
+    Raises `InputInvalid` for a report that is malformed, differs from the signed one, or lists remaining data, and the
+    errors of `systems.acknowledge`.
     """
     systems.acknowledge(session, task, AcknowledgementIn(jws=body.jws), caller=caller)
     signed = acknowledgements.read(task.jws or "", task.public_key or "")
@@ -35,6 +35,6 @@ def accept(session: Session, task: SystemTask, body: contract.SearchReportIn, *,
 
 
 def task_evidence(session: Session, task_ids: Sequence[str]) -> Mapping[str, dict[str, Any]]:
-    """Return the evidence of the tasks that have a report, in addition to their signed acknowledgement."""
+    """Return the evidence that tasks with a report have in addition to their signed acknowledgement."""
     query = sa.select(SearchReport.task_id, SearchReport.report).where(SearchReport.task_id.in_(task_ids))
     return {task_id: {"type": evidence.TYPE, "report": report} for task_id, report in session.execute(query)}

@@ -10,8 +10,8 @@ from app.features.systems.tables import SystemTask
 
 
 class SearchReport(Owned, Table):
-    """Report of a search in the stores of a system, as the system signed it. `report` is JSON text of counts, sizes and
-    digests (`lethe.features.stores.reports`)."""
+    """Report on a search of a system's stores, exactly as the system signed it. `report` is JSON text containing
+    counts, sizes and digests (`lethe.features.stores.reports`)."""
 
     __tablename__ = "search_reports"
     task_id: Mapped[str] = mapped_column(sa.ForeignKey(SystemTask.id), primary_key=True)

@@ -11,8 +11,8 @@ from app.deletion.search_repository import is_linked
 def suppressions(
     session: Session, *, subject_ref: str | None, discreet: bool, limit: int, cursor: str | None
 ) -> Page[Suppression]:
-    """Return a page of suppressions, newest first: all, or those of `subject_ref`. Discreet readers do not see those of
-    identifiers that an identity map linked."""
+    """Return a page of suppressions, newest first, optionally only those of `subject_ref`. Discreet readers do not see
+    suppressions of identifiers that an identity map has linked."""
     query = sa.select(Suppression)
     if discreet:
         mine = DeletionRequest.id == Suppression.request_id

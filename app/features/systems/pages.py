@@ -33,7 +33,7 @@ def list_overdue_tasks(context: TheContext) -> Response:
 
 @router.post("/system-tasks/{task_id}/close")
 def close_task(context: TheContext, form: Form, task_id: str) -> Response:
-    """Close a task whose system does not answer, or show why it was refused."""
+    """Close a task whose system does not respond, or show why closing it was refused."""
     try:
         body = checked(TaskClosureIn, reason=text(form, "reason"))
         context.ask(endpoints.close_system_task, task_id=task_id, body=body)
@@ -44,7 +44,7 @@ def close_task(context: TheContext, form: Form, task_id: str) -> Response:
 
 @router.get("/requests/{request_id}/systems")
 def show_systems(context: TheContext, request_id: str) -> Response:
-    """Show the systems that a request reaches, with the headline."""
+    """Show the systems that a request reaches, with a headline for the officer."""
     found = context.ask(endpoints.get_request_systems, request_id=request_id)
     return context.page(
         "systems/of_request.html",

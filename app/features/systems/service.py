@@ -56,7 +56,7 @@ def register(session: Session, *, webhook_url: str, contact: str, **details: Any
 
 
 def change(session: Session, row: System, **changes: Any) -> None:
-    """Change the given details of a system. Raises `InputInvalid` as `register` does, and if parents form a cycle."""
+    """Change the given details of a system. Raises `InputInvalid` like `register`, and if its parents form a cycle."""
     set_details(row, changes)
     with session.no_autoflush:
         _check(session, row)
@@ -73,7 +73,7 @@ def set_details(row: Any, changes: dict[str, Any]) -> None:
 
 
 def retire(session: Session, row: Any, *, action: str = "system.retired") -> None:
-    """Retire a row of a register, which then concerns no new requests. Repeating the call is a no-op."""
+    """Retire a register row, so that it no longer applies to new requests. Repeating the call is a no-op."""
     if row.retired_at is None:
         row.retired_at = now(session)
         audit.record(session, action, row.id)
@@ -85,7 +85,7 @@ def get(session: Session, system_id: str) -> System:
 
 
 def registered(session: Session, register: type[R]) -> list[R]:
-    """Return the rows of a register of the session's tenant, including retired ones, newest first."""
+    """Return all rows of a register for the session's tenant, including retired rows, newest first."""
     return list(session.scalars(sa.select(register).order_by(register.created_at.desc(), register.id.desc())))
 
 
@@ -95,7 +95,7 @@ def get_task(session: Session, task_id: str) -> SystemTask:
 
 
 def tasks_of(session: Session, *, request_id: str) -> list[tuple[SystemTask, System]]:
-    """Return the tasks of a request with their systems, ordered by system."""
+    """Return a request's tasks and their systems, ordered by system."""
     query = sa.select(SystemTask, System).join(System, System.id == SystemTask.system_id)
     query = query.where(SystemTask.request_id == request_id).order_by(SystemTask.system_id)
     return [(task, system) for task, system in session.execute(query)]
@@ -121,18 +121,18 @@ def tasks(
 
 
 def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
-    """Return the condition that a task of `request` is open."""
+    """Return the SQL condition that `request` has an open task."""
     return sa.exists().where(SystemTask.request_id == request.id, SystemTask.status == _OPEN)
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: whether a request opens a task when it is accepted. The register of a tenant is read once."""
+    """Return a predicate that tells whether accepting a request opens a task. Each tenant's register is read once."""
     of_tenant = functools.cache(lambda tenant_id: _Register(session, {tenant_id}))
     return lambda request: bool(of_tenant(request.tenant_id).concerned(request))
 
 
 def follow(session: Session, changes: Sequence[history.Change]) -> None:
-    """Open tasks of accepted requests, and cancel tasks of withdrawn ones, in the transaction of the change."""
+    """Open tasks for accepted requests, and cancel those of withdrawn requests, in the transaction of the change."""
     accepted = {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}
     if accepted:
         _open(session, list(accepted.values()))
@@ -190,7 +190,7 @@ def _open_tasks(session: Session, request_ids: Collection[str]) -> list[tuple[Sy
 def to_remind(
     session: Session, *, horizon: datetime.timedelta, limit: int
 ) -> list[tuple[SystemTask, System, DeletionRequest]]:
-    """Return open tasks whose system was not reminded that the deadline is within `horizon`, or that it has passed."""
+    """Return open tasks whose system has not been reminded that the deadline is within `horizon` or has passed."""
     at = now(session)
     late = sa.and_(DeletionRequest.deadline <= at, SystemTask.reminded == ClockState.AT_RISK)
     query = (
@@ -223,9 +223,9 @@ def remind(session: Session, *, horizon: datetime.timedelta, limit: int) -> int:
 
 
 def acknowledge(session: Session, task: SystemTask, body: contract.AcknowledgementIn, *, caller: Caller) -> None:
-    """Acknowledge a task by the system's signature or by the API key bound to it. Repeating the call is a no-op.
+    """Acknowledge a task with the system's signature or its bound API key. Repeating the call is a no-op.
 
-    Raises `AcknowledgementRefused` for another key or another task, `SystemTaskEnded`, and `InputInvalid`.
+    Raises `AcknowledgementRefused` for the wrong key or the wrong task, `SystemTaskEnded`, and `InputInvalid`.
     """
     system = session.get_one(System, task.system_id)
     evidence = _signed(task, system, body) if body.jws is not None else _by_api_key(task, system, body, caller)
@@ -238,7 +238,7 @@ def acknowledge(session: Session, task: SystemTask, body: contract.Acknowledgeme
 
 
 def close(session: Session, task: SystemTask, *, reason: str) -> None:
-    """Close an open task as not reached. Repeating the call is a no-op. Raises `SystemTaskEnded`."""
+    """Close an open task whose system was not reached. Repeating the call is a no-op. Raises `SystemTaskEnded`."""
     if task.status == contract.TaskStatus.CLOSED:
         return
     _end(session, task, contract.TaskStatus.CLOSED, note=reason)
@@ -297,7 +297,7 @@ def _by_api_key(
 
 
 class _Register:
-    """Systems of some tenants, including retired ones, to find the systems that a request concerns."""
+    """Systems of some tenants, including retired systems, used to find those that a request concerns."""
 
     def __init__(self, session: Session, tenant_ids: Collection[str]) -> None:
         self.systems: dict[str, System] = {}
@@ -311,8 +311,8 @@ class _Register:
         self._dataset_of = {row.id: row.dataset_id for row in rows}
 
     def concerned(self, request: DeletionRequest) -> list[System]:
-        """Return the systems in use that may hold the person of a request, directly or through a system or model that
-        they were derived from."""
+        """Return the systems in use that may hold data about a request's person, directly or through a system or model
+        from which they were derived."""
         return [
             system
             for system in self.systems.values()
@@ -322,7 +322,7 @@ class _Register:
         ]
 
     def _held_by(self, ancestor: str) -> list[str] | None:
-        """Return the datasets that a model or system learned from; None stands for all datasets."""
+        """Return the datasets whose people may be in a model or system; None means all datasets."""
         if ancestor in self._dataset_of:
             return [self._dataset_of[ancestor]]
         row = self.systems.get(ancestor)
@@ -330,7 +330,7 @@ class _Register:
 
 
 def _lineage(system_id: str, systems: Mapping[str, System]) -> list[str]:
-    """Return the ids of a system and of all that it was derived from."""
+    """Return the ids of a system and of everything from which it was derived."""
     seen = [system_id]
     for ancestor_id in seen:
         row = systems.get(ancestor_id)
@@ -339,7 +339,7 @@ def _lineage(system_id: str, systems: Mapping[str, System]) -> list[str]:
 
 
 def _check(session: Session, row: System) -> None:
-    """Raise `InputInvalid` if the details of a system are not usable."""
+    """Raise `InputInvalid` if a system's details are invalid."""
     faults = []
     if row.public_key is not None and not is_usable(row.public_key):
         faults.append(FieldError("public_key", "expected the base64url of an Ed25519 public key of large order"))
@@ -360,7 +360,7 @@ def _check(session: Session, row: System) -> None:
 
 
 def unknown_datasets(session: Session, dataset_ids: Sequence[str] | None) -> list[FieldError]:
-    """Return a fault for each of a system's `dataset_ids` that the tenant does not have; None stands for all."""
+    """Return an error for each of a system's `dataset_ids` that the tenant does not have; None means all datasets."""
     ids = dataset_ids or ()
     known = set(session.scalars(sa.select(Dataset.id).where(Dataset.id.in_(ids)))) if ids else set()
     unknown = [place for place, dataset_id in enumerate(ids) if dataset_id not in known]
@@ -368,13 +368,13 @@ def unknown_datasets(session: Session, dataset_ids: Sequence[str] | None) -> lis
 
 
 def may_concern(dataset_ids: Collection[str] | None, request: DeletionRequest) -> bool:
-    """Return True if a request is about any dataset whose people a system may hold; None stands for all datasets."""
+    """Return True if a request concerns any dataset whose people a system may hold; None means all datasets."""
     asked = request.dataset_ids
     return asked is None or dataset_ids is None or not set(asked).isdisjoint(dataset_ids)
 
 
 def complete(session: Session, request_ids: Collection[str]) -> None:
-    """Complete the running requests that wait for nothing else; `settle` completes those that are not running."""
+    """Complete the running requests that are waiting for nothing else; `settle` completes those not running."""
     session.flush()
     for part in bulk.in_parts(request_ids):
         running = DeletionRequest.id.in_(part), DeletionRequest.status == RequestStatus.RUNNING
@@ -394,8 +394,8 @@ def is_usable(public_key: str) -> bool:
 def _messages(
     event: str, task: SystemTask, system: System, request: DeletionRequest, *, at: datetime.datetime
 ) -> list[webhooks.WebhookMessage]:
-    """Return the webhook of a task; none if the address of its system is damaged. The person is not named: the system
-    finds the person by the request's external id."""
+    """Return the webhook messages for a task; empty if the system's address is damaged. They do not name the person:
+    the system finds the person by the request's external id."""
     if system.address.is_damaged:
         return []
     particulars = request.particulars
@@ -416,7 +416,7 @@ def _messages(
 
 
 def note_keys(session: Session, request_ids: Collection[str]) -> dict[str, list[str]]:
-    """Return the keys of the notes about the tasks of these requests, by request id."""
+    """Return the keys of the notes on these requests' tasks, grouped by request id."""
     query = sa.select(SystemTask.request_id, SystemTask.note).where(SystemTask.request_id.in_(request_ids))
     keys: dict[str, list[str]] = {}
     for request_id, note in session.execute(query):
@@ -426,7 +426,7 @@ def note_keys(session: Session, request_ids: Collection[str]) -> dict[str, list[
 
 
 def drop_notes(session: Session, request_ids: Collection[str]) -> None:
-    """Delete the notes about the tasks of these requests."""
+    """Delete the notes on these requests' tasks."""
     erased = sa.update(SystemTask).where(SystemTask.request_id.in_(request_ids)).values(note=None)
     session.execute(erased, execution_options={"synchronize_session": False})
 
@@ -437,8 +437,8 @@ T = TypeVar("T")
 def fewest(
     waits: Iterable[T], *, opens: Callable[[T], datetime.datetime], closes: Callable[[T], datetime.datetime]
 ) -> list[tuple[datetime.datetime, list[T]]]:
-    """Return the fewest times, in order, such that each wait has one between `opens` and `closes`; each time has the
-    waits that it serves, in the order of their ends. No wait closes before it opens.
+    """Return the fewest times, in order, that together fall within every wait. Each time comes with the waits that it
+    serves, ordered by their ends. No wait may close before it opens.
 
     The greedy choice of the earliest end is optimal: the intervals whose ends are chosen are disjoint, so that each
     needs a separate time.

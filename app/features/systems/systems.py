@@ -38,8 +38,8 @@ _NOTHING = {"type": "none"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestProof:
-    """Request with the evidence for its lines. `certificates` are the statements of its certificates and of its
-    statement of absence, by JWS, and `signed` the certificates by model."""
+    """Request with the evidence for its lines. `certificates` holds the contents of its certificates and of its
+    statement of absence, keyed by JWS; `signed` holds the certificates, keyed by model."""
 
     request: DeletionRequest
     certificates: Mapping[str, dict[str, Any]]
@@ -53,7 +53,7 @@ class RequestProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredSystem:
-    """System of any kind in the register. `grade` is the strongest grade that the kind can reach."""
+    """Registered system of any kind. `grade` is the strongest grade that the kind can reach."""
 
     id: str
     kind: str
@@ -72,8 +72,8 @@ class RegisteredSystem:
 
     @classmethod
     def of(cls, row: Any, *, kind: str, grade: Grade, **given: Any) -> Self:
-        """Return a row as a system. Fields that are not given come from the row's attributes of the same name, and
-        contact and URL from its address unless that is damaged."""
+        """Return the system that a row describes. Fields not given are taken from the row's attributes of the same
+        name; contact and URL come from its address unless the address is damaged."""
         address = getattr(row, "address", None)
         if address is not None and not address.is_damaged:
             given |= {"contact": address.contact, "webhook_url": address.url}
@@ -100,7 +100,7 @@ def kinds() -> tuple[SystemKind, ...]:
 
 
 def lines_of(session: Session, keys: Keys, request: DeletionRequest) -> list[dict[str, Any]]:
-    """Return the lines of an accepted request. Raises `CertificateDamaged`."""
+    """Return the bundle lines of an accepted request. Raises `CertificateDamaged`."""
     proof = _proof_of(session, keys, request)
     return [line for kind in kinds() for line in kind.lines(session, proof)]
 
@@ -127,7 +127,7 @@ def statement_of(session: Session, keys: Keys, request: DeletionRequest) -> dict
 
 
 def sign(keys: Keys, statement: Mapping[str, Any]) -> str:
-    """Return the bundle as compact JWS. Raises `SignatureUnverifiable`."""
+    """Return the bundle as a compact JWS. Raises `SignatureUnverifiable`."""
     return signing.sign(keys, json.dumps(statement, separators=(",", ":")).encode(), kind=bundle.TYPE)
 
 
@@ -136,7 +136,7 @@ def _stated(joint: Joint) -> dict[str, Any]:
 
 
 def iso(time: datetime.datetime | None) -> Any:
-    """Return a time in UTC as lines state it; None if `time` is None."""
+    """Return a time in UTC, formatted for bundle lines; None if `time` is None."""
     return None if time is None else time.astimezone(datetime.UTC).isoformat()
 
 
@@ -166,7 +166,7 @@ def _models(session: Session) -> list[RegisteredSystem]:
 
 
 def _lines_of_models(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
-    """Return a line per model that the request concerns, and one for rows that no certificate covers."""
+    """Return one line per model that the request concerns, and one for rows that no certificate covers."""
     request = proof.request
     demands = deletion_repository.request_models(session, request_id=request.id)
     models = {
@@ -199,7 +199,7 @@ def _lines_of_models(session: Session, proof: RequestProof) -> list[dict[str, An
 
 
 def _line_of_rows(session: Session, proof: RequestProof, certified: set[str]) -> dict[str, Any] | None:
-    """Return the line of rows in datasets without a certificate, or of a request without rows; otherwise None."""
+    """Return the line for rows in datasets without a certificate, or for a request without rows; otherwise None."""
     request, system = proof.request, {"id": "rows", "kind": "rows", "name": "Rows in Lethe"}
     erasures = deletion_repository.by_request(session, Erasure, [request.id]).get(request.id, [])
     if erasures and all(erasure.dataset_id in certified for erasure in erasures):
@@ -226,7 +226,7 @@ def _tasks(session: Session) -> list[RegisteredSystem]:
 
 
 def of_task(row: System) -> RegisteredSystem:
-    """Return a system outside of Lethe as in the register."""
+    """Return a system outside Lethe as a `RegisteredSystem`."""
     return RegisteredSystem.of(row, kind="task", grade=Grade.ACKNOWLEDGED)
 
 
@@ -271,7 +271,7 @@ def map_of(
     identifier_kinds: Sequence[str] = (),
     complete_since: datetime.datetime | None = None,
 ) -> dict[str, Any]:
-    """Return what a line states about the people whom its system may hold; `dataset_ids` is None for all datasets."""
+    """Return a line's statement about whose data its system may hold; `dataset_ids` is None for all datasets."""
     return {
         "dataset_ids": None if dataset_ids is None else list(dataset_ids),
         "identifier_kinds": list(identifier_kinds),

@@ -13,7 +13,7 @@ from app.db.tables import Owned, Table, partial_index
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemAddress(Private):
-    """URL for webhooks, which may hold a secret, and the contact of a system."""
+    """Webhook URL of a system, which may contain a secret, and the system's contact."""
 
     url: str = ""
     contact: str = ""
@@ -25,15 +25,15 @@ class SystemAddress(Private):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskNote(Private):
-    """Note of a system or an officer about a task, which may name the person."""
+    """Note by a system or an officer about a task, which may name the person."""
 
     text: str = ""
 
 
 class System(Owned, Table):
-    """System outside of Lethe. `public_key`: Ed25519 key whose signatures acknowledge tasks. `api_key_id`: API key
-    whose calls acknowledge tasks. `dataset_ids`: datasets whose people it may hold; null for all. `parents`: models and
-    systems that it was derived from. `retired_at`: time from which no task is opened."""
+    """System outside Lethe. `public_key`: Ed25519 key whose signatures acknowledge tasks. `api_key_id`: API key whose
+    calls acknowledge tasks. `dataset_ids`: datasets whose people it may hold data about; null for all. `parents`:
+    models and systems it was derived from. `retired_at`: time from which no tasks are opened for it."""
 
     __tablename__ = "systems"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -52,9 +52,9 @@ class System(Owned, Table):
 
 class SystemTask(Owned, Table):
     """Task of a system in a deletion request. `status`: open, acknowledged, closed (not reached) or cancelled.
-    `sent_from`: end of the request's grace period, from which the webhook is sent. `reminded`: last clock state of
-    which the system was reminded, at_risk or overdue. `public_key`: key that signed `jws`. `acknowledged_with`: API key
-    of an acknowledgement without signature. `note`: sealed, and erased with the request's details."""
+    `sent_from`: end of the request's grace period, from which the webhook is sent. `reminded`: last clock state
+    (at_risk or overdue) that the system was reminded of. `public_key`: key that signed `jws`. `acknowledged_with`: API
+    key used for an unsigned acknowledgement. `note`: sealed, and erased with the request's details."""
 
     __tablename__ = "system_tasks"
     id: Mapped[str] = mapped_column(primary_key=True)

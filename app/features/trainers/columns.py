@@ -53,7 +53,7 @@ def _from_parquet(content: bytes) -> pa.Table:
 
 
 def _from_csv(content: bytes) -> pa.Table:
-    """Read a CSV file. Raises `ValueError` for too many columns, each of which would take ten kilobytes."""
+    """Read a CSV file. Raises `ValueError` for too many columns, because each takes ten kilobytes."""
     # Arrow refuses a first line that does not end in its first block.
     options = pa.csv.ReadOptions(block_size=2**20)
     beginning = io.TextIOWrapper(io.BytesIO(content[: options.block_size]), encoding="latin-1", newline="")
@@ -63,7 +63,7 @@ def _from_csv(content: bytes) -> pa.Table:
 
 
 def _from_arrow(content: bytes) -> pa.Table:
-    """Read an Arrow stream. Nothing in it is unpacked, and no offset or index leads out of its buffer. Raises
+    """Read an Arrow stream. Nothing in it is decompressed, and no offset or index may point outside its buffer. Raises
     `InputInvalid` for compressed buffers, and `ValueError` for too many columns."""
     if any(_is_compressed(message) for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(content))):
         raise _unusable("file", "expected an Arrow stream without compressed buffers")
@@ -107,7 +107,7 @@ def read(content: bytes, filename: str, subject_column: str) -> tuple[pa.Table, 
     """Return the columns of an upload without the subject column, and the subject of each row.
 
     Raises:
-        InputInvalid: without any value of the file in its text.
+        InputInvalid: if the file is unusable; the message quotes no value of the file.
     """
     ending = next((ending for ending in _READERS if filename.lower().endswith(ending)), None)
     if ending is None:
@@ -152,19 +152,19 @@ def _unusable(path: str, expected: str) -> InputInvalid:
 
 
 def tokens(num_rows: int) -> npt.NDArray[np.uint16]:  # (num_rows, PARTS)
-    """Draw a token per row."""
+    """Draw one random token per row."""
     return np.frombuffer(secrets.token_bytes(2 * PARTS * num_rows), dtype=np.uint16).reshape(num_rows, PARTS)
 
 
 def as_vectors(drawn: npt.NDArray[np.uint16], subjects: list[str]) -> bytes:
-    """Return the tokens as the npz file of a dataset: vectors of numbers below 1, the target 0, and the people."""
+    """Return the tokens as an npz file for a dataset: vectors of numbers below 1, targets of 0, and the subjects."""
     file = io.BytesIO()
     np.savez(file, x=drawn / _UNITS, y=np.zeros(len(drawn)), subject=np.array(subjects, dtype=str))
     return file.getvalue()
 
 
 def present(blocks: Iterable[Block]) -> set[bytes]:
-    """Return the tokens in the blocks of a dataset. Rows are scaled, and their bias, which was 1, gives the scale."""
+    """Return the tokens in a dataset's blocks. Rows are stored scaled; their bias, originally 1, gives the scale."""
     tokens_present: set[bytes] = set()
     for block in blocks:
         rows = block.features[block.features.any(axis=1)].astype(np.float64)
@@ -176,7 +176,7 @@ def present(blocks: Iterable[Block]) -> set[bytes]:
 
 
 def with_tokens(table: pa.Table, drawn: npt.NDArray[np.uint16], subjects: list[str]) -> pa.Table:
-    """Return the table with a column of tokens and one of a random number per person."""
+    """Return the table with a token column and a group column that holds one random number per person."""
     people = list(dict.fromkeys(subjects))
     numbers = np.frombuffer(secrets.token_bytes(8 * len(people)), dtype=np.uint64) >> np.uint64(1)
     of_person = dict(zip(people, numbers.tolist(), strict=True))
@@ -215,8 +215,8 @@ def for_trainer(table: pa.Table, *, group_ids: bool) -> pa.Table:
 
 
 def split(table: pa.Table, *, holdout: float) -> tuple[pa.Table, pa.Table]:
-    """Return the rows to train on, and those of the holdout: a share of the people, drawn each time from the system's
-    randomness, at least one person in each part that can have one. Without a holdout it is empty."""
+    """Return the training rows and the holdout rows. The holdout is a share of the people, drawn anew each time from
+    the system's randomness, with at least one person in each part if possible. If `holdout` is 0, it is empty."""
     people = table.column(GROUP).unique().to_pylist()
     number = min(max(1, round(holdout * len(people))), len(people) - 1) if holdout else 0
     drawn = pa.array(_RANDOM.sample(people, max(0, number)), pa.int64())
@@ -225,7 +225,7 @@ def split(table: pa.Table, *, holdout: float) -> tuple[pa.Table, pa.Table]:
 
 
 def mixed(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of tables of one schema in random order, as one chunk: no position reveals whose row it is."""
+    """Shuffle the rows of tables with the same schema into one chunk, so that no position reveals whose row it is."""
     # Chunks with separate dictionaries would also reveal it.
     joined = _compact(pa.concat_tables(tables))
     return joined.take(pa.array(_RANDOM.sample(range(joined.num_rows), joined.num_rows), pa.int64()))

@@ -203,7 +203,7 @@ def _table(session: Session, call: Call, row: TrainingTable) -> contract.TableOu
 
 
 def _trainer(session: Session, call: Call, row: Trainer) -> contract.TrainerOut:
-    """Return a trainer as the caller may see it: discreet callers do not see the number of waiting requests."""
+    """Return a trainer as visible to the caller: discreet callers do not see the number of waiting requests."""
     return contract.TrainerOut.of(
         row,
         metric=row.specification["metric"],

@@ -29,7 +29,7 @@ _PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([^\s;\\#]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Result of a training run, not yet published. `findings` are the reports of plants by their name."""
+    """Result of a training run, not yet published. `findings` holds the plants' reports, keyed by plant name."""
 
     artefacts: Mapping[str, bytes]
     metrics: Mapping[str, float]
@@ -38,8 +38,8 @@ class Result:
 
 
 def train(installation: Installation, claimed: ClaimedTraining, *, look: Callable[[], None]) -> Result:
-    """Run the trainer, once or twice, and let the plants judge its artefacts. `look` is called meanwhile, and may raise
-    to stop it. Raises `TrainerRefused`."""
+    """Run the trainer once or twice, and let the plants judge its artefacts. `look` is called during the run and may
+    raise an exception to stop it. Raises `TrainerRefused`."""
     specification = claimed.specification
     sandbox.require()
     check_lock(specification["lock"])
@@ -66,7 +66,7 @@ def train(installation: Installation, claimed: ClaimedTraining, *, look: Callabl
 
 
 def _planted(installation: Installation, claimed: ClaimedTraining, rows: pa.Table) -> dict[str, plants.Planted]:
-    """Map the name of each plant to the rows that it adds to a training run, with their judge."""
+    """Map each plant's name to the rows that it adds to a training run and the judge for them."""
     if claimed.specification["score_command"] is None:
         return {}
     context = plants.TrainingContext(
@@ -81,7 +81,7 @@ def _planted(installation: Installation, claimed: ClaimedTraining, rows: pa.Tabl
 
 
 def _rows(installation: Installation, claimed: ClaimedTraining) -> pa.Table:
-    """Return the rows that are present. Rows of people who were erased since the claim may be absent already."""
+    """Return the rows that are present. Rows of people erased since the claim may already be missing."""
     with installation.database.reading() as session:
         query = sa.select(TableBlock).where(TableBlock.table_id == claimed.table_id).order_by(TableBlock.number)
         contents = [service.opened(installation.vault, block.content) for block in session.scalars(query)]
@@ -91,8 +91,8 @@ def _rows(installation: Installation, claimed: ClaimedTraining) -> pa.Table:
 
 
 def check_lock(lock: str) -> None:
-    """Raise `TrainerRefused` (`trainer_environment_differs`) unless the worker's environment has what a lock file pins,
-    in the same versions. Lines without `NAME==VERSION` are refused too, except comments and hashes."""
+    """Raise `TrainerRefused` (`trainer_environment_differs`) unless the worker's environment has everything that a lock
+    file pins, in the same versions. Lines other than `NAME==VERSION` are refused, except comments and hashes."""
     for line in lock.splitlines():
         line = line.strip()
         if not line or line.startswith(("#", "--hash")):
@@ -109,7 +109,7 @@ def check_lock(lock: str) -> None:
 
 
 def read_metrics(content: bytes | None, *, names: Sequence[str]) -> dict[str, float]:
-    """Return the declared metrics of metrics.json, each a finite number. Other content is dropped unread."""
+    """Return the declared metrics in metrics.json, each a finite number. Any other content is discarded."""
     try:
         metrics = json.loads(content) if content is not None else {}
         values = {name: metrics[name] for name in names}

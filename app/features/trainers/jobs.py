@@ -13,14 +13,14 @@ _trainers: dict[int, Periodic] = {}
 
 
 def erase_from_tables(installation: Installation) -> None:
-    """Erase rows of people from training tables, even during a training run."""
+    """Erase people's rows from training tables, even during a training run."""
     if training.is_anything_kept(installation):
         training.settle_tables(installation)
         training.destroy_retired_keys(installation)
 
 
 def train(installation: Installation) -> None:
-    """Wake the thread of this process that does the due training runs, one at a time."""
+    """Wake this process's thread that carries out the due training runs, one at a time."""
     if not training.is_anything_kept(installation):
         return
     with _lock:

@@ -16,7 +16,7 @@ MARGIN = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrainingWait:
-    """Request that waits for a retraining. `ready_at` is the time from which its rows can be absent."""
+    """Request waiting for a retraining. `ready_at` is the earliest time at which its rows can be absent."""
 
     request_id: str
     ready_at: datetime.datetime
@@ -25,7 +25,7 @@ class RetrainingWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retraining:
-    """Planned retraining. `is_late`: it cannot end by `due_at`, the first due date of the requests that it serves."""
+    """Planned retraining. `is_late`: True if it cannot end by `due_at`, the earliest due date of its requests."""
 
     start_by: datetime.datetime
     request_ids: list[str]

@@ -24,8 +24,8 @@ Score: TypeAlias = Callable[[pa.Table], npt.NDArray[np.float64]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingContext:
-    """Input of a training run that is about to start. `rows` are the present rows except the holdout, with the columns
-    that the trainer sees."""
+    """Input of a training run that is about to start. `rows` holds the rows present, without the holdout, with the
+    columns that the trainer sees."""
 
     tenant_id: str
     table_id: str
@@ -36,8 +36,8 @@ class TrainingContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantVerdict:
-    """Verdict of a plant. With a `code` the training run fails with that code, and nothing is published. `report` is
-    JSON without personal data, kept with the run."""
+    """Verdict of a plant. If `code` is set, the training run fails with that code, and nothing is published. `report`
+    is JSON without personal data that is kept with the run."""
 
     code: str | None = None
     report: dict[str, Any] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Planted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
-    """Plant of a feature. `plant` returns None for a run in which it plants nothing. It is not asked about trainers
+    """Plant of a feature. `plant` returns None for a run in which it plants nothing. It is not called for trainers
     without a `score_command`."""
 
     name: str

@@ -50,7 +50,7 @@ _STATUSES = {
 
 
 class TrainerRefused(Exception):
-    """The trainer is refused for the reason `code`. Nothing that it wrote is kept, except the `findings` of plants."""
+    """Refusal of a trainer for the reason `code`. Nothing it wrote is kept, except the `findings` of plants."""
 
     def __init__(self, code: str, findings: Mapping[str, Any] | None = None) -> None:
         super().__init__(code)
@@ -59,8 +59,8 @@ class TrainerRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """Limits of a command: its duration in seconds, the bytes of its processes' memory (and as many for its folder),
-    the number of its processes, and the bytes of its outputs."""
+    """Limits of a command: duration in seconds, memory of its processes in bytes (and as much again for its folder),
+    number of processes, and size of its outputs in bytes."""
 
     seconds: float
     memory_bytes: int
@@ -89,8 +89,8 @@ def run(
     folders: Sequence[str] = (),
     look: Callable[[], None] = lambda: None,
 ) -> dict[str, bytes]:
-    """Run a command in a folder with `files` and the empty `folders`, and return the `outputs` by path. It must leave
-    each as a regular file. `look` is called every 50 ms while the command runs; if it raises, the command is killed.
+    """Run a command in a folder with `files` and the empty `folders`, and return the `outputs` by path. Each output
+    must be a regular file. `look` is called every 50 ms while the command runs; if it raises, the command is killed.
 
     Raises:
         TrainerRefused: if the command fails, exceeds a limit, opens a socket, or leaves unusable outputs.
@@ -141,7 +141,7 @@ def run(
 
 
 def _isolation() -> list[str]:
-    """Return the options of bubblewrap for the namespaces, and for what can be read: programs and libraries."""
+    """Return bubblewrap's options for the namespaces and for the readable paths (programs and libraries)."""
     options = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"]
     options += ["--cap-drop", "ALL", "--clearenv", "--uid", str(_NOBODY), "--gid", str(_NOBODY)]
     options += ["--hostname", "trainer", "--proc", "/proc", "--dev", "/dev"]
@@ -220,7 +220,7 @@ def _wait(process: "subprocess.Popen[bytes]", limits: SandboxLimits, look: Calla
 
 
 def _usage(pid: int) -> tuple[int, int]:
-    """Return the number of a process and its descendants, and the bytes of memory that they have in use."""
+    """Count a process and its descendants. Return their number and the bytes of memory that they use."""
     count, memory, pids = 0, 0, [pid]
     for pid in pids:
         # A process may end at any time.

@@ -77,13 +77,13 @@ def tables(session: Session, *, limit: int, cursor: str | None) -> Page[Training
 
 
 def count_rows(session: Session, table_id: str) -> int:
-    """Return the number of rows of a table."""
+    """Return the number of rows in a table."""
     total = sa.select(sa.func.coalesce(sa.func.sum(TableBlock.num_rows), 0)).where(TableBlock.table_id == table_id)
     return int(session.scalars(total).one())
 
 
 def retire_table(session: Session, keys: Keys, row: TrainingTable) -> None:
-    """Retire a table and its dataset; a periodic job destroys what it sealed. Repeating the call is a no-op.
+    """Retire a table and its dataset; a periodic job then destroys its sealed rows. Repeating the call is a no-op.
 
     Raises `DatasetInUse`.
     """
@@ -112,7 +112,7 @@ def drop_table(session: Session, row: TrainingTable) -> None:
 
 
 def register(session: Session, body: TrainerIn) -> Trainer:
-    """Register a trainer, which is due at once. Raises `NotFound`."""
+    """Register a trainer, which is due immediately. Raises `NotFound`."""
     table = get_table(session, body.table_id)
     if table.retired_at is not None:
         raise NotFound("Training table {table_id} is retired; upload another.", table_id=table.id)
@@ -152,7 +152,7 @@ def trainings(session: Session, *, trainer_id: str, limit: int, cursor: str | No
 
 
 def artefacts(session: Session, training_id: str | None) -> list[Artefact]:
-    """Return the artefacts of a training run by name, without their content."""
+    """Return a training run's artefacts, ordered by name and without their content."""
     query = sa.select(Artefact).where(Artefact.training_id == training_id).order_by(Artefact.name)
     return list(session.scalars(query.options(sa.orm.defer(Artefact.content))))
 
@@ -184,7 +184,7 @@ def opened(vault: Vault, content: bytes | None) -> bytes | None:
 
 
 def release(session: Session, row: Trainer) -> None:
-    """Release live artefacts that the quality gate holds back. Repeating the call is a no-op."""
+    """Release live artefacts that are held back. Repeating the call is a no-op."""
     live = session.get(Training, row.live_id) if row.live_id else None
     if live is not None and live.held:
         live.held = False
@@ -192,7 +192,7 @@ def release(session: Session, row: Trainer) -> None:
 
 
 def retire(session: Session, row: Trainer) -> None:
-    """Retire a trainer and leave the keys of its artefacts to be destroyed. Repeating the call is a no-op."""
+    """Retire a trainer and mark its artefacts' keys for destruction. Repeating the call is a no-op."""
     if row.retired_at is not None:
         return
     row.retired_at = now(session)
@@ -205,7 +205,7 @@ def retire(session: Session, row: Trainer) -> None:
 
 
 def complete(session: Session, table: TrainingTable) -> None:
-    """Complete the requests that waited for nothing else. `settle` completes those that are not running."""
+    """Complete the running requests that are waiting for nothing else. `settle` completes those not running."""
     query = sa.select(DeletionRequest).join(Erasure, Erasure.request_id == DeletionRequest.id)
     query = query.where(DeletionRequest.status == RequestStatus.RUNNING, Erasure.dataset_id == table.dataset_id)
     completion.complete_done(session, list(session.scalars(query)))
@@ -219,14 +219,14 @@ def record(session: Session, action: str, row: TrainingTable | Trainer, **detail
 
 
 def stop(session: Session, trainer_id: str, status: TrainingStatus) -> None:
-    """End the running training of a trainer, whose worker notices when it next renews its lease."""
+    """End a trainer's current training run. Its worker notices when it next renews the lease."""
     running = sa.select(Training).where(Training.trainer_id == trainer_id, Training.status == TrainingStatus.RUNNING)
     for training in session.scalars(running):
         training.status, training.ended_at = status, now(session)
 
 
 def drop_artefacts(session: Session, row: Trainer) -> None:
-    """Delete the content of the live artefacts of a trainer, and leave their keys to be destroyed."""
+    """Delete the content of a trainer's live artefacts, and mark their keys for destruction."""
     for old in artefacts(session, row.live_id):
         if old.key is not None:
             session.add(RetiredKey(key=old.key, tenant_id=row.tenant_id))
@@ -234,7 +234,7 @@ def drop_artefacts(session: Session, row: Trainer) -> None:
 
 
 def lose_artefacts(session: Session) -> None:
-    """Drop all artefacts of a restored database, which may carry people who were forgotten since the backup. All
+    """Drop all artefacts of a restored database, because they may be based on people forgotten since the backup. All
     trainers train again."""
     for row in session.scalars(sa.select(Trainer).where(Trainer.live_id.is_not(None))):
         drop_artefacts(session, row)
@@ -257,14 +257,14 @@ _ANY_TABLE = rare.Rare(TrainingTable.retired_at.is_(None))
 
 
 def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
-    """Return the condition that `request`, or the request that erased its rows, waits for a table or a trainer."""
+    """Return the SQL condition that `request`, or the request that erased its rows, awaits a table or a trainer."""
     mine = sa.or_(Erasure.request_id == request.id, Erasure.request_id == request.erased_by)
     return sa.exists(sa.select(1).select_from(Erasure).join(TrainingTable, _OF_TABLES).where(mine, _LAGS))
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: whether a table or trainer of a request's tenant is behind. The person does not matter, so
-    the time of an answer does not reveal who was held; a request without open work completes a second later."""
+    """Return a predicate that tells whether any table or trainer of a request's tenant is behind. It ignores the
+    person, so timing does not reveal whose data was held; a request without open work completes a second later."""
     if not _ANY_TABLE.may_hold(session):
         return lambda _request: False
     behind = sa.exists().where(
@@ -279,7 +279,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
 
 
 def waiting(session: Session, row: Trainer) -> list[tuple[DeletionRequest, Erasure]]:
-    """Return the open requests that wait for a trainer, in the order of their due dates."""
+    """Return the open requests that are waiting for a trainer, ordered by due date."""
     table = session.get_one(TrainingTable, row.table_id)
     query = (
         sa.select(DeletionRequest, Erasure)
@@ -297,7 +297,7 @@ def waiting(session: Session, row: Trainer) -> list[tuple[DeletionRequest, Erasu
 
 
 def last_seconds(session: Session, row: Trainer) -> float:
-    """Return the duration of the last published training run; before the first, the time limit."""
+    """Return the last published training run's duration in seconds, or the time limit if there is none yet."""
     query = sa.select(Training).where(Training.trainer_id == row.id, Training.status == TrainingStatus.PUBLISHED)
     last = session.scalars(query.order_by(Training.started_at.desc()).limit(1)).first()
     if last is None or last.ended_at is None:

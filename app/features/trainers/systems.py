@@ -32,7 +32,7 @@ def _systems(session: Session) -> list[RegisteredSystem]:
 
 
 def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
-    """Return a line per trainer on a table that held rows of the person of a request."""
+    """Return one line per trainer whose table held rows of the request's person."""
     request = proof.request
     mine = [id_ for id_ in (request.id, request.erased_by) if id_ is not None]
     query = (
@@ -83,7 +83,7 @@ def _line(session: Session, proof: RequestProof, trainer: Trainer, erasure: Eras
 
 
 def _first_without(session: Session, trainer: Trainer, *, revision: int) -> Training | None:
-    """Return the first training of a trainer that was published without everyone erased up to `revision`."""
+    """Return a trainer's first published training run that excludes everyone erased up to `revision`."""
     query = sa.select(Training).where(
         Training.trainer_id == trainer.id, Training.status == TrainingStatus.PUBLISHED, Training.revision >= revision
     )

@@ -10,9 +10,9 @@ from app.db.tables import Owned, Table, partial_index
 
 
 class TrainingTable(Owned, Table):
-    """Rows of people with their original columns. `dataset_id`: dataset whose rows are the tokens of the rows that are
-    present, and whose records name their people. `revision`: revision of the dataset up to which blocks have been
-    rewritten and the keys of the old blocks have been destroyed. `columns`: `name` and `type` of each column."""
+    """Rows of people with their original columns. `dataset_id`: dataset whose rows are the tokens of the rows present,
+    and whose records identify the people. `revision`: revision of the dataset up to which blocks have been rewritten
+    and the keys of the old blocks have been destroyed. `columns`: `name` and `type` of each column."""
 
     __tablename__ = "training_tables"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -38,8 +38,8 @@ class TableBlock(Owned, Table):
 
 
 class Trainer(Owned, Table):
-    """Command that trains on a table. `specification`: the fields of `TrainerIn`. `sha256`, `lock_sha256`: digests of
-    commands, files and lock file together, and of the lock file. `live_id`: training whose artefacts are live.
+    """Command that trains on a table. `specification`: the fields of `TrainerIn`. `sha256`: digest of commands, files
+    and lock file together. `lock_sha256`: digest of the lock file. `live_id`: training whose artefacts are live.
     `failures`: number of failed runs since the last successful one. `retry_at`: end of the back-off."""
 
     __tablename__ = "trainers"
@@ -60,9 +60,9 @@ class Trainer(Owned, Table):
 
 
 class Training(Owned, Table):
-    """Training run, whose id is its fencing token. `revision`: everyone erased from the dataset up to it is absent from
-    its rows. `leased_until`: time from which another worker may abandon it. `findings`: reports of the plants. The seed
-    is drawn in the worker and kept nowhere: with it, a reader of artefacts could test who was included."""
+    """Training run, whose id is its fencing token. `revision`: dataset revision up to which erased people are absent
+    from its rows. `leased_until`: time from which another worker may abandon it. `findings`: reports of the plants. The
+    seed is drawn in the worker and never stored, since it would let readers of artefacts test who was included."""
 
     __tablename__ = "trainings"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -84,7 +84,7 @@ class Training(Owned, Table):
 
 
 class Artefact(Owned, Table):
-    """File that a training run wrote. `key`, `content`: sealed as in `TableBlock`; null once destroyed."""
+    """File written by a training run. `key`, `content`: sealed as in `TableBlock`; null once destroyed."""
 
     __tablename__ = "training_artefacts"
     training_id: Mapped[str] = mapped_column(sa.ForeignKey("trainings.id"), primary_key=True)
@@ -96,7 +96,7 @@ class Artefact(Owned, Table):
 
 
 class RetiredKey(Owned, Table):
-    """Key of the vault that is no longer needed, until it is destroyed. `table_id`: table whose rows it opened."""
+    """Vault key that is no longer needed but not yet destroyed. `table_id`: table whose rows it opened."""
 
     __tablename__ = "retired_training_keys"
     key: Mapped[str] = mapped_column(primary_key=True)

@@ -31,7 +31,7 @@ _FIRST_RETRY, _LAST_RETRY = datetime.timedelta(seconds=10), datetime.timedelta(h
 
 
 class TrainingLost(Exception):
-    """The training run was abandoned or its trainer was retired: its worker stops."""
+    """The training run was abandoned or its trainer was retired, so its worker stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class ClaimedTraining:
 
 
 def run_next(installation: Installation) -> bool:
-    """Do the next training run that is due. Return False if none is due."""
+    """Carry out the next due training run. Return False if none is due."""
     with installation.database.reading() as session:
         if not _due(session):
             return False
@@ -82,8 +82,8 @@ def is_anything_kept(installation: Installation) -> bool:
 
 
 def settle_tables(installation: Installation) -> None:
-    """Rewrite the blocks of tables from which people were erased, destroy the keys of the former blocks, and record the
-    revision up to which this is done."""
+    """Rewrite the blocks of tables from which people were erased, destroy the keys of the replaced blocks, and record
+    the revision up to which this is done."""
     with installation.database.reading() as session:
         behind = [
             (table.id, dataset.id, dataset.digest, dataset.revision, dataset.retired_at is not None)
@@ -101,7 +101,7 @@ def settle_tables(installation: Installation) -> None:
             kept = columns.present(installation.rows.read(dataset_id, root))
             is_rewritten = _rewrite(installation, table_id, kept)
         except (DatasetDamaged, TrainerRefused) as error:
-            # Either a run that began meanwhile has replaced the rows, or something is damaged and the next call fails.
+            # Either a newer run has replaced the rows, or something is damaged and the next call fails.
             telemetry.logger().warning("trainers.table_put_off", table_id=table_id, error=error.code)
             continue
         if is_rewritten:
@@ -116,7 +116,7 @@ def _behind() -> sa.Select[TrainingTable, Dataset]:
 
 
 def _is_nulled(session: Session, dataset: Dataset) -> bool:
-    """Return True if the rows of everyone erased up to the dataset's revision are null in its recorded rows."""
+    """Return True if the rows of everyone erased up to the dataset's revision have been set to null."""
     pending = sa.select(Erasure.id).where(
         Erasure.dataset_id == dataset.id, Erasure.revision.is_not(None), Erasure.nulled_at.is_(None)
     )
@@ -124,7 +124,7 @@ def _is_nulled(session: Session, dataset: Dataset) -> bool:
 
 
 def _rewrite(installation: Installation, table_id: str, kept: set[bytes]) -> bool:
-    """Replace each block that has a row whose token is not among `kept`. Return False if another worker was faster."""
+    """Replace each block that has a row whose token is not in `kept`. Return False if another worker was faster."""
     from app.features.trainers import columns
 
     vault = installation.vault
@@ -170,7 +170,7 @@ def destroy_retired_keys(installation: Installation) -> None:
 
 
 def _due(session: Session) -> list[Trainer]:
-    """Return the trainers that may start a training run now, first those that a request waits for."""
+    """Return the trainers that may start a training run now, beginning with those that requests are waiting for."""
     at = now(session)
     running = sa.select(Training).where(Training.status == TrainingStatus.RUNNING)
     held = {training.trainer_id for training in session.scalars(running) if training.leased_until > at}
@@ -197,7 +197,7 @@ def _due(session: Session) -> list[Trainer]:
 
 
 def plan_of(session: Session, trainer: Trainer, *, at: datetime.datetime) -> list[planner.Retraining]:
-    """Return the fewest retrainings, from `at` on, that meet the due dates of the requests that wait for a trainer."""
+    """Return the fewest retrainings, from `at` on, that meet the due dates of the requests waiting for a trainer."""
     waits = [
         planner.RetrainingWait(
             request_id=request.id,
@@ -215,7 +215,7 @@ def plan_of(session: Session, trainer: Trainer, *, at: datetime.datetime) -> lis
 
 
 def claim(session: Session, *, lease_seconds: float) -> ClaimedTraining | None:
-    """Start the training run that is due first; abandon a previous run of a dead worker. Return None if none is due."""
+    """Start the training run that is due first, abandoning any run of a dead worker. Return None if none is due."""
     for trainer in _due(session):
         if _is_lost(session, trainer):
             # The trainer's back-off may have begun.
@@ -247,7 +247,7 @@ def claim(session: Session, *, lease_seconds: float) -> ClaimedTraining | None:
 
 
 def _is_lost(session: Session, trainer: Trainer) -> bool:
-    """Abandon the training run of a dead worker. Return True if the trainer must pause after repeated losses."""
+    """Abandon a training run whose worker has died. Return True if the trainer must pause after repeated losses."""
     running = sa.select(Training).where(Training.trainer_id == trainer.id, Training.status == TrainingStatus.RUNNING)
     lost = session.scalars(running).first()
     if lost is None:
@@ -266,7 +266,7 @@ def _note_failure(session: Session, trainer: Trainer, *, code: str, rests: bool)
 
 
 def fail(session: Session, claimed: ClaimedTraining, *, code: str, findings: Mapping[str, Any]) -> None:
-    """End a training run without artefacts, and pause its trainer. A run that has already ended is not changed."""
+    """End a training run without artefacts, and pause its trainer. A run that has already ended is left unchanged."""
     training = session.get_one(Training, claimed.training_id)
     if training.status != TrainingStatus.RUNNING:
         return
@@ -276,7 +276,7 @@ def fail(session: Session, claimed: ClaimedTraining, *, code: str, findings: Map
 
 
 def publish(installation: Installation, claimed: ClaimedTraining, result: "Result") -> None:
-    """Replace the former artefacts by those of a training run, in one transaction. Raises `TrainingLost`."""
+    """Replace the previous artefacts with those of a training run, in one transaction. Raises `TrainingLost`."""
     vault, gate = installation.vault, claimed.specification["metric"]
     sealed = {name: vault.seal(content) for name, content in result.artefacts.items()}
     with installation.database.writing() as session:

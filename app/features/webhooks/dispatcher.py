@@ -64,7 +64,7 @@ class SendResult:
     error_code: str | None = None
     status: int | None = None
     retry_after: datetime.timedelta | None = None
-    """Pause that the receiver asked for."""
+    """Pause that the receiver requested."""
 
 
 def send(
@@ -77,12 +77,12 @@ def send(
     resolve: Resolve = receivers.look_up,
     tls: ssl.SSLContext | None = None,
 ) -> SendResult:
-    """POST `body` once. Every failure outside this process is a result, within `timeout_seconds`.
+    """POST `body` once. Every failure outside this process is returned as a result, within `timeout_seconds`.
 
-    `allowed` networks may be called although they are not public, even without TLS. The result depends on the status
-    only; the rest of the answer is read within the time and 64 KiB, and discarded. `tls` verifies certificates, by
-    default against the authorities of certifi or SSL_CERT_FILE, which are read at each call; frequent callers pass
-    their own context.
+    `allowed` networks may be called even if they are not public, and without TLS. The result depends only on the
+    status; the rest of the response is read, up to 64 KiB and within the time limit, and discarded. `tls` verifies
+    certificates, by default against the authorities of certifi or SSL_CERT_FILE, which are read at each call; frequent
+    callers pass their own context.
     """
     # Outside the try block, because a missing file here is not a failure of the receiver.
     tls = tls or httpx.create_ssl_context()
@@ -133,7 +133,7 @@ def _outcome(status: int, headers: Iterable[tuple[bytes, bytes]]) -> SendResult:
 
 
 def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> datetime.timedelta | None:
-    """Return the pause of the header `Retry-After` (RFC 9110: seconds, or a date), up to a day; None if malformed."""
+    """Return the pause in the `Retry-After` header (RFC 9110: seconds or a date), up to a day; None if malformed."""
     text = next((value.decode("latin-1") for name, value in headers if name.lower() == b"retry-after"), "")
     try:
         if re.fullmatch("[0-9]+", text):
@@ -160,7 +160,7 @@ class _Broken(Exception):
 
 
 class _Deadline:
-    """Time limit of a whole attempt; a limit per read would start again with every byte."""
+    """Time limit for a whole attempt; a limit per read would restart with every byte."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -197,7 +197,7 @@ class _Connections(httpcore.NetworkBackend):
 
 
 class _Stream(httpcore.NetworkStream):
-    """Connection that is closed at the deadline, and after 64 KiB of answer."""
+    """Connection that is closed at the deadline or after 64 KiB of the response."""
 
     def __init__(self, connection: socket.socket, deadline: _Deadline) -> None:
         self._connection = connection
@@ -217,7 +217,7 @@ class _Stream(httpcore.NetworkStream):
             self._connection.settimeout(self._deadline.left())
             try:
                 buffer = buffer[self._connection.send(buffer) :]
-            # httpcore continues to read, because a receiver may answer and close before it has read the request.
+            # httpcore continues to read, because a receiver may respond and close before it has read the request.
             except OSError as error:
                 raise httpcore.WriteError from error
 
@@ -255,10 +255,10 @@ _attempts = prometheus_client.Counter(
 def next_attempt(
     attempts: int, random: Random, *, retry_after: datetime.timedelta | None = None
 ) -> datetime.timedelta | None:
-    """Return the pause after `attempts` failed attempts; None if there is no further attempt.
+    """Return the pause after `attempts` failed attempts; None if no attempts remain.
 
     The pause is uniform between zero and twice the scheduled pause (full jitter), so that simultaneous failures spread
-    and the schedule holds on average. It is at least the receiver's `retry_after`, up to `MAX_PAUSE`.
+    out and the schedule holds on average. It is at least the receiver's `retry_after`, up to `MAX_PAUSE`.
     """
     if attempts < 1:
         raise ValueError(f"Expected attempts={attempts} >= 1")
@@ -299,12 +299,12 @@ def claim(
     of_tenants: Mapping[str, int] = MappingProxyType({}),
     latest: Mapping[str, int] = MappingProxyType({}),
 ) -> list[ClaimedDelivery]:
-    """Claim due deliveries, hidden from other dispatchers during the lease. Only the first delivery about a request to
-    a receiver is claimed, and no more than `max_per_host` per host, including those `under_way`.
+    """Claim due deliveries, which are hidden from other dispatchers during the lease: only the first per request and
+    receiver, and no more than `max_per_host` per host, including those `under_way`.
 
-    Tenants take turns: the next delivery belongs to the tenant with the fewest under way (`of_tenants`), and among
-    equals to the one whose `latest` claim is the oldest. A tenant gets a place only while more are free than it has, so
-    that it takes at most half of what the others leave.
+    Tenants share fairly: the next delivery is from the tenant with the fewest in progress (`of_tenants`) and, in a tie,
+    from the one whose `latest` claim is oldest. A tenant gets a slot only while more slots are free than it has, so
+    that it takes at most half of what the other tenants leave.
     """
     at = now(session)
     lease, counts, shares = at + lease_for, Counter(under_way), Counter(of_tenants)
@@ -354,7 +354,7 @@ def busy(under_way: Mapping[str, int], maximum: int) -> Collection[str]:
 
 def record(session: Session, delivery: ClaimedDelivery, outcome: SendResult, random: Random) -> str | None:
     """Record the result of an attempt and return it: delivered, gone, failed (to be retried) or dead. Return None if
-    the delivery ended or its lease was lost meanwhile; the attempt then does not count."""
+    the delivery has ended or its lease was lost; the attempt then does not count."""
     row = repository.delivery(session, delivery.id)
     if row is None or row.status != DeliveryStatus.PENDING:
         return None
@@ -400,8 +400,8 @@ _LEASE_MARGIN = datetime.timedelta(seconds=20)
 
 
 class Dispatcher:
-    """Thread that sends due deliveries until `close`. `dialects` are the protocols' dialects by source of the
-    request."""
+    """Thread that sends due deliveries until `close`. `dialects` maps the source of a request to its protocol's
+    dialect."""
 
     def __init__(self, database: Database, keys: Keys, settings: Settings, *, dialects: Mapping[str, Dialect]) -> None:
         self._database = database

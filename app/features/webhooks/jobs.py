@@ -18,7 +18,7 @@ def begin_dispatching(installation: Installation) -> dispatcher.Dispatcher:
 
 
 def purge_deliveries(installation: Installation) -> None:
-    """Delete deliveries that are older than `webhook_keep_days`, after destroying the keys of their bodies."""
+    """Delete deliveries that ended more than `webhook_keep_days` ago, after destroying the keys of their bodies."""
     keep = datetime.timedelta(days=installation.settings.webhook_keep_days)
     for _ in range(MAX_BATCHES):
         with installation.database.reading() as session:

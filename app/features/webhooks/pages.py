@@ -40,7 +40,7 @@ def list_deliveries(
     replayed: Annotated[int | None, Query(ge=0)] = None,
     more: bool = False,
 ) -> Response:
-    """List deliveries, newest first. `replayed`: how many were just sent again. `more`: True if some are left."""
+    """List deliveries, newest first. `replayed`: number just sent again. `more`: True if more remain."""
     page = context.ask(
         webhook_deliveries.list_webhook_deliveries,
         status=None if status == "undelivered" else status or None,
@@ -75,7 +75,7 @@ def list_deliveries(
 def replay_deliveries(
     context: TheContext, status: DeliveryStatus | Literal["undelivered"], request_id: RequestId = ""
 ) -> Response:
-    """Send the ended deliveries of a filtered list again."""
+    """Resend the ended deliveries in a filtered list."""
     body = checked(RedeliveriesIn, status=_ENDED.get(status, status), request_id=request_id or None, limit=_AT_ONCE)
     done = context.ask(webhook_deliveries.replay_webhook_deliveries, body=body)
     back = {"status": str(status)} | ({"request_id": request_id} if request_id else {})
@@ -107,13 +107,13 @@ def replay_delivery(context: TheContext, delivery_id: str) -> Response:
 
 @router.get("/webhook-secret")
 def show_secret(context: TheContext, done: Literal["", "rotated"] = "") -> Response:
-    """Show the secret with which receivers verify deliveries."""
+    """Show the secret that receivers use to verify deliveries."""
     return context.page("deliveries/secret.html", secret=context.ask(_SECRET), done=done, error=None)
 
 
 @router.post("/webhook-secret/rotate")
 def rotate_secret(context: TheContext, form: Form) -> Response:
-    """Rotate the secret that the page showed; do nothing if it was rotated meanwhile."""
+    """Rotate the secret that the page showed; do nothing if it has been rotated since."""
     generation = text(form, "generation")
     body = checked(SecretRotationIn, generation=int(generation) if generation.isdecimal() else generation)
     try:
@@ -129,13 +129,13 @@ _SECRET = webhook_deliveries.get_webhook_secret
 def _total(
     context: RequestContext, page: PageOut[DeliveryOut], query: Mapping[str, str], place: PagePosition
 ) -> int | None:
-    """Return the number of deliveries on all pages; None unless the overview counts them (undelivered ones)."""
+    """Return the total of a list of undelivered deliveries, taken from the overview; None if it is unavailable."""
     is_counted = query == {"status": "undelivered"} and not place.has_all(page) and context.may(overview.get_overview)
     return sum(context.ask(overview.get_overview).undelivered.values()) if is_counted else None
 
 
 def _legible(body: str | None) -> str | None:
-    """Return a body with one field per line if it is JSON, otherwise unchanged."""
+    """Return a body with one field per line if it is JSON; otherwise return it unchanged."""
     if body is None:
         return None
     try:

@@ -108,8 +108,8 @@ def check_url(url: str, allowed: Sequence[Network], *, path: str = "callback_url
 
 
 def parse(url: str, allowed: Sequence[Network]) -> Receiver:
-    """Parse a URL. Raises `ReceiverRefused` (`url_invalid`, or `refused_address` for an address neither public nor
-    allowed)."""
+    """Parse a URL. Raises `ReceiverRefused` (`url_invalid`, or `refused_address` for an address that is neither public
+    nor allowed)."""
     if len(url) > _MAX_URL_LENGTH:
         raise _invalid(f"Expected at most {_MAX_URL_LENGTH} characters")
     try:
@@ -138,7 +138,7 @@ def parse(url: str, allowed: Sequence[Network]) -> Receiver:
 
 
 def host_of(url: str) -> str:
-    """Return the host of a URL, which has no secrets; empty if it is not a URL."""
+    """Return a URL's host, which contains no secrets; empty if `url` is not a URL."""
     try:
         return httpx.URL(url).raw_host.decode("ascii")[:_MAX_HOST_LENGTH]
     except (httpx.InvalidURL, ValueError):
@@ -146,7 +146,7 @@ def host_of(url: str) -> str:
 
 
 def addresses(receiver: Receiver, allowed: Sequence[Network], *, resolve: Resolve, seconds: float) -> list[Address]:
-    """Resolve the receiver with one DNS query: at least one address, all of which may be called. Raises
+    """Resolve the receiver with one DNS query to one or more addresses, all of which may be called. Raises
     `ReceiverRefused` (`not_resolved`, `refused_address`), and `TimeoutError` after `seconds`."""
     if receiver.address is not None:
         return [receiver.address]
@@ -170,7 +170,7 @@ def addresses(receiver: Receiver, allowed: Sequence[Network], *, resolve: Resolv
 
 
 def look_up(host: str) -> list[str]:
-    """Return the addresses of a host from this machine's resolver."""
+    """Return a host's addresses from this machine's resolver."""
     return [str(answer[4][0]) for answer in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
 
 

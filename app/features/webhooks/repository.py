@@ -20,8 +20,8 @@ _LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def _is_undelivered(session: Session) -> sa.ColumnElement[bool]:
-    """Return the condition that a receiver lacks a delivery that it may have by now: the delivery is pending, tried or
-    not, or was abandoned."""
+    """Return the SQL condition that a delivery whose time has come has not reached its receiver: it is pending (tried
+    or not) or was abandoned."""
     statuses = (DeliveryStatus.DEAD, DeliveryStatus.PENDING)
     return sa.and_(WebhookDelivery.status.in_(statuses), WebhookDelivery.created_at <= now(session))
 
@@ -46,8 +46,8 @@ def deliveries(
     limit: int,
     cursor: str | None,
 ) -> bulk.Page[WebhookDelivery]:
-    """Return a page of deliveries, newest first; with `of_discreet_until`, only deliveries of discreet requests that
-    receivers could have by then."""
+    """Return a page of deliveries, newest first; with `of_discreet_until`, only deliveries about discreet requests that
+    receivers could have received by then."""
     query = sa.select(WebhookDelivery).where(_IS_VISIBLE)
     if status is not None:
         query = query.where(WebhookDelivery.status == status)
@@ -61,7 +61,7 @@ def deliveries(
 
 
 def undelivered(session: Session, *, at_most: int) -> dict[str, int]:
-    """Return the number of undelivered deliveries by status, each counted up to `at_most`."""
+    """Return the number of undelivered deliveries in each status, each counted up to `at_most`."""
     counts = []
     for status in (DeliveryStatus.DEAD, DeliveryStatus.PENDING):
         rows = sa.select(WebhookDelivery.id).where(WebhookDelivery.status == status, _is_undelivered(session))
@@ -71,7 +71,7 @@ def undelivered(session: Session, *, at_most: int) -> dict[str, int]:
 
 
 def is_seen(session: Session, delivery: WebhookDelivery, *, at: datetime.datetime) -> bool:
-    """Return True if the delivery is about a discreet request and its receiver could have it by this time."""
+    """Return True if the delivery is about a discreet request and its receiver could have received it by `at`."""
     query = _seen(sa.select(WebhookDelivery).where(WebhookDelivery.id == delivery.id), at)
     return session.scalars(query).one_or_none() is not None
 
@@ -83,7 +83,7 @@ def _seen(query: sa.Select[WebhookDelivery], at: datetime.datetime) -> sa.Select
 
 
 def planned(session: Session, *, request_ids: Collection[str], event: str) -> set[str]:
-    """Return the ids of requests with a delivery of this event, sent or to be sent."""
+    """Return the ids of requests that have a delivery of this event, whether sent or still to be sent."""
     query = sa.select(WebhookDelivery.request_id).where(
         WebhookDelivery.request_id.in_(request_ids), WebhookDelivery.event == event, _IS_VISIBLE
     )
@@ -97,8 +97,8 @@ def drop_planned(
     event: str = WebhookEvent.COMPLETED,
     since: datetime.datetime = _LONG_AGO,
 ) -> None:
-    """Withdraw the unsent deliveries of `event` about these requests, planned for `since` or later. They count as ended
-    long ago, so that the next purge destroys their keys and deletes them (`ended`)."""
+    """Withdraw the unsent deliveries of `event` about these requests that are planned for `since` or later. They are
+    marked as ended long ago, so that the next purge destroys their keys and deletes them (`ended`)."""
     selected = sa.and_(WebhookDelivery.event == event, WebhookDelivery.created_at >= since)
     planned = sa.and_(WebhookDelivery.request_id.in_(request_ids), selected, WebhookDelivery.attempts == 0)
     withdrawn = sa.update(WebhookDelivery).where(planned, WebhookDelivery.status == DeliveryStatus.PENDING)
@@ -106,7 +106,7 @@ def drop_planned(
 
 
 def last_notified(session: Session, *, request_id: str, url: str, until: datetime.datetime) -> WebhookDelivery | None:
-    """Return the last delivery to this receiver about a request that it may get by `until`; None if there is none."""
+    """Return the last delivery about a request that this receiver may get by `until`; None if there is none."""
     query = (
         sa.select(WebhookDelivery)
         .where(
@@ -123,7 +123,7 @@ def last_notified(session: Session, *, request_id: str, url: str, until: datetim
 def is_any_due(
     session: Session, *, at: datetime.datetime, besides: Collection[str], besides_tenants: Collection[str] = ()
 ) -> bool:
-    """Return True if a delivery is due to a host other than `besides`, of a tenant other than `besides_tenants`."""
+    """Return True if a delivery is due to a host not in `besides`, from a tenant not in `besides_tenants`."""
     return session.scalar(sa.select(sa.exists().where(*_due(at, besides, besides_tenants)))) is True
 
 
@@ -139,8 +139,8 @@ def due(
     limit: int,
 ) -> list[Due]:
     """Return at most `limit` due deliveries, as in `is_any_due`, longest waiting first. Each comes with the source of
-    its request, its tenant's secret generation and time of rotation, and the next attempt at an earlier delivery to the
-    same receiver about the same request, or None."""
+    its request, its tenant's secret generation and time of rotation, and the time of the next attempt at an earlier
+    delivery to the same receiver about the same request, or None."""
     earlier = aliased(WebhookDelivery)
     waits_for = (
         sa.select(sa.func.max(earlier.next_attempt_at))
@@ -176,8 +176,8 @@ def _due(at: datetime.datetime, hosts: Collection[str], tenant_ids: Collection[s
 
 
 def put_off(session: Session, *, request_id: str, url: str, since: datetime.datetime, until: datetime.datetime) -> None:
-    """Postpone deliveries that waited until `since` for an earlier one: to `until`, or to when receivers may know of
-    them, whichever is later."""
+    """Postpone deliveries that were waiting until `since` for an earlier delivery: to `until`, or to the time from
+    which receivers may know of them, whichever is later."""
     session.execute(
         sa.update(WebhookDelivery)
         .where(
@@ -216,7 +216,7 @@ def ended(session: Session, *, before: datetime.datetime, limit: int) -> list[We
 def ended_so(
     session: Session, *, status: str, request_id: str | None, ended_before: datetime.datetime | None, limit: int
 ) -> list[WebhookDelivery]:
-    """Return at most `limit` deliveries with an ended status, oldest first."""
+    """Return at most `limit` deliveries that ended with this status, oldest first."""
     query = sa.select(WebhookDelivery).where(WebhookDelivery.status == status)
     if request_id is not None:
         query = query.where(WebhookDelivery.request_id == request_id)
@@ -232,7 +232,7 @@ def drop(session: Session, *, delivery_ids: Collection[str]) -> None:
 
 
 def payload_keys(session: Session, request_ids: Collection[str]) -> dict[str, list[str]]:
-    """Return the keys of the payloads about these requests, by request id."""
+    """Return the keys of the payloads about these requests, grouped by request id."""
     query = sa.select(WebhookDelivery.request_id, WebhookDelivery.letter)
     keys: dict[str, list[str]] = {}
     for request_id, payload in session.execute(query.where(WebhookDelivery.request_id.in_(request_ids))):
@@ -248,5 +248,5 @@ def drop_ended(session: Session, request_ids: Collection[str]) -> None:
 
 
 def is_to_be_sent(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
-    """Return the condition that a delivery about `request` is pending."""
+    """Return the SQL condition that a delivery about `request` is pending."""
     return sa.exists().where(WebhookDelivery.request_id == request.id, WebhookDelivery.status == DeliveryStatus.PENDING)

@@ -27,7 +27,7 @@ OVERLAP = datetime.timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """Change of a request, with its status after the change. `event` is None if receivers are not notified of it."""
+    """Change to a request, with its status afterwards. `event` is None if receivers are not notified of the change."""
 
     request: DeletionRequest
     event: WebhookEvent | None
@@ -37,7 +37,7 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookMessage:
-    """Message to the receivers of a request; `at` is the time from which they may get it."""
+    """Message to the receivers of a request; `at` is the time from which they may receive it."""
 
     request: DeletionRequest
     urls: Sequence[str]
@@ -47,10 +47,10 @@ class WebhookMessage:
 
 
 def compose(announcement: Announcement) -> list[WebhookMessage]:
-    """Return the messages of an announcement in the standard format; empty if the receivers are not notified.
+    """Return the messages for an announcement in the standard format; empty if the receivers are not notified.
 
-    A request by a caller who may not learn whether anything is held is reported as this caller sees it. Its completion
-    is planned at acceptance for the time of the report, and neither delays nor results are disclosed.
+    A request from a caller who may not learn whether data is held is reported as that caller sees it: its completion is
+    scheduled at acceptance for the reporting time, and neither delays nor results are disclosed.
     """
     request, event, at, status = announcement.request, announcement.event, announcement.at, announcement.status
     if event is None:
@@ -100,8 +100,8 @@ Words = Callable[[Session, Sequence[DeletionRequest], datetime.datetime, str], s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolCallbacks:
-    """Bodies and signatures of a protocol's callbacks about requests of one `source` (socket `DIALECTS`). `headers` are
-    for a body, `name` is shared by a tenant's requests that are one request to the protocol, and `parts` returns these
+    """Bodies and signatures of a protocol's callbacks about requests from a `source` (socket `DIALECTS`). `headers` are
+    for a body; `name` is shared by a tenant's requests that form one request in the protocol, and `parts` returns them
     in order of arrival. `is_discreet` is True if the receiver may not learn what is held."""
 
     source: str
@@ -118,7 +118,7 @@ def protocol_event(source: str | None) -> str:
 
 
 def protocols() -> dict[str, ProtocolCallbacks]:
-    """Return the protocols that plug in, by the source of their requests."""
+    """Return the installed protocols, keyed by the source of their requests."""
     return {protocol.source: protocol for protocol in sockets.plugs("app.features", "hooks", "DIALECTS")}
 
 
@@ -137,8 +137,8 @@ def announce(session: Session, announcements: Sequence[Announcement]) -> None:
 
 
 def _send_state(session: Session, announcement: Announcement, protocol: ProtocolCallbacks) -> None:
-    """Send the current state and the state once all parts are reported, each unless it equals the receiver's last
-    message."""
+    """Send the current state and, for later, the state once all parts are reported. A state that equals the receiver's
+    last message is not sent."""
     at, parts = announcement.at, protocol.parts(session, announcement.request)
     first = parts[0]
     reported = [part.reported_at for part in parts if protocol.is_discreet(part) and part.reported_at is not None]
@@ -166,7 +166,7 @@ _listeners: list[Callable[[], None]] = []
 
 
 def announce_all(session: Session, announcements: Sequence[Announcement]) -> None:
-    """Send announcements to the receivers of their requests in the standard format, for each request in order."""
+    """Send announcements to their requests' receivers in the standard format, keeping the order for each request."""
     called = [item for item in announcements if item.request.particulars.callback_urls]
     withdrawn = [item.request.id for item in called if item.event in (WebhookEvent.REJECTED, WebhookEvent.CANCELLED)]
     if withdrawn:
@@ -176,7 +176,7 @@ def announce_all(session: Session, announcements: Sequence[Announcement]) -> Non
 
 
 def _without_planned(session: Session, messages: Sequence[WebhookMessage]) -> list[WebhookMessage]:
-    """Remove completions of discreet requests that are already planned, by an earlier message or since acceptance."""
+    """Remove completions of discreet requests that were already planned by an earlier message or at acceptance."""
     ends = {item.request.id for item in messages if item.event == WebhookEvent.COMPLETED and item.request.discreet}
     planned = repository.planned(session, request_ids=ends, event=WebhookEvent.COMPLETED) if ends else set()
     remaining: list[WebhookMessage] = []
@@ -190,7 +190,7 @@ def _without_planned(session: Session, messages: Sequence[WebhookMessage]) -> li
 
 
 def send_all(session: Session, messages: Sequence[WebhookMessage]) -> None:
-    """Create a delivery per receiver of each message. Without receivers no statement is executed."""
+    """Create one delivery per receiver of each message. If there are no receivers, no SQL is executed."""
     rows: list[WebhookDelivery] = []
     latest: dict[str, datetime.datetime] = {}
     for message in messages:
@@ -210,7 +210,7 @@ def get(session: Session, delivery_id: str) -> WebhookDelivery:
 
 
 def replay(session: Session, delivery: WebhookDelivery) -> None:
-    """Send a delivered or abandoned delivery again under the same id. A pending delivery remains as it is."""
+    """Send a delivered or abandoned delivery again under the same id. A pending delivery is left unchanged."""
     if delivery.status == DeliveryStatus.PENDING:
         return
     delivery.status, delivery.attempts, delivery.error, delivery.ended_at = DeliveryStatus.PENDING, 0, None, None
@@ -222,9 +222,9 @@ def replay(session: Session, delivery: WebhookDelivery) -> None:
 def replay_all(
     session: Session, *, status: str, request_id: str | None, ended_before: datetime.datetime | None, limit: int
 ) -> tuple[int, bool]:
-    """Replay at most `limit` deliveries of an ended status, oldest first.
+    """Replay at most `limit` deliveries that ended with `status`, oldest first.
 
-    Returns their number, and True if some are left.
+    Return their number, and True if more remain.
     """
     deliveries = repository.ended_so(
         session, status=status, request_id=request_id, ended_before=ended_before, limit=limit + 1
@@ -240,7 +240,7 @@ def old(session: Session, *, keep: datetime.timedelta, limit: int) -> list[Webho
 
 
 def listen(listener: Callable[[], None]) -> None:
-    """Call `listener` after each commit of this process with new deliveries; it must return at once."""
+    """Call `listener` after each commit in this process that queues deliveries; it must return immediately."""
     _listeners.append(listener)
 
 
@@ -283,7 +283,7 @@ def present(keys: Keys, tenant: Tenant) -> str:
 def signing(
     keys: Keys, *, tenant_id: str, generation: int, rotated_at: datetime.datetime | None, at: datetime.datetime
 ) -> list[str]:
-    """Return the secrets that sign at `at`: the current one and, within `OVERLAP` of a rotation, the previous one."""
+    """Return the signing secrets at `at`: the current one and, within `OVERLAP` of a rotation, the previous one."""
     generations = [generation]
     if rotated_at is not None and at < rotated_at + OVERLAP:
         generations.append(generation - 1)
@@ -293,7 +293,7 @@ def signing(
 def rotate(session: Session, *, generation: int) -> Tenant:
     """Rotate the tenant's webhook secret from `generation` to the next. Repeating the call is a no-op.
 
-    Raises `SecretNotPresent` if the current secret is of another generation.
+    Raises `SecretNotPresent` if the current secret has a different generation.
     """
     tenant = session.get_one(Tenant, actor(session).tenant_id)
     if tenant.webhook_generation == generation + 1:

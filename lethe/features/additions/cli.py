@@ -26,7 +26,7 @@ def dataset_add(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows, as the dataset has them")],
     skip_suppressed: Skip = False,
 ) -> None:
-    """Add rows for slots of forgotten people; the models of the dataset learn again."""
+    """Add rows to the slots of forgotten people; the dataset's models are then retrained."""
     skip(call, skip_suppressed)
     [dataset_id] = call.ids
     with uploading(call.client, file, dataset_id, encoded=_has_network(call.client, dataset_id)):

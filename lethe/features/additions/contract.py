@@ -1,4 +1,4 @@
-"""Operations that add rows to the slots of forgotten people."""
+"""Operations that add rows to slots freed by forgotten people."""
 
 import datetime
 
@@ -24,17 +24,17 @@ class AdditionOut(fields.Answer):
     id: str = Field(description="ID of the addition.")
     dataset_id: str = Field(description="ID of the dataset.")
     status: sets.AdditionStatus = Field(
-        description="pending, applied (the rows are in their slots) or dropped (the dataset was retired or the rows "
-        "were damaged before)."
+        description="Status: pending, applied (the rows are in their slots) or dropped (the dataset was retired or the "
+        "rows were damaged first)."
     )
-    num_records: int = Field(description="Number of rows that were added; some people may have been forgotten since.")
-    revision: int | None = Field(description="First dataset revision that includes the rows; null until applied.")
+    num_records: int = Field(description="Number of rows added; some of the people may have been forgotten since.")
+    revision: int | None = Field(description="First dataset revision that includes the rows; null until then.")
     created_at: datetime.datetime = Field(description="Time at which the rows were uploaded.")
-    applied_at: datetime.datetime | None = Field(description="Time at which the rows were written; null until applied.")
+    applied_at: datetime.datetime | None = Field(description="Time at which the rows were written; null until then.")
 
 
 class NewAdditionOut(AdditionOut):
-    num_suppressed: int = Field(description="Number of rows left out because the people asked to be forgotten.")
+    num_suppressed: int = Field(description="Number of rows left out because their people have asked to be forgotten.")
 
 
 _ADDITIONS = operation.ResourceOperations("Datasets", "/v1/datasets/{dataset_id}", problems.DatasetUnknown)
@@ -59,8 +59,8 @@ ADD = _ADDITIONS.of_one(
         problems.DatasetUnusable,
         problems.PreconditionFailed,
     ),
-    does="Add rows to slots of forgotten people, encoded like the dataset by its schema. Its models relearn from "
-    "scratch; the number of slots stays the same.",
+    does="Add rows to slots that forgotten people left free, encoded with the dataset's schema. Its models relearn "
+    "from scratch; the number of slots stays the same.",
 )
 ADDITIONS = _ADDITIONS.of_one(
     "list_additions",
@@ -69,7 +69,7 @@ ADDITIONS = _ADDITIONS.of_one(
     scope=sets.Scope.MODELS_READ,
     query=fields.Paging,
     gives=fields.PageOut[AdditionOut],
-    does="List the additions of a dataset, newest first.",
+    does="List a dataset's additions, newest first.",
 )
 ADDITION = _ADDITIONS.of_two(
     "get_addition",
@@ -78,5 +78,5 @@ ADDITION = _ADDITIONS.of_two(
     scope=sets.Scope.MODELS_READ,
     gives=AdditionOut,
     problems=(AdditionUnknown,),
-    does="Return an addition, and whether its rows have been written.",
+    does="Return an addition and whether its rows have been written.",
 )

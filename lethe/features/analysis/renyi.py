@@ -3,10 +3,10 @@
 Conventions of all conversions. Symbols: order > 1; divergence in [0, inf] and epsilon >= 0, in nats; 0 < delta < 1;
 mu >= 0. An infinite divergence stands for an unknown bound and gives epsilon = inf or delta = 1.
 
-Assumptions: D_order(P || Q) <= divergence; for the Gaussian ones D_alpha(P || Q) <= alpha mu^2/2 for every alpha > 1.
+Assumptions: D_order(P || Q) <= divergence; for Gaussian conversions D_alpha(P || Q) <= alpha mu^2/2 for all alpha > 1.
 
-Formal Guarantee: P(O) <= e^epsilon Q(O) + delta for every event O. A conversion acts on one direction; a
-two-sided hypothesis yields a two-sided result.
+Formal Guarantee: P(O) <= e^epsilon Q(O) + delta for every event O. A conversion covers one direction; a two-sided
+assumption yields a two-sided result.
 
 References: C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020,
 Proposition 12. I. Mironov, "Renyi differential privacy", CSF 2017, Proposition 3.
@@ -23,7 +23,7 @@ from lethe.proof.rounding import sum_rounded_up, up
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtOrder:
-    """An epsilon and the Renyi order that attains it."""
+    """Epsilon and the Renyi order that attains it."""
 
     epsilon: float
     order: float
@@ -32,9 +32,9 @@ class AtOrder:
 def renyi_to_epsilon_mironov(*, order: float, divergence: float, delta: float) -> float:
     """Return epsilon = divergence + log(1/delta) / (order - 1).
 
-    `renyi_to_epsilon_cks` is never larger; this conversion serves for comparison.
+    `renyi_to_epsilon_cks` never gives a larger value; this conversion is for comparison.
 
-    Edge cases: divergence = 0 means P = Q and gives 0.
+    Edge cases: divergence = 0 means P = Q and gives epsilon 0.
 
     Reference: Mironov 2017, Proposition 3.
 
@@ -50,7 +50,7 @@ def renyi_to_epsilon_mironov(*, order: float, divergence: float, delta: float) -
 def renyi_to_epsilon_cks(*, order: float, divergence: float, delta: float) -> float:
     """Return divergence + log((order - 1)/order) - (log delta + log order) / (order - 1), or 0 if that is negative.
 
-    Edge cases: divergence = 0 means P = Q and gives 0.
+    Edge cases: divergence = 0 means P = Q and gives epsilon 0.
 
     Reference: Canonne, Kamath, Steinke 2020, Proposition 12.
 
@@ -68,8 +68,8 @@ def renyi_to_epsilon_cks(*, order: float, divergence: float, delta: float) -> fl
 def renyi_to_delta_cks(*, order: float, divergence: float, epsilon: float) -> float:
     """Return e^((order - 1)(divergence - epsilon)) / (order - 1) * (1 - 1/order)^order, or 1 if that is larger.
 
-    Edge cases: divergence = 0 means P = Q and gives 0. A value too small for a float
-    is returned as the smallest positive float.
+    Edge cases: divergence = 0 means P = Q and gives delta 0. A value too small for a float is returned as the smallest
+    positive float.
 
     Reference: Canonne, Kamath, Steinke 2020, Proposition 12.
 
@@ -86,9 +86,9 @@ def renyi_to_delta_cks(*, order: float, divergence: float, epsilon: float) -> fl
 
 
 def gaussian_epsilon_mironov(*, mu: float, delta: float) -> AtOrder:
-    """Return the minimum of `renyi_to_epsilon_mironov` on the curve alpha mu^2/2: mu^2/2 + mu sqrt(2 log(1/delta)).
+    """Minimise `renyi_to_epsilon_mironov` over alpha for divergence alpha mu^2/2: mu^2/2 + mu sqrt(2 log(1/delta)).
 
-    Edge cases: mu = 0 gives 0 at the order infinity.
+    Edge cases: mu = 0 gives epsilon 0 at infinite order.
 
     Reference: Mironov 2017, Proposition 3; the order is 1 + sqrt(2 log(1/delta)) / mu.
 
@@ -104,12 +104,12 @@ def gaussian_epsilon_mironov(*, mu: float, delta: float) -> AtOrder:
 
 
 def gaussian_epsilon_cks(*, mu: float, delta: float) -> AtOrder:
-    """Return the minimum of `renyi_to_epsilon_cks` on the curve alpha mu^2/2.
+    """Return the minimum of `renyi_to_epsilon_cks` over alpha for the RDP curve alpha mu^2/2.
 
-    Its derivative in alpha, mu^2/2 + (log delta + log alpha) / (alpha - 1)^2, has one root. With l = log(1/delta) and
-    a = alpha - 1 it is the root of (mu a)^2/2 + log(1 + a) = l, between min(sqrt(l)/mu, l)/2 and 2 sqrt(l)/mu.
+    The derivative in alpha, mu^2/2 + (log delta + log alpha) / (alpha - 1)^2, has one root. With l = log(1/delta) and a
+    = alpha - 1, it solves (mu a)^2/2 + log(1 + a) = l and lies between min(sqrt(l)/mu, l)/2 and 2 sqrt(l)/mu.
 
-    Edge cases: mu = 0 gives 0 at the order infinity; a smaller positive mu than 1e-100 counts as 1e-100.
+    Edge cases: mu = 0 gives epsilon 0 at infinite order; a positive mu below 1e-100 is treated as 1e-100.
 
     Reference: Canonne, Kamath, Steinke 2020, Proposition 12.
 
@@ -131,7 +131,7 @@ def gaussian_epsilon_cks(*, mu: float, delta: float) -> AtOrder:
 
 
 def require_order(**values: float) -> None:
-    """Check that each value is in (1, inf), the range of Renyi orders."""
+    """Check that each value is in (1, inf), the valid range of Renyi orders."""
     require_finite(**values)
     for name, value in values.items():
         if not value > 1:

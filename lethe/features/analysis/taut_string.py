@@ -1,13 +1,13 @@
 """Taut string: the mu of a chain of noisy contractions whose constants change from step to step.
 
-In step t two chains contract by c_t, are then moved at most s_t >= 0 apart, and receive noise of variance nu_t^2 > 0.
+In step t, two chains contract by c_t, are pushed apart by at most s_t >= 0, and receive noise of variance nu_t^2 > 0.
 An earlier part of the noise cannot hide what a later part can, so the noise is spent where it hides most: plot the
 influence admitted so far against the noise added so far, both measured at the end, and pull a string taut under this
-path. Each straight piece costs influence / sqrt(variance), and the costs compose. Statement and proof:
-`docs/mathematics/shift.md`.
+path. Each straight piece costs influence / sqrt(variance), and the costs compose as a root sum of squares. Statement
+and proof: `docs/mathematics/shift.md`.
 
-A straight piece is a `Span` of merged steps. Neighbours are merged while the first is steeper, so a query takes as many
-operations as there are spans, regardless of their numbers of steps.
+A straight piece is a `Span` of merged steps. Neighbours are merged while the first is steeper, so the number of
+operations grows with the number of spans, not with their numbers of steps.
 """
 
 import decimal
@@ -22,16 +22,16 @@ from typing import Generic, TypeVar
 from lethe.proof.errors import require_count, require_nonnegative, require_positive
 
 Number = TypeVar("Number", float, Decimal)
-"""Floats, or decimals of 60 digits with the wide exponents that expanding steps need."""
+"""Floats, or 60-digit decimals with the wide exponent range that expanding steps need."""
 
 _WIDE = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
 
 @dataclass(frozen=True, slots=True)
 class Span(Generic[Number]):
-    """Consecutive steps merged: from one point they end `influence` W apart under noise of `variance` V.
+    """Merged steps that move chains from a common start `influence` W apart, under noise of `variance` V.
 
-    `decay` is the product of their contractions: the factor by which they shrink a distance that existed before.
+    `decay` is the product of the contractions: the factor by which the steps shrink an existing distance.
     """
 
     influence: Number
@@ -39,7 +39,7 @@ class Span(Generic[Number]):
     decay: Number
 
     def then(self, later: "Span[Number]") -> "Span[Number]":
-        """Return the span of this one followed by `later`."""
+        """Return this span and the span `later` merged, in this order."""
         return Span(
             faded(later.decay, self.influence) + later.influence,
             later.decay * later.decay * self.variance + later.variance,
@@ -47,16 +47,16 @@ class Span(Generic[Number]):
         )
 
     def steeper(self, later: "Span[Number]") -> bool:
-        """Return True if the path turns down between the two spans, so that no string under it can bend there.
+        """Return True if the path bends down between the two spans, so that no taut string under it can bend there.
 
-        At the rounding limit either answer gives the same mu up to the square of the rounding error.
+        If rounding decides the result, either result gives the same mu up to the square of the rounding error.
         """
         if not self.variance:
             return self.influence > 0
         return self.influence * (later.variance / self.variance) > later.influence * later.decay
 
     def times(self, count: int) -> "Span[Number]":
-        """Return the span of `count` >= 1 repetitions of this one."""
+        """Return `count` >= 1 repetitions of this span, merged."""
         if count == 1:
             return self
         return Span(
@@ -70,7 +70,7 @@ class Span(Generic[Number]):
 class Stretch:
     """`steps` >= 1 equal steps, each with `contraction` c >= 0 and noise of `variance` nu^2 > 0.
 
-    The first step and every `every`-th after it move the chains apart by `push` s >= 0; the others do not.
+    The first step and every `every`-th step after it push the chains apart by `push` s >= 0; the other steps do not.
     """
 
     steps: int
@@ -86,11 +86,11 @@ class Stretch:
 
 
 def mu(stretches: Iterable[Stretch], *, apart: float = 0.0) -> float:
-    """Return the minimum mu that the theorem gives for these stretches in order, from starts at most `apart` apart.
+    """Return the theorem's minimum mu for these stretches, in order, if the chains start at most `apart` apart.
 
-    The last iterates are mu-GDP in both directions, and no choice of shifts gives a smaller number. The result is
-    infinite if the starts differ and there is no step, and 0 if nothing differs. It is rounded up, by less than a
-    relative 1e-14 per stretch.
+    The last iterates are mu-GDP in both directions, and no choice of shifts gives a smaller mu. The result is infinite
+    if the starts differ and there is no step, and 0 if nothing differs. It is rounded up, by a relative error of less
+    than 1e-14 per stretch.
 
     Assumptions: those of `docs/mathematics/shift.md`; s, c and nu may vary arbitrarily.
 
@@ -113,7 +113,7 @@ def mu(stretches: Iterable[Stretch], *, apart: float = 0.0) -> float:
 
 
 def spans_of(stretch: Stretch) -> Iterator[Span[float]]:
-    """Yield at most two spans for a stretch with c <= 1: its full periods, each steeper than the next, and the rest."""
+    """Yield at most two spans for a stretch with c <= 1: its full periods (of falling slope), then the other steps."""
     c, push, variance = stretch.contraction, stretch.push, stretch.variance
     every = stretch.every if push else stretch.steps
     periods, rest = divmod(stretch.steps, every)
@@ -124,7 +124,7 @@ def spans_of(stretch: Stretch) -> Iterator[Span[float]]:
 
 
 def periodic(count: int, *, every: int = 1, contraction: float, variance: float, push: float) -> Span[float]:
-    """Return `count` >= 1 periods of `every` >= 1 steps with c <= 1, whose first step has the push, as one span.
+    """Return `count` >= 1 periods as one span: `every` >= 1 steps each, with c <= 1 and the push in the first step.
 
     W = s c^(k - 1) (1 - c^(kn))/(1 - c^k), V = nu^2 (1 - c^(2kn))/(1 - c^2), without cancellation.
     """
@@ -137,7 +137,7 @@ def periodic(count: int, *, every: int = 1, contraction: float, variance: float,
 
 
 def mu_of(spans: Iterable[Span[float]]) -> float:
-    """Return the mu of spans within which the string does not bend: no step is less steep than a later one.
+    """Return the mu of spans inside which the string does not bend: no step is less steep than a later step.
 
     The result is rounded up by more than the rounding error of this computation and of `spans_of`.
     """
@@ -148,8 +148,8 @@ def mu_of(spans: Iterable[Span[float]]) -> float:
 
 
 def restarts(spans: Iterable[Span[float]], *, apart: float) -> Iterator[float]:
-    """Yield, for each of `spans`, which come last first, the mu of a comparison that starts `apart` > 0 before it, as
-    `mu_of` would return it."""
+    """Yield, for each of `spans` (last first), the mu that `mu_of` returns for it and all later spans if the chains
+    start `apart` > 0 apart just before it."""
     # Pieces of the taut string, last first, each with the cost from it to the end.
     later: list[tuple[Span[float], float]] = []
     for count, span in enumerate(spans, start=1):
@@ -164,7 +164,7 @@ def restarts(spans: Iterable[Span[float]], *, apart: float) -> Iterator[float]:
 
 
 def _past_rounding(mu: float, spans: int) -> float:
-    """Round `mu` up. W and V each carry 8 roundings of their span's closed form, and 4 more per span joined to it."""
+    """Round `mu` up. W and V each have 8 rounding errors from their span's closed form, and 4 more per merged span."""
     return mu * (1 + (16 + 6 * spans) * 2.0**-53)
 
 
@@ -176,16 +176,16 @@ def _cost(piece: Span[float]) -> float:
 
 
 class _Pulled(Generic[Number]):
-    """Taut string under the path so far, as straight pieces of increasing slope.
+    """Taut string under the path seen so far, as straight pieces of increasing slope.
 
-    A pair (span, n) stands for n consecutive pieces, each steeper than the last because the steps expand.
+    A pair (span, n) stands for n consecutive pieces, each steeper than the one before because the steps expand.
     """
 
     def __init__(self) -> None:
         self.pieces: list[tuple[Span[Number], int]] = []
 
     def extend(self, span: Span[Number], count: int = 1) -> None:
-        """Pull the string taut under `count` >= 1 further spans. More than one span must be of expanding steps."""
+        """Pull the string taut under `count` >= 1 further spans. For more than one, the steps must be expanding."""
         piece, remaining = self._pooled(span), count - 1
         while remaining and piece.steeper(span):
             joined = partial(self._flattened, piece, span)
@@ -196,7 +196,7 @@ class _Pulled(Generic[Number]):
             self.pieces.append((span, remaining))
 
     def _pooled(self, piece: Span[Number]) -> Span[Number]:
-        """Merge `piece` with all preceding pieces from which the string cannot bend away, and return it."""
+        """Merge `piece` with all preceding pieces at whose ends the string cannot bend, and return the merged piece."""
         while self.pieces and self.pieces[-1][0].steeper(piece):
             last, count = self.pieces.pop()
             freed = partial(self._raised, last, piece)
@@ -213,7 +213,7 @@ class _Pulled(Generic[Number]):
 
     @staticmethod
     def _raised(last: Span[Number], piece: Span[Number], repeats: int) -> bool:
-        """Return True if, merged with `repeats` pieces before it, `piece` is at least as steep as the piece before."""
+        """Return True if `piece`, merged with `repeats` pieces before it, is at least as steep as the next of them."""
         return not last.steeper(last.times(repeats).then(piece))
 
 
@@ -224,7 +224,7 @@ def faded(decay: Number, value: Number) -> Number:
 
 
 def _mu_in_decimals(stretches: Iterable[Stretch], *, apart: Decimal) -> Decimal:
-    """Return mu where steps may expand: there the string may bend at every step of the path."""
+    """Return mu for steps that may expand, in which case the string can bend at every step of the path."""
     string = _Pulled[Decimal]()
     if apart:
         string.extend(Span(apart, Decimal(0), Decimal(1)))
@@ -241,7 +241,7 @@ def _mu_in_decimals(stretches: Iterable[Stretch], *, apart: Decimal) -> Decimal:
 
 
 def _in_decimals(stretch: Stretch) -> Iterator[tuple[Span[Decimal], int]]:
-    """Yield the period of a stretch with the number of its repetitions, then the remainder with 1."""
+    """Yield a stretch's period with its number of repetitions, then the remaining steps with 1."""
     c, push, variance = Decimal(stretch.contraction), Decimal(stretch.push), Decimal(stretch.variance)
     every = stretch.every if push else stretch.steps
     periods, rest = divmod(stretch.steps, every)

@@ -1,8 +1,8 @@
-"""Budgets of work that limit the cost of an evaluation before the cost is incurred.
+"""Work budgets that limit the cost of an evaluation before it is incurred.
 
-Bounds that sum or search reserve the cost of each part before computing it, in units of about a microsecond. Within a
-budget (`within`), a part that does not fit is refused, as is every part after the budget was stopped or its deadline
-passed. Without a budget nothing is limited.
+Bounds that compute sums or search reserve the cost of each part before computing it, in units of about a microsecond.
+Within a budget (`within`), a part that does not fit is refused, as are all parts after the budget has been stopped or
+its deadline has passed. Without a budget, there is no limit.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ from lethe.proof.errors import PrivacyError
 
 
 class WorkBudgetExceeded(PrivacyError):
-    """An evaluation would exceed its budget of work."""
+    """An evaluation would exceed its work budget."""
 
 
 _budget: ContextVar["WorkBudget | None"] = ContextVar("budget", default=None)
 
 
 class WorkBudget:
-    """Budget of `units` of work within `seconds`; another thread may stop it."""
+    """Budget of `units` of work to be spent within `seconds`; another thread may stop it."""
 
     def __init__(self, *, units: int, seconds: float) -> None:
         self.units = units
@@ -39,7 +39,7 @@ class WorkBudget:
         self._remaining_units -= units
 
     def require(self, units: int) -> None:
-        """Check that `units` of work fit into the budget, without reserving them.
+        """Check that `units` of work fit in the budget, without reserving them.
 
         Raises:
             WorkBudgetExceeded: if the budget is stopped, past its deadline, or has fewer units left.
@@ -64,7 +64,7 @@ def spend(units: int) -> None:
 
 
 def foresee(units: int) -> None:
-    """Check that all further parts, which cost at least `units` together, fit; each part reserves its own cost later.
+    """Check that the remaining parts, which cost at least `units` in total, fit; each reserves its own cost later.
 
     Raises:
         WorkBudgetExceeded: if they do not fit.

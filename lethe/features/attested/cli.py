@@ -1,4 +1,4 @@
-"""Commands about trainers outside of Lethe."""
+"""Commands for trainers outside of Lethe."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def accept(
     code_revision: Annotated[str, typer.Option(help="Revision of the training code")],
     environment: Annotated[str, typer.Option(help="Environment that trained, such as the digest of an image")],
 ) -> None:
-    """Sign the manifest of a retraining with the trainer's Ed25519 key, and send it."""
+    """Sign a retraining's manifest with the trainer's Ed25519 key, and send it."""
     import hashlib
 
     from lethe.features.attested import manifests

@@ -12,9 +12,9 @@ from lethe.contract.sets import ClosedSet, Scope
 from lethe.features.systems.contract import Ids, PublicKey, SystemTaskEnded, Url
 
 MAX_IDS = 100_000
-"""Maximum number of identifiers in one call for their digests."""
+"""Maximum number of identifiers whose digests can be requested in one call."""
 MAX_IDENTIFIERS = 500_000
-"""Maximum number of people whose rows one manifest may have read."""
+"""Maximum number of people that one manifest may list as read."""
 
 
 class AttestedTrainerUnknown(NotFound, title="There is no such trainer"):
@@ -29,14 +29,14 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{40}$", max_length=40)]
 
 
 class ServingReason(ClosedSet):
-    """Reason why an artefact may not be served."""
+    """Reason why serving an artefact is not allowed."""
 
     UNKNOWN = "unknown"
     """No accepted manifest names the artefact."""
     SUPERSEDED = "superseded"
-    """The artefact may carry a person whom a later retraining left out."""
+    """The artefact may have been trained on a person whom a later retraining left out."""
     OVERDUE = "overdue"
-    """The artefact may carry a person whose request is past its deadline."""
+    """The artefact may have been trained on a person whose request is past its deadline."""
 
 
 class AttestedTrainerIn(Body):
@@ -47,18 +47,18 @@ class AttestedTrainerIn(Body):
         public_key="11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
     )
 
-    name: Name = Field(description="Name of the trainer, shown to officers and in the bundle.")
-    contact: Name = Field(description="Person or team responsible for the trainer, and how to reach them.")
-    webhook_url: Url = Field(description="HTTPS URL that receives the webhook `retraining_due`.", repr=False)
+    name: Name = Field(description="Name of the trainer, shown to officers and in bundles.")
+    contact: Name = Field(description="Person or team responsible for the trainer, with their contact details.")
+    webhook_url: Url = Field(description="HTTPS URL to which `retraining_due` webhooks are sent.", repr=False)
     public_key: PublicKey = Field(
-        description="Ed25519 public key that signs the manifests: `x` of its JWK (base64url of 32 bytes)."
+        description="Ed25519 public key for verifying manifests: `x` of its JWK (base64url of 32 bytes)."
     )
     dataset_ids: Ids | None = optional(
-        "Datasets whose people the trainer may read: a request restricted to other datasets does not wait "
-        "for it. Default: every request waits for it."
+        "IDs of the datasets with the people whose data the trainer can read. A request restricted to other datasets "
+        "does not wait for the trainer. Default: every request waits for it."
     )
     lead_days: Days = Field(
-        default=3, description="Days between reading the rows and the manifest, kept free before a deadline."
+        default=3, description="Days reserved before a deadline, from reading the rows to the manifest."
     )
 
 
@@ -66,32 +66,32 @@ class AttestedTrainerChangeIn(Body):
     name: Name | None = optional("New name of the trainer. Default: unchanged.")
     contact: Name | None = optional("New contact of the trainer. Default: unchanged.")
     webhook_url: Url | None = Field(default=None, description="New URL for webhooks. Default: unchanged.", repr=False)
-    public_key: PublicKey | None = optional("New Ed25519 public key for manifests from now on. Default: unchanged.")
-    lead_days: Days | None = optional("New number of days before a deadline. Default: unchanged.")
+    public_key: PublicKey | None = optional("New Ed25519 public key for future manifests. Default: unchanged.")
+    lead_days: Days | None = optional("New number of days reserved before each deadline. Default: unchanged.")
 
 
 class RetrainingOut(Answer):
-    latest_at: datetime.datetime = Field(description="Latest time for reading the rows that meets every deadline.")
-    late: bool = Field(description="True if the trainer's days before a deadline can no longer be kept.")
-    num_waiting: int = Field(description="Number of requests that the retraining serves.")
+    latest_at: datetime.datetime = Field(description="Latest time to read the rows and still meet every deadline.")
+    late: bool = Field(description="True if `lead_days` before a deadline can no longer be kept.")
+    num_waiting: int = Field(description="Number of requests that this retraining will serve.")
 
 
 class AttestedTrainerOut(Answer):
-    id: str = Field(description="ID of the trainer, which is also its ID as a system.")
+    id: str = Field(description="ID of the trainer, also used as its system ID.")
     name: str = Field(description="Name of the trainer.")
-    contact: str | None = Field(description="Person or team responsible for the trainer; null if damaged.")
+    contact: str | None = Field(description="Person or team responsible for the trainer; null if unreadable.")
     webhook_url: str | None = Field(
-        description="URL for webhooks; null without admin, as it may hold a secret.", repr=False
+        description="URL for webhooks; null without admin, because it may contain a secret.", repr=False
     )
-    public_key: str = Field(description="Ed25519 public key that signs the manifests (base64url).")
-    dataset_ids: list[str] | None = Field(description="Datasets whose people the trainer may read; null for all.")
-    lead_days: int = Field(description="Days between reading the rows and the manifest, kept free before a deadline.")
-    retraining_id: str = Field(description="ID of the next retraining, which its manifest names.")
+    public_key: str = Field(description="Ed25519 public key for verifying manifests (base64url).")
+    dataset_ids: list[str] | None = Field(description="IDs of datasets whose rows the trainer may read; null for all.")
+    lead_days: int = Field(description="Days reserved before a deadline, from reading the rows to the manifest.")
+    retraining_id: str = Field(description="ID of the next retraining, to be stated in its manifest.")
     next_retraining: RetrainingOut | None = Field(description="Next retraining that is due; null if no request waits.")
     planned: list[RetrainingOut] = Field(
-        description="Fewest retrainings that meet all deadlines known so far, the next one first, at most 100."
+        description="Smallest set of retrainings that meets all deadlines known so far, in order, at most 100."
     )
-    artefacts: list[str] = Field(description="SHA-256 (hex) of the artefacts of the last accepted manifest.")
+    artefacts: list[str] = Field(description="SHA-256 (hex) of each artefact in the last accepted manifest.")
     created_at: datetime.datetime = Field(description="Time of registration.")
     retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in use.")
 
@@ -100,17 +100,17 @@ class IdentifiersIn(LargeBody):
     ids: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=500)]],
         Field(min_length=1, max_length=MAX_IDS, fail_fast=True),
-    ] = Field(description="Identifiers of people whose rows the trainer wants to read.", repr=False)
+    ] = Field(description="Identifiers of the people whose rows the trainer is about to read.", repr=False)
     kind: Name | None = optional("Kind of the identifiers, such as email. Default: customer_id.")
 
 
 class IdentifiersOut(Answer):
     read_at: datetime.datetime = Field(
-        description="Time of the answer by Lethe's clock. A manifest for these identifiers states it as `rows_read_at`."
+        description="Time of the response by Lethe's clock. Manifests for these identifiers state it as `rows_read_at`."
     )
     digests: list[str | None] = Field(
-        description="Keyed digest of each identifier for this trainer, in order; null for a person who must not be "
-        "read because of a request.",
+        description="Keyed digest of each identifier for this trainer, in the given order; null for people whose rows "
+        "must not be read because of a deletion request.",
         repr=False,
     )
 
@@ -120,8 +120,8 @@ class ManifestIn(LargeBody):
         description="Signed header of the manifest (compact JWS)."
     )
     identifiers: Annotated[list[Digest], Field(max_length=MAX_IDENTIFIERS, fail_fast=True)] = Field(
-        description="Digests of the identifiers that the retraining read, sorted, each once. They are compared with "
-        "the people to be forgotten, and not stored.",
+        description="Sorted digests, without duplicates, of the identifiers whose rows were read. They are compared "
+        "with those of the people to be forgotten, and not stored.",
         repr=False,
     )
 
@@ -129,11 +129,11 @@ class ManifestIn(LargeBody):
 class ManifestOut(Answer):
     id: str = Field(description="ID of the accepted manifest.")
     trainer_id: str = Field(description="ID of the trainer.")
-    retraining_id: str = Field(description="ID of the retraining that the manifest answers.")
+    retraining_id: str = Field(description="ID of the retraining that the manifest reports.")
     rows_read_at: datetime.datetime = Field(description="Time at which the rows were read.")
     accepted_at: datetime.datetime = Field(description="Time at which the manifest was accepted.")
     num_identifiers: int = Field(description="Number of identifiers whose rows were read.")
-    artefacts: list[str] = Field(description="SHA-256 (hex) of the artefacts.")
+    artefacts: list[str] = Field(description="SHA-256 (hex) of each artefact.")
     num_served: int = Field(description="Number of requests that no longer wait for the trainer.")
 
 
@@ -142,16 +142,16 @@ class WaitClosureIn(Body):
 
 
 class ArtefactServingQuery(Query):
-    artefact_sha256: Sha256 = Field(description="SHA-256 (hex) of the artefact to be served.")
+    artefact_sha256: Sha256 = Field(description="SHA-256 (hex) of the artefact to serve.")
 
 
 class ArtefactServingOut(Answer):
     artefact_sha256: str = Field(description="SHA-256 (hex) of the artefact.")
-    trainer_id: str | None = Field(description="ID of the trainer that made the artefact; null if unknown.")
+    trainer_id: str | None = Field(description="ID of the trainer that produced the artefact; null if unknown.")
     may_serve: bool = Field(description="True if the artefact may be served until valid_until.")
     reason: ServingReason | None = Field(description="Reason why the artefact may not be served; null if it may.")
     valid_until: datetime.datetime | None = Field(
-        description="Time until which the permission holds, at most an hour; null if the artefact may not be served."
+        description="Time until which serving is permitted, at most an hour; null if the artefact may not be served."
     )
 
 
@@ -165,8 +165,8 @@ CREATE = _TRAINERS.operation(
     gives=AttestedTrainerOut,
     status=201,
     repeat="keyed",
-    does="Register a trainer outside of Lethe. Requests accepted from now on wait for its next retraining; requests "
-    "accepted before do not.",
+    does="Register a trainer that runs outside Lethe. Requests accepted from now on wait for its next retraining; "
+    "earlier requests do not.",
 )
 LIST = _TRAINERS.operation(
     "list_attested_trainers",
@@ -174,7 +174,7 @@ LIST = _TRAINERS.operation(
     scope=Scope.MODELS_READ,
     query=Paging,
     gives=PageOut[AttestedTrainerOut],
-    does="List all trainers with their planned retrainings, including retired ones.",
+    does="List all trainers, including retired ones, with their planned retrainings.",
 )
 GET = _TRAINERS.of_one(
     "get_attested_trainer",
@@ -182,7 +182,7 @@ GET = _TRAINERS.of_one(
     "/{attested_trainer_id}",
     scope=Scope.MODELS_READ,
     gives=AttestedTrainerOut,
-    does="Return a trainer, with the fewest retrainings that meet all deadlines.",
+    does="Return a trainer with the smallest set of retrainings that meets all deadlines.",
 )
 CHANGE = _TRAINERS.of_one(
     "change_attested_trainer",
@@ -192,7 +192,7 @@ CHANGE = _TRAINERS.of_one(
     takes=AttestedTrainerChangeIn,
     gives=AttestedTrainerOut,
     repeat="idempotent",
-    does="Change a trainer. Manifests that were accepted keep the key that signed them.",
+    does="Change a trainer. Manifests that were already accepted keep the key that signed them.",
 )
 RETIRE = _TRAINERS.of_one(
     "retire_attested_trainer",
@@ -201,8 +201,8 @@ RETIRE = _TRAINERS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Let no more requests wait for a trainer. Requests that already wait continue to, until a manifest or an "
-    "officer ends the wait.",
+    does="Retire a trainer so that no new requests wait for it. Requests that already wait continue to do so until a "
+    "manifest or an officer ends the wait.",
 )
 IDENTIFIERS = _TRAINERS.of_one(
     "digest_identifiers",
@@ -212,8 +212,8 @@ IDENTIFIERS = _TRAINERS.of_one(
     takes=IdentifiersIn,
     gives=IdentifiersOut,
     repeat="idempotent",
-    does="Return the digests by which a manifest names the people whose rows it read, and mark people who must not be "
-    "read. Neither identifiers nor digests are stored.",
+    does="Return the digests that identify people in a manifest, with null for those whose rows must not be read. "
+    "Neither identifiers nor digests are stored.",
 )
 ACCEPT = _TRAINERS.of_one(
     "accept_manifest",
@@ -224,9 +224,9 @@ ACCEPT = _TRAINERS.of_one(
     gives=ManifestOut,
     repeat="idempotent",
     problems=(ManifestRefused,),
-    does="Accept the signed manifest of a retraining, which serves every request that was due before its rows were "
-    "read. A refused manifest serves none, and `errors` names the failed check. Repeating the call returns the "
-    "same answer.",
+    does="Accept the signed manifest of a retraining. It serves every request that was due before the rows were read. "
+    "A refused manifest serves none, and `errors` names the failed check. Repeating the call returns the same "
+    "response.",
 )
 CLOSE = _TRAINERS.of_one(
     "close_attested_wait",
@@ -238,7 +238,7 @@ CLOSE = _TRAINERS.of_one(
     status=204,
     repeat="idempotent",
     problems=(RequestUnknown, SystemTaskEnded),
-    does="End a request's wait for a trainer that does not answer. The headline then states that the trainer was not "
+    does="End a request's wait for a trainer that does not respond. The headline then states that the trainer was not "
     "reached.",
 )
 SERVING = ResourceOperations("Attested trainers", "/v1/serving").operation(
@@ -248,5 +248,5 @@ SERVING = ResourceOperations("Attested trainers", "/v1/serving").operation(
     query=ArtefactServingQuery,
     gives=ArtefactServingOut,
     does="Look up a trainer's artefact by its digest and return whether it may be served. For Lethe's own models, use "
-    "`/v1/models/{model_id}/serving`.",
+    "`/v1/models/{model_id}/serving` instead.",
 )

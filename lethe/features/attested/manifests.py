@@ -1,6 +1,6 @@
-"""Manifests: a trainer signs with its own Ed25519 key which people a retraining read, and which artefacts it made.
+"""Manifests: a trainer's statement, signed with its Ed25519 key, of the people a retraining read and its artefacts.
 
-The signed header names people only by the digest of a list. The list is sent along with it, and not stored.
+The signed header refers to people only by the digest of a list. The list is sent along but not stored.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def sign(
 
     `private_jwk` is the trainer's Ed25519 key (RFC 8037, with `x` and `d`). `identifiers` are the digests that
     `client.attested_trainers.identifiers` returned, and `rows_read_at` its `read_at` (RFC 3339). `artefacts` are
-    SHA-256 (hex). `code_revision` and `environment` identify what trained, such as a commit and an image digest.
+    SHA-256 (hex). `code_revision` and `environment` identify the training setup, such as a commit and an image digest.
 
     Raises:
         ValueError: if the key is not a private Ed25519 key.
@@ -77,12 +77,12 @@ def sign(
 
 
 def digest_of(identifiers: Collection[str]) -> str:
-    """Return the SHA-256 (hex) of sorted digests of identifiers, each followed by a line feed."""
+    """Return the SHA-256 (hex) of the identifiers' sorted digests, each followed by a line feed."""
     return hashlib.sha256("".join(f"{identifier}\n" for identifier in identifiers).encode()).hexdigest()
 
 
 def read(compact_jws: str, public_key: str) -> dict[str, Any] | None:
-    """Return the header of a manifest; None unless `public_key` (`x` of a JWK) signed it.
+    """Return a manifest's signed header; None if the signature does not verify with `public_key` (`x` of a JWK).
 
     Raises:
         PreconditionError: if the signed header is malformed.

@@ -1,4 +1,4 @@
-"""Client of a trainer: leave out people who must not be read, train, sign the manifest, and send it."""
+"""Trainer's client: leave out people who must not be read, train, sign the manifest, and send it."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +22,11 @@ def retrain(
 ) -> tuple[bytes, ManifestOut]:
     """Train on the rows of all people who may be read, and return the artefact with its accepted manifest.
 
-    `rows` has at least one row. `person` returns the identifier of a row, `train` the bytes of an artefact, and
-    `details` are `code_revision` and `environment`. Publish the artefact after this function has returned.
+    `rows` has at least one row. `person` returns the identifier of a row's person, `train` the bytes of an artefact,
+    and `details` are `code_revision` and `environment`. Publish the artefact only after this function has returned.
 
     Raises:
-        ManifestRefused: if the manifest serves no request, for example because another retraining came first.
+        ManifestRefused: if the manifest satisfies no request, for example because another retraining was faster.
     """
     retraining_id = client.attested_trainers.get(trainer_id).retraining_id
     ids = list(dict.fromkeys(map(person, rows)))

@@ -1,4 +1,4 @@
-"""Commands that evaluate theorems on this machine."""
+"""Commands that evaluate theorems locally."""
 
 import json
 from typing import TYPE_CHECKING, Annotated, Any

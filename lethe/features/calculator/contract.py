@@ -19,40 +19,40 @@ class WorkExceeded(InputInvalid, title="The evaluation exceeds this service's wo
 class BoundIn(Body):
     model_config = example(params={"mu": 0.5, "delta": 1e-5})
 
-    params: dict[str, Any] = Field(description="Values of the theorem's parameters by name.")
+    params: dict[str, Any] = Field(description="Parameter values by name.")
 
 
 class BoundParameterOut(Answer):
     name: str = Field(description="Name of the parameter.")
     kind: str = Field(
-        description="Kind: real, integer, boolean or choice; or a list: reals, integers, words or segments."
+        description="Type: real, integer, boolean or choice; or a list type: reals, integers, words or segments."
     )
-    description: str = Field(description="Meaning and range of the parameter.")
+    description: str = Field(description="Meaning and valid range of the parameter.")
     meaning: str = Field(description="Meaning of the parameter.")
-    unit: str = Field(description="Unit of the number, or of each number in a list; empty if none.")
-    interval: str | None = Field(description='Interval of the number, or of each in a list, as "(0, 1]"; null if none.')
-    low: float | None = Field(description="Lower end of the interval; null if none.")
-    high: float | None = Field(description="Upper end of the interval; null if none.")
+    unit: str = Field(description="Unit of the value, or of each value in a list; empty if it has none.")
+    interval: str | None = Field(description='Interval of the value, or of each in a list, as "(0, 1]"; null if none.')
+    low: float | None = Field(description="Lower end of the interval; null if there is none.")
+    high: float | None = Field(description="Upper end of the interval; null if there is none.")
     is_hypothesis: bool = Field(
-        description="True for a precondition that no number can verify; it is assumed unless denied."
+        description="True for a precondition that no number can verify. It is assumed to hold unless denied."
     )
-    required: bool = Field(description="True if the parameter must be given.")
-    default: Any = Field(description="Default value of the parameter; null if none.")
-    choices: list[str] = Field(description="Permitted values of a choice; empty for other kinds.")
+    required: bool = Field(description="True if the parameter is required.")
+    default: Any = Field(description="Default value of the parameter; null if it has none.")
+    choices: list[str] = Field(description="Permitted values of a choice; empty for other types.")
 
 
 class BoundOut(Answer):
     """Theorem: its statement, assumptions, parameters and outputs."""
 
-    name: str = Field(description="Name of the theorem, as in the path of its evaluation.")
+    name: str = Field(description="Name of the theorem, used in the path to evaluate it.")
     title: str = Field(description="Title of the theorem.")
-    reference: str = Field(description="Source of the theorem.")
+    reference: str = Field(description="Publication or document that contains the theorem.")
     statement: str = Field(description="Statement of the theorem.")
     assumptions: list[str] = Field(
-        description="Preconditions that are not parameters and that the caller must establish."
+        description="Preconditions that are not parameters and that the caller must make sure of."
     )
     parameters: list[BoundParameterOut] = Field(description="Parameters of the theorem.")
-    outputs: dict[str, str] = Field(description="Meaning of each output, by name.")
+    outputs: dict[str, str] = Field(description="Meaning of each output, keyed by name.")
 
 
 class BoundsQuery(Paging):
@@ -67,7 +67,7 @@ BOUNDS = _BOUNDS.operation(
     scope=Scope.ACCOUNTING_READ,
     query=BoundsQuery,
     gives=PageOut[BoundOut],
-    does="List every theorem of the calculator with its assumptions and parameters, all on one page by default.",
+    does="List all theorems of the calculator with their assumptions and parameters, by default on a single page.",
 )
 EVALUATE = _BOUNDS.of_one(
     "evaluate_bound",
@@ -78,6 +78,6 @@ EVALUATE = _BOUNDS.of_one(
     gives=dict[str, Any],
     repeat="idempotent",
     problems=(PreconditionFailed, WorkExceeded),
-    does='Evaluate a theorem: infinity is "inf", and "1/n" stands for the reciprocal of the parameter n. An '
-    "evaluation that needs too much work is refused.",
+    does='Evaluate a theorem. Infinity is written as "inf", and "1/n" stands for the reciprocal of the parameter '
+    "n. Evaluations that need too much work are refused.",
 )

@@ -1,4 +1,4 @@
-"""Commands that draw canary people for a pipeline outside of Lethe, and judge its retraining by losses in a file."""
+"""Commands that draw canary people for a pipeline outside of Lethe, and judge its retraining from a file of losses."""
 
 import hashlib
 import json
@@ -39,10 +39,10 @@ def draw(
         Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the round before, now to be forgotten")
     ] = None,
 ) -> None:
-    """Draw the canaries of the next training.
+    """Draw the canaries for the next training run.
 
-    Add the rows of plant.csv to the training rows, delete those of forget.csv, train, let the new model score
-    score.csv, and judge the losses. Do not give the pipeline the other files.
+    Add the rows in plant.csv to the training rows, delete those in forget.csv, and train. Then score score.csv with the
+    new model and judge its losses. Do not give the pipeline the other files.
     """
     import pyarrow as pa
     import pyarrow.csv

@@ -1,8 +1,8 @@
-"""Invented people: rows whose columns are drawn independently of each other from the values of a table.
+"""Invented people: rows whose columns are drawn, independently of each other, from the values in a table.
 
-Each column is drawn uniformly among its distinct values, the label too. Every value of a canary is ordinary, but their
-combination is rare and its label is arbitrary, so that a model knows the label only from the canary. A value that
-few people have is drawn as often as a frequent one: canaries lie where people are few, and models remember them there.
+Each column, including the label, is drawn uniformly from its distinct values. Each value of a canary is ordinary, but
+their combination is rare and the label arbitrary, so that a model can know the label only from the canary. Rare values
+are drawn as often as frequent ones: canaries lie in sparse regions, where models memorise them.
 """
 
 import secrets
@@ -20,13 +20,13 @@ MIN_PLANTED = 20
 MAX_PLANTED = 200
 """Maximum number of planted canaries; exact tests of larger groups exceed the range of float64."""
 NUM_NEVER = 1000
-"""Number of canaries that never enter a training run. They cost it no rows and narrow the test by a quarter."""
+"""Number of canaries that never enter a training run. They add no training rows and sharpen the test by a quarter."""
 _MAX_TRIES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canaries:
-    """Two groups drawn by the same law at the same time: `planted` enter one training run, `never` enter none."""
+    """Two groups drawn together from the same distribution: `planted` enter one training run, `never` enter none."""
 
     planted: "pa.Table"
     never: "pa.Table"
@@ -38,15 +38,15 @@ def generator() -> np.random.Generator:
 
 
 def draw(table: "pa.Table", *, number: int, rng: np.random.Generator, id_column: str | None = None) -> Canaries:
-    """Return `number` canaries to plant, and `NUM_NEVER` that never enter, with the columns and types of the table.
+    """Return `number` canaries to plant and `NUM_NEVER` never to be planted, with the table's columns and types.
 
-    The canaries depend on the table by the set of values of each column alone. Nulls and NaN are never drawn, unless a
-    column has nothing else. `id_column` names people: canaries get unused whole numbers from the range of the existing
-    ones, or beyond it where that is crowded, and unused texts of the same form (`ids_like`).
+    The canaries depend on the table only through each column's set of values. Nulls and NaN are never drawn, unless a
+    column has nothing else. `id_column` names people: canaries get unused integers from the range of existing ids,
+    extended upwards if that is crowded, or unused texts of the same form (`ids_like`).
 
     Raises:
         DomainError: if `number` is not between `MIN_PLANTED` and `MAX_PLANTED`, or the table is empty.
-        InfeasibleError: if the form of the ids leaves too few unused ids.
+        InfeasibleError: if too few unused ids of this form remain.
     """
     import pyarrow as pa
 
@@ -95,14 +95,14 @@ def _ids(column: "pa.ChunkedArray", total: int, rng: np.random.Generator) -> Any
 def ids_like(existing: list[str], number: int, rng: np.random.Generator) -> list[str]:
     """Return `number` distinct ids that are not among the `existing` ones and have their form.
 
-    An id has the length of a random existing one, and at each position one of the characters that ids of this length
-    have there. So prefixes, digits of counters and versions of UUIDs stay as they are.
+    Each new id has the length of a random existing id and, at each position, a character that existing ids of this
+    length have there. This preserves prefixes, digits of counters and UUID versions.
 
     >>> ids_like(["cus_17", "cus_28"], 2, np.random.default_rng(0))
     ['cus_27', 'cus_18']
 
     Raises:
-        InfeasibleError: if the form leaves too few unused ids.
+        InfeasibleError: if too few unused ids of this form are found.
     """
     by_length: dict[int, list[str]] = {}
     for name in existing:
@@ -124,7 +124,7 @@ def ids_like(existing: list[str], number: int, rng: np.random.Generator) -> list
 
 
 def mixed(table: "pa.Table", planted: "pa.Table", rng: np.random.Generator) -> "pa.Table":
-    """Return the rows of both in random order, so that no position reveals a canary."""
+    """Return the rows of both tables in random order, so that no row's position reveals a canary."""
     import pyarrow as pa
 
     joined = pa.concat_tables([table, planted])

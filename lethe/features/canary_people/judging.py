@@ -1,8 +1,8 @@
-"""Verdict on one retraining: whether its artefact still knows the canaries that it was asked to forget.
+"""Verdict on one retraining: whether its artefact still knows the canaries that should be forgotten.
 
-Null hypothesis, for an honest pipeline: the artefact is a function of things that are independent of which of the
-canaries drawn together were planted earlier. Then the forgotten and the never planted are exchangeable given the
-artefact, whatever model it is, and the rank test is exact. `docs/mathematics/canary-people.md` has the proof.
+Null hypothesis, for an honest pipeline: the artefact does not depend on which of the canaries drawn together were
+planted earlier. Given the artefact, forgotten and never planted canaries are then exchangeable for any kind of model,
+and the rank test is exact. `docs/mathematics/canary-people.md` has the proof.
 """
 
 import math
@@ -20,7 +20,7 @@ from lethe.proof.errors import DomainError, require_count
 Losses = npt.NDArray[np.float64]  # (n,)
 
 LEVEL = 1e-6
-"""Level of each of the first `FULL_TESTS` tests of a pipeline."""
+"""Significance level of each of a pipeline's first `FULL_TESTS` tests."""
 FULL_TESTS = 50
 TOTAL_LEVEL = 2 * FULL_TESTS * LEVEL
 """Maximum probability that an honest pipeline ever raises an alarm, however often it is tested."""
@@ -31,21 +31,21 @@ class CanaryOutcome(StrEnum):
     """Outcome of a canary test."""
 
     CLEAN = "clean"
-    """No sign of the forgotten, and the test would have found them."""
+    """No trace of the forgotten canaries, and the test would have found one."""
     ALARM = "alarm"
-    """The artefact knows the forgotten."""
+    """The artefact knows the forgotten canaries."""
     NO_POWER = "no_power"
-    """No sign of the forgotten, but the test would have missed them, or there were no canaries to forget yet."""
+    """No trace of the forgotten canaries, but the test would have missed them, or none had to be forgotten yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Verdict on one artefact.
 
-    `p_value` bounds the probability that an honest pipeline shows so much knowledge of the forgotten; None if no
-    canaries were to be forgotten. `level` is the bound below which it is an alarm. `power` estimates the probability of
-    an alarm if the forgotten had been kept like the present ones, `present_p_value` is the p-value of the present ones
-    themselves. `planted` and `never` are the numbers of canaries in each group.
+    `p_value` bounds the probability that an honest pipeline shows this much knowledge of the forgotten canaries; None
+    if none had to be forgotten. A p-value below `level` is an alarm. `power` estimates the probability of an alarm if
+    the forgotten canaries were known like the present ones, whose own p-value is `present_p_value`. `planted` and
+    `never` are the numbers of canaries in each group.
     """
 
     outcome: CanaryOutcome
@@ -61,10 +61,10 @@ class Verdict:
 
 
 def level(test: int) -> float:
-    """Return the level of a pipeline's `test`-th test, from 1 on.
+    """Return the significance level of a pipeline's `test`-th test, counted from 1.
 
-    The first m = `FULL_TESTS` tests have level `LEVEL`, later ones LEVEL m (m + 1)/(t (t + 1)). The levels of all tests
-    sum to 2 m LEVEL = `TOTAL_LEVEL`, which by the union bound covers any dependence between tests.
+    The first m = `FULL_TESTS` tests have level `LEVEL`, later tests LEVEL m (m + 1)/(t (t + 1)). The levels of all
+    tests sum to 2 m LEVEL = `TOTAL_LEVEL`, which by the union bound holds for any dependence between tests.
 
     >>> level(50), f"{level(51):.3g}", f"{level(1000):.3g}", round(TOTAL_LEVEL, 12)
     (1e-06, '9.62e-07', '2.55e-09', 0.0001)
@@ -76,9 +76,9 @@ def level(test: int) -> float:
 def mann_whitney_cdf(statistic: int, m: int, n: int) -> float:
     """Return P[U <= `statistic`] for the number U of wrongly ordered pairs of m and n exchangeable values without ties.
 
-    U has the generating function prod_{i=1}^m (1 - z^(n+i))/(1 - z^i) / C(m+n, m). Its coefficients are read off by a
+    U has the generating function prod_{i=1}^m (1 - z^(n+i))/(1 - z^i) / C(m+n, m). Its coefficients are computed by a
     Fourier transform on the circle |z| = r on which the mean is `statistic`, so that the relative error is about 1e-12
-    even far in the tail, where scipy's exact method takes hours for the sizes that canaries have.
+    even far in the tail. With this many canaries, scipy's exact method takes hours there.
 
     Reference: Di Bucchianico, "Combinatorics, computer algebra and the Wilcoxon-Mann-Whitney test", J. Statist. Plann.
     Inference 79 (1999).
@@ -116,14 +116,14 @@ def mann_whitney_cdf(statistic: int, m: int, n: int) -> float:
 
 
 def rank_test(suspects: Losses, never: Losses, rng: np.random.Generator) -> float:
-    """Return the one-sided p-value of the suspects having smaller losses than the never planted.
+    """Return the one-sided p-value for suspects having smaller losses than canaries that were never planted.
 
-    The null distribution of the Mann-Whitney statistic is exact: if both groups are exchangeable, the p-value is at
-    most u with probability at most u, for every u and any number of ties, because `rng` breaks ties at random,
+    The null distribution of the Mann-Whitney statistic is exact: if the groups are exchangeable, the p-value is at most
+    u with probability at most u, for every u. This holds for any number of ties, because `rng` breaks ties at random,
     independently of the groups.
 
     Raises:
-        DomainError: for NaN, or a group of a size other than that of canaries.
+        DomainError: for NaN, or a group size that no canary group has.
     """
     _check(suspects, never)
     joined = np.concatenate([suspects, never])
@@ -143,10 +143,10 @@ def _check(suspects: Losses, never: Losses) -> None:
 
 
 def power(present: Losses, never: Losses, *, alarm_level: float) -> float:
-    """Estimate the probability of an alarm at `alarm_level` for a group that is known like `present`.
+    """Estimate the probability of an alarm at `alarm_level` for a group that the model knows as well as `present`.
 
-    With a, the share of pairs in which a present canary has the smaller loss, and its standard error by DeLong's
-    formula, this is the normal approximation of P[a > critical value of the test]. Ties count a half.
+    This is the normal approximation of P[a > critical value of the test], where a is the share of pairs in which the
+    present canary has the smaller loss, with a standard error by DeLong's formula. Ties count as half.
 
     Reference: DeLong, DeLong and Clarke-Pearson, Biometrics 44 (1988).
     """
@@ -169,14 +169,14 @@ def judge(
     """Judge one artefact by its losses on canaries.
 
     Args:
-        forgotten: for each group that was planted in an earlier training and not in this one, its losses, and those of
-            the never planted that were drawn with it. With r groups, r times the smallest p-value counts.
-        present: the losses of the group that was planted in this training, and of its never planted.
-        test: number of this test among all of this pipeline, from 1 on; see `level`.
+        forgotten: for each group planted in an earlier training run but not in this one, its losses and those of the
+            never planted canaries drawn with it. With r groups, the p-value is r times the smallest one.
+        present: the losses of the group planted in this training run, and of the never planted canaries drawn with it.
+        test: number of this test among all tests of this pipeline, counted from 1; see `level`.
         seed: seed that breaks ties, drawn before the losses were known.
 
     Raises:
-        DomainError: for NaN, or a group of another size than canaries have.
+        DomainError: for NaN, or a group size that no canary group has.
     """
     rng = np.random.default_rng(seed)
     alarm_level = level(test)

@@ -14,7 +14,7 @@ def model_audit(
     call: CommandCall,
     wait: Annotated[bool, typer.Option(help="Wait, with a progress bar, until it is done, and show its run")] = True,
 ) -> None:
-    """Test many canaries, separately from the model's data; exit code 1 if a test refutes a guarantee."""
+    """Run a canary test with many canaries, separate from the model's data; exit with 1 if it refutes a guarantee."""
     model = call()
     if not wait:
         show(model)

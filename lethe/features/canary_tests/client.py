@@ -8,7 +8,7 @@ from lethe.features.canary_tests import contract
 
 
 class ModelCanaryTests(Resource[H]):
-    """Calls of `client.models` about canary tests on request."""
+    """Calls of `client.models` for canary tests on request."""
 
     audit = call_one(contract.ASK, Keyed)
 
@@ -16,8 +16,8 @@ class ModelCanaryTests(Resource[H]):
     async def wait_for_audit(
         self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
     ) -> runs.RunOut | None:
-        """Return the run of the model's last canary test once none is pending; None if there was never one. Raises
-        `WaitTimedOut`."""
+        """Return the run of the model's last canary test once no test is pending; None if there has never been one.
+        Raises `WaitTimedOut`."""
         watch = Watch(subject=f"the canary test of model {model_id}", timeout_seconds=timeout_seconds)
         while True:
             model = await self._calls.call(models.GET, model_id, options=Options(within=watch.left))

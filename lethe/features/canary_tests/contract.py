@@ -16,6 +16,6 @@ ASK = _TESTS.of_one(
         problems.ModelRetired,
         problems.PreconditionFailed,
     ),
-    does="Learn and forget many canaries by the model's mechanism, separately from its data and versions. The result "
-    "is in the run of kind `audit` and in the model's last canary test.",
+    does="Train and forget many canaries with the model's mechanism, separately from its data and versions. The result "
+    "is stored in a run of kind `audit` and as the model's last canary test.",
 )

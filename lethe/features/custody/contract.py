@@ -12,12 +12,12 @@ from lethe.contract.sets import Scope
 
 
 class LedgerEntryOut(Answer):
-    sequence: int = Field(description="Position of the entry in the model's ledger, from 1 without gaps.")
-    body: dict[str, Any] = Field(description="Statement of the entry: run, version, mechanism, chain and guarantees.")
-    previous_hash: str = Field(description="Hash of the previous entry (hex); 64 zeros for the first entry.")
+    sequence: int = Field(description="Position of the entry in the model's ledger, counted from 1 without gaps.")
+    body: dict[str, Any] = Field(description="Content of the entry: run, version, mechanism, chain and guarantees.")
+    previous_hash: str = Field(description="Hash of the previous entry (hex); 64 zeros in the first entry.")
     hash: str = Field(
-        description="SHA-256 (hex) of previous_hash, a line feed, and body as JSON with sorted keys, no spaces, in "
-        "ASCII."
+        description="SHA-256 (hex) of previous_hash, a line feed, and body as ASCII JSON with sorted keys and no "
+        "spaces."
     )
 
 
@@ -28,8 +28,8 @@ class LedgerOut(PageOut[LedgerEntryOut]):
 class LedgerVerdictOut(Answer):
     model_id: str = Field(description="ID of the model.")
     valid: bool = Field(description="True if all hashes and numbers are correct and the versions match the ledger.")
-    fault: str | None = Field(description="First fault found; null if the ledger is valid.")
-    entries: int | None = Field(description="Number of recomputed entries; null if the ledger is not valid.")
+    fault: str | None = Field(description="First fault detected; null if the ledger is valid.")
+    entries: int | None = Field(description="Number of entries recomputed; null if the ledger is not valid.")
     head: str | None = Field(description="Hash of the last entry (hex); null if the ledger is empty or not valid.")
 
 
@@ -43,7 +43,7 @@ LEDGER = _ACCOUNTING.of_one(
     query=Paging,
     gives=LedgerOut,
     problems=(problems.InputInvalid,),
-    does="List the hash-chained ledger entries of a model, oldest first, in the order of a replay.",
+    does="List a model's hash-chained ledger entries, oldest first, which is the order for replaying them.",
 )
 VERDICT = _ACCOUNTING.of_one(
     "verify_ledger",
@@ -61,20 +61,20 @@ class LedgerHeadOut(Answer):
     sequence: int = Field(description="Number of the last link over all models; 0 before the first version.")
     hash: str = Field(description="Hash of the last link (hex); 64 zeros before the first version.")
     jws: str | None = Field(
-        description="Signed head: compact JWS, Ed25519, key in /.well-known/jwks.json; null before the first version."
+        description="Signed head (compact JWS, Ed25519, key in /.well-known/jwks.json); null before the first version."
     )
     signed_at: datetime.datetime | None = Field(description="Time of the signature; null before the first version.")
 
 
 class TenantLedgerVerdictOut(Answer):
     tenant_id: str = Field(description="ID of the tenant.")
-    valid: bool = Field(description="True if all hashes, numbers, versions, certificates and signed heads agree.")
-    fault: str | None = Field(description="First fault found; null if the ledger is valid.")
+    valid: bool = Field(description="True if all hashes, numbers, versions, certificates and heads agree.")
+    fault: str | None = Field(description="First fault detected; null if the ledger is valid.")
     models: int | None = Field(description="Number of models with entries; null if the ledger is not valid.")
-    entries: int | None = Field(description="Number of recomputed entries; null if the ledger is not valid.")
-    certificates: int | None = Field(description="Number of certificates checked against entries; null if not valid.")
-    links: int | None = Field(description="Number of links of the chain over all models; null if not valid.")
-    signed: int | None = Field(description="Number of the last link under a signed head, or 0; null if not valid.")
+    entries: int | None = Field(description="Number of entries recomputed; null if the ledger is not valid.")
+    certificates: int | None = Field(description="Number of certificates checked against entries; null if invalid.")
+    links: int | None = Field(description="Number of links of the chain over all models; null if invalid.")
+    signed: int | None = Field(description="Number of the last link covered by a signed head, or 0; null if invalid.")
     head: str | None = Field(description="Hash of the last link (hex); null if the ledger is not valid.")
 
 
@@ -87,8 +87,8 @@ HEAD = _LEDGER.operation(
     scope=Scope.ACCOUNTING_READ,
     gives=LedgerHeadOut,
     problems=(problems.LedgerCorrupt,),
-    does="Return the signed head of the ledger over all models. Store it out of reach of the service's operators: any "
-    "later removal or change of an entry contradicts it.",
+    does="Return the signed head of the ledger over all models. Store it where the service's operators cannot change "
+    "it: any later removal or change of an entry contradicts it.",
 )
 EXPORT = _LEDGER.operation(
     "export_ledger",
@@ -97,8 +97,8 @@ EXPORT = _LEDGER.operation(
     scope=Scope.ACCOUNTING_READ,
     gives=bytes,
     problems=(problems.LedgerCorrupt,),
-    does="Export the whole ledger as JSON lines, signed head last. `lethe ledger verify` recomputes the file offline "
-    "and compares it with a head that you kept.",
+    does="Export the whole ledger as JSON lines, with the signed head last. `lethe ledger verify` recomputes the file "
+    "offline and compares it with a head that you stored.",
 )
 LEDGER_VERDICT = _LEDGER.operation(
     "verify_whole_ledger",
@@ -107,51 +107,51 @@ LEDGER_VERDICT = _LEDGER.operation(
     scope=Scope.ACCOUNTING_READ,
     gives=TenantLedgerVerdictOut,
     does="Recompute every hash and number of all models and compare them with versions, certificates and signed "
-    "heads.\n\nAn installation cannot prove more about itself: store heads elsewhere, and see `lethe ledger verify`.",
+    "heads.\n\nAn installation cannot prove more about itself: store heads elsewhere and use `lethe ledger verify`.",
 )
 
 
 class AuditEntryOut(Answer):
     tenant_id: str = Field(description="ID of the tenant.")
-    sequence: int = Field(description="Position of the entry in the tenant's log, from 1 without gaps.")
-    at: str = Field(description="Time of the action: RFC 3339, UTC, spelled as it was hashed.")
-    actor: str = Field(description="ID of the person or API key; `operator`, or `lethe` for the service itself.")
+    sequence: int = Field(description="Position of the entry in the tenant's log, counted from 1 without gaps.")
+    at: str = Field(description="Time of the action (RFC 3339, UTC), exactly as it was hashed.")
+    actor: str = Field(description="ID of the user or API key; `operator`, or `lethe` for the service itself.")
     action: str = Field(description="Action as `thing.verb`, such as api_key.created.")
-    object_id: str = Field(description="ID of the object of the action.")
-    detail: dict[str, Any] = Field(description="Further facts: IDs, numbers and fixed words, never personal data.")
-    previous_hash: str = Field(description="Hash of the previous entry (hex); 64 zeros for the first entry.")
+    object_id: str = Field(description="ID of the object acted on.")
+    detail: dict[str, Any] = Field(description="Additional facts: IDs, numbers and fixed words, never personal data.")
+    previous_hash: str = Field(description="Hash of the previous entry (hex); 64 zeros in the first entry.")
     hash: str = Field(
-        description="SHA-256 (hex) of previous_hash, a line feed, and the other fields as JSON with sorted keys, "
-        "without spaces, in ASCII."
+        description="SHA-256 (hex) of previous_hash, a line feed, and the other fields as ASCII JSON with sorted keys "
+        "and no spaces."
     )
 
 
 class AuditPageOut(PageOut[AuditEntryOut]):
     names: dict[str, str] = Field(
         default_factory=dict,
-        description="Current names of the page's actors and objects, by ID; not hashed.",
+        description="Current names of the actors and objects on this page, by ID; not hashed.",
     )
 
 
 class AuditCheckpointOut(Answer):
-    sequence: int = Field(description="Number of the last entry that the checkpoint covers.")
-    hash: str = Field(description="Hash of the last entry that the checkpoint covers (hex).")
-    jws: str = Field(description="Signed checkpoint: compact JWS, Ed25519, key in /.well-known/jwks.json.")
+    sequence: int = Field(description="Number of the last entry covered by the checkpoint.")
+    hash: str = Field(description="Hash of the last entry covered by the checkpoint (hex).")
+    jws: str = Field(description="Signed checkpoint (compact JWS, Ed25519, key in /.well-known/jwks.json).")
     signed_at: datetime.datetime = Field(description="Time of the signature.")
 
 
 class AuditVerdictOut(Answer):
-    valid: bool = Field(description="True if all hashes are correct and agree with all checkpoints.")
-    entries: int | None = Field(description="Number of recomputed entries; null if the log is not valid.")
-    checkpoints: int | None = Field(description="Number of checkpoints that agree; null if the log is not valid.")
-    signed: int | None = Field(description="Number of the last entry under a checkpoint, or 0; null if not valid.")
+    valid: bool = Field(description="True if all hashes are correct and consistent with all checkpoints.")
+    entries: int | None = Field(description="Number of entries recomputed; null if the log is not valid.")
+    checkpoints: int | None = Field(description="Number of consistent checkpoints; null if the log is not valid.")
+    signed: int | None = Field(description="Number of the last entry covered by a checkpoint, or 0; null if invalid.")
     head: str | None = Field(description="Hash of the last entry (hex); null if the log is not valid.")
-    fault: str | None = Field(description="First faulty entry or checkpoint, with the fault; null if the log is valid.")
+    fault: str | None = Field(description="First faulty entry or checkpoint and its fault; null if the log is valid.")
 
 
 class AuditEntriesQuery(Paging):
     object_id: Annotated[Text | None, Field(max_length=200, description="Only entries about this object.")] = None
-    actor: Annotated[Text | None, Field(max_length=200, description="Only entries of this person or API key.")] = None
+    actor: Annotated[Text | None, Field(max_length=200, description="Only entries by this user or API key.")] = None
     action: Annotated[Text | None, Field(max_length=200, description="Only this action, e.g. api_key.created.")] = None
 
 
@@ -163,7 +163,7 @@ ENTRIES = _AUDIT_LOG.operation(
     scope=Scope.REQUESTS_REVIEW,
     query=AuditEntriesQuery,
     gives=AuditPageOut,
-    does="List the audit log, newest first. All entries together suffice to recompute every hash.",
+    does="List audit log entries, newest first. Together, all entries suffice to recompute every hash.",
 )
 CHECKPOINTS = _AUDIT_LOG.operation(
     "list_audit_checkpoints",
@@ -172,7 +172,7 @@ CHECKPOINTS = _AUDIT_LOG.operation(
     scope=Scope.REQUESTS_REVIEW,
     query=Paging,
     gives=PageOut[AuditCheckpointOut],
-    does="List the signed checkpoints of this log, newest first. A checkpoint kept elsewhere reveals a forged log.",
+    does="List the signed checkpoints of this log, newest first. A checkpoint stored elsewhere exposes a forged log.",
 )
 AUDIT_VERDICT = _AUDIT_LOG.operation(
     "verify_audit_log",
@@ -181,5 +181,5 @@ AUDIT_VERDICT = _AUDIT_LOG.operation(
     scope=Scope.REQUESTS_REVIEW,
     gives=AuditVerdictOut,
     does="Recompute every hash of this log from its entries alone and compare them with the signed checkpoints.\n\nAn "
-    "installation cannot prove more about itself: store checkpoints elsewhere, and see `lethe audit verify`.",
+    "installation cannot prove more about itself: store checkpoints elsewhere and use `lethe audit verify`.",
 )

@@ -1,4 +1,4 @@
-"""Commands for case work on requests: assignment, notes, and attached files."""
+"""Commands for casework on requests: assignment, notes and attachments."""
 
 import sys
 from pathlib import Path
@@ -18,8 +18,8 @@ derive("deletion_requests.assignees", line="{item.id}  {item.name}")
 
 @made("deletion_requests.add_note", OptionShape(positional=("text",)))
 def request_add_note(call: CommandCall) -> None:
-    """Add a note about a request for those who decide on it. `-` reads the note from standard input, so that
-    no process list shows it."""
+    """Add a note on a request for the people who decide on it. `-` reads the note from standard input, so that it does
+    not show up in the process list."""
     if call.arguments["text"] == "-":
         call.arguments["text"] = sys.stdin.read().rstrip("\n")
     show(call())
@@ -40,7 +40,7 @@ def request_attach(
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Attach a file for those who decide on a request, such as a scan, a proof of identity or an e-mail."""
+    """Attach a file, such as a scan, proof of identity or e-mail, for the people who decide on a request."""
     with connect(url, key) as client:
         show(client.deletion_requests.attach(request_id, file))
 
@@ -61,7 +61,7 @@ def verify_evidence_pack(
     """Verify an evidence pack offline: the signed manifest, the digest of every file, all certificates, and the audit
     entries.
 
-    Exits with 1 unless every part matches its signature. Keys from the pack itself do not prove who signed it.
+    Exits with 1 if any part does not match its signature. Keys from the pack itself do not prove who signed it.
     """
     from lethe.features.desk import evidence_pack
 

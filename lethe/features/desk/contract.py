@@ -1,4 +1,4 @@
-"""Case work on deletion requests: assignees, notes, attachments, and the reply to the person."""
+"""Casework on deletion requests: assignees, notes, attachments, and the reply to the person."""
 
 import datetime
 from typing import Annotated
@@ -44,7 +44,7 @@ class ReplyFormat(ClosedSet):
 
 
 class ReplyLanguage(ClosedSet):
-    """Language of a reply to a person (ISO 639-1)."""
+    """Language of the reply to the person (ISO 639-1)."""
 
     EN = "en"
     DE = "de"
@@ -53,7 +53,7 @@ class ReplyLanguage(ClosedSet):
 
 
 class AttachmentKind(ClosedSet):
-    """Kind of a file attached to a request, by the extension of its name."""
+    """Type of a file attached to a request, determined by its file extension."""
 
     PDF = "pdf"
     PNG = "png"
@@ -66,13 +66,13 @@ class AssignmentIn(Body):
     model_config = example(assignee="usr_3f9c1a2b4d5e6f708192")
 
     assignee: Annotated[Text, Field(min_length=1, max_length=200)] = Field(
-        description=f"ID of a person who may decide about requests, or `{NOBODY}` to remove the assignee."
+        description=f"ID of a user who can decide on requests, or `{NOBODY}` to remove the assignee."
     )
 
 
 class AssigneeOut(Answer):
-    id: str = Field(description="ID of the person.")
-    name: str = Field(description="Name of the person.")
+    id: str = Field(description="ID of the user.")
+    name: str = Field(description="Name of the user.")
 
 
 _ASSIGNEES = operation.ResourceOperations("Deletion requests", "/v1")
@@ -84,8 +84,8 @@ ASSIGNEES = _ASSIGNEES.operation(
     scope=Scope.REQUESTS_REVIEW,
     query=Paging,
     gives=PageOut[AssigneeOut],
-    does="List the people to whom requests can be assigned, newest first: everyone whose role lets them decide about "
-    "requests and who is not disabled.",
+    does="List the users to whom requests can be assigned, newest first: all users who are not disabled and whose role "
+    "lets them decide on requests.",
 )
 ASSIGN = REQUESTS.of_one(
     "assign_deletion_request",
@@ -96,30 +96,30 @@ ASSIGN = REQUESTS.of_one(
     gives=DeletionRequestOut,
     repeat="idempotent",
     problems=(NotAssignable,),
-    does="Assign a request to a person, or clear the assignment. This does not restrict what others may do, and the "
+    does="Assign a request to a user, or clear the assignment. This does not restrict what other users can do, and the "
     "person whom the request is about is not notified.",
 )
 
 
 MAX_NOTE_LENGTH = 4000
 MAX_NOTES = 200
-"""Maximum number of notes about one request."""
+"""Maximum number of notes on one request."""
 
 
 class NoteIn(Body):
     model_config = example(text="Called back at noon; the copy of the passport comes by post.")
 
     text: Annotated[Text, Field(min_length=1, max_length=MAX_NOTE_LENGTH)] = Field(
-        description="Text of the note, which is stored sealed and erased with the details of the request.", repr=False
+        description="Text of the note. It is stored encrypted and erased with the details of the request.", repr=False
     )
 
 
 class NoteOut(Answer):
     id: str = Field(description="ID of the note.")
     at: datetime.datetime = Field(description="Time at which the note was written.")
-    author: str = Field(description="ID of the person or API key that wrote the note.")
-    author_name: str | None = optional("Name of the author, if known.")
-    text: str = Field(description="Text of the note; empty if damaged.", repr=False)
+    author: str = Field(description="ID of the user or API key that wrote the note.")
+    author_name: str | None = optional("Name of the author; null if unknown.")
+    text: str = Field(description="Text of the note; empty if it is damaged.", repr=False)
     damaged: bool = Field(default=False, description="True if the stored text or its key is damaged.")
 
 
@@ -132,9 +132,9 @@ ADD_NOTE = REQUESTS.of_one(
     gives=NoteOut,
     status=201,
     problems=(DetailsErased, NotesFull),
-    does="Add a note about a request for those who decide on it. No event, callback, protocol, export or log contains "
-    "the text. It is erased together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is "
-    "accepted, because remembering one would store the text once more: a repetition is another note.",
+    does="Add a note to a request for those who decide on it. No event, callback, protocol, export or log contains the "
+    "text. It is erased together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is "
+    "accepted, because the text would have to be stored a second time. A repeated call adds another note.",
 )
 NOTES = REQUESTS.of_one(
     "list_request_notes",
@@ -153,12 +153,12 @@ MAX_NAME_LENGTH = 200
 class AttachmentOut(Answer):
     id: str = Field(description="ID of the attachment.")
     at: datetime.datetime = Field(description="Time at which the file was attached.")
-    author: str = Field(description="ID of the person or API key that attached the file.")
-    author_name: str | None = optional("Name of the author, if known.")
-    kind: AttachmentKind = Field(description="Kind of the file.")
+    author: str = Field(description="ID of the user or API key that attached the file.")
+    author_name: str | None = optional("Name of that user or API key; null if unknown.")
+    kind: AttachmentKind = Field(description="Type of the file.")
     size: int = Field(description="Size of the file in bytes.")
-    name: str = Field(description="Name of the file as sent by its author; empty if damaged.", repr=False)
-    damaged: bool = Field(default=False, description="True if the stored name or the key of the file is damaged.")
+    name: str = Field(description="Name of the file as uploaded; empty if damaged.", repr=False)
+    damaged: bool = Field(default=False, description="True if the file's stored name or its key is damaged.")
 
 
 ATTACH = REQUESTS.of_one(
@@ -176,9 +176,9 @@ ATTACH = REQUESTS.of_one(
         problems.StorageQuotaExceeded,
     ),
     does="Attach a file to a request for those who decide on it: a PDF, PNG or JPEG, UTF-8 text, or an e-mail (.eml). "
-    "Name and bytes must agree on the kind. No event, callback, protocol, export or log contains its name. It is "
-    "erased together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is accepted: a "
-    "repetition is another attachment.",
+    "The name and content must be of the same type. No event, callback, protocol, export or log contains the name. The "
+    "file is erased together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is accepted: "
+    "a repeated call adds another file.",
 )
 ATTACHMENTS = REQUESTS.of_one(
     "list_request_attachments",
@@ -196,7 +196,7 @@ ATTACHMENT = REQUESTS.of_two(
     scope=Scope.REQUESTS_REVIEW,
     gives=bytes,
     problems=(AttachmentUnknown, problems.SealedTextDamaged),
-    does="Return the file for saving: browsers neither show it nor guess its type. The audit log records who "
+    does="Return the file as a download: browsers neither display it nor guess its type. The audit log records who "
     "downloaded it.",
 )
 DELETE_ATTACHMENT = REQUESTS.of_two(
@@ -207,7 +207,7 @@ DELETE_ATTACHMENT = REQUESTS.of_two(
     gives=type(None),
     status=204,
     problems=(AttachmentUnknown,),
-    does="Erase a file: its key is destroyed before the answer.",
+    does="Erase a file. Its key is destroyed before the response is sent.",
 )
 
 
@@ -217,17 +217,17 @@ class ReplyQuery(Query):
 
 
 class Addressing(Body):
-    """Details of a single reply, which are not stored: recipient, place, salutation and signature."""
+    """Details of a single reply, none of them stored: recipient, place, salutation and signature."""
 
     recipient: Annotated[Text, Field(max_length=500)] = Field(
-        default="", description="Name and address of the recipient, one line each; empty for no address.", repr=False
+        default="", description="Name and address of the recipient, on separate lines; empty for none.", repr=False
     )
-    place: Annotated[Text, Field(max_length=100)] = Field(default="", description="Place before the date.")
+    place: Annotated[Text, Field(max_length=100)] = Field(default="", description="Place shown before the date.")
     salutation: Annotated[Text, Field(max_length=200)] = Field(
-        default="", description="Salutation; empty for the language's general one.", repr=False
+        default="", description="Salutation; empty for the language's generic one.", repr=False
     )
     signed_by: Annotated[Text, Field(max_length=200)] = Field(
-        default="", description="Name and function below the closing; empty for the controller alone."
+        default="", description="Name and job title below the closing; empty for the controller alone."
     )
 
 
@@ -239,9 +239,9 @@ REPLY = REQUESTS.of_one(
     query=ReplyQuery,
     gives=bytes,
     problems=(ReplyUnprintable, problems.CertificateDamaged),
-    does="Return the reply to the person at the current stage: received, extended, completed, rejected or withdrawn. "
-    "It also states what was erased, each certificate in plain words, and how anyone can verify it. It is composed on "
-    "demand and not stored.",
+    does="Return the reply to the person for the current stage: received, extended, completed, rejected or withdrawn. "
+    "It also states what was erased, explains each certificate in plain words, and tells how anyone can verify it. It "
+    "is generated on demand and not stored.",
 )
 
 
@@ -259,17 +259,17 @@ class SentReplyIn(Body):
     model_config = example(sent_on="2026-11-26", channel="letter")
 
     sent_on: Annotated[datetime.date, Strict(False), BeforeValidator(is_written_out)] = Field(
-        description="Day on which the reply was sent, in the time zone of the request."
+        description="Date on which the reply was sent, in the request's time zone."
     )
-    channel: Annotated[ReplyChannel, Strict(False)] = Field(description="Channel by which the reply was sent.")
+    channel: Annotated[ReplyChannel, Strict(False)] = Field(description="Channel through which the reply was sent.")
 
 
 class SentReplyOut(Answer):
-    sent_on: datetime.date = Field(description="Day on which the reply was sent, in the time zone of the request.")
-    channel: ReplyChannel = Field(description="Channel by which the reply was sent.")
-    at: datetime.datetime = Field(description="Time at which this was recorded.")
-    actor: str = Field(description="ID of the person or API key that recorded it.")
-    actor_name: str | None = optional("Name of the actor, if known.")
+    sent_on: datetime.date = Field(description="Date on which the reply was sent, in the request's time zone.")
+    channel: ReplyChannel = Field(description="Channel through which the reply was sent.")
+    at: datetime.datetime = Field(description="Time at which the dispatch was recorded.")
+    actor: str = Field(description="ID of the user or API key that recorded the dispatch.")
+    actor_name: str | None = optional("Name of that user or API key; null if unknown.")
 
 
 RECORD_SENT_REPLY = REQUESTS.of_one(
@@ -281,9 +281,9 @@ RECORD_SENT_REPLY = REQUESTS.of_one(
     gives=SentReplyOut,
     repeat="idempotent",
     problems=(problems.InputInvalid,),
-    does="Record that a reply was sent to the person: the service composes replies and sends none. The day and the "
-    "channel are in the audit log and in the history of the request, and are kept as long as these. The same day and "
-    "channel are recorded once.",
+    does="Record that a reply was sent to the person; the service generates replies but does not send them. The day "
+    "and channel are recorded in the audit log and the request's history, and kept for as long as these. Recording the "
+    "same day and channel again is a no-op.",
 )
 SENT_REPLIES = REQUESTS.of_one(
     "list_sent_replies",
@@ -293,7 +293,7 @@ SENT_REPLIES = REQUESTS.of_one(
     query=Paging,
     gives=PageOut[SentReplyOut],
     problems=(problems.InputInvalid,),
-    does="List the replies that were recorded as sent, last recorded first.",
+    does="List the replies recorded as sent, most recently recorded first.",
 )
 
 
@@ -306,7 +306,7 @@ class EvidenceQuery(Query):
     language: ReplyLanguage = Field(default=ReplyLanguage.EN, description="Language of the letter in the pack.")
     format: EvidenceFormat = Field(
         default=EvidenceFormat.ZIP,
-        description="zip: an archive that is verified offline; pdf: the readable part of it.",
+        description="Format: zip is an archive that can be verified offline, pdf its readable part.",
     )
 
 
@@ -320,7 +320,7 @@ EVIDENCE_PACK = REQUESTS.of_one(
     problems=(ReplyUnprintable, problems.CertificateDamaged),
     does="Return the evidence about a request: the letter to the person, the certificates, the public keys, the "
     "history, and the audit entries up to a checkpoint that is signed for the pack. A manifest signs the digest of "
-    "every file of the archive; `lethe request verify-evidence-pack` verifies all of it offline.\n\nThe audit log "
-    "records who downloaded it. The archive also has audit entries about other requests, by ID, because the hash "
-    "chain needs them; the PDF has the entries about this request alone.",
+    "every file in the archive; `lethe request verify-evidence-pack` verifies the pack offline.\n\nThe audit log "
+    "records who downloaded it. The archive also contains audit entries about other requests, by ID, because the hash "
+    "chain needs them; the PDF contains only the entries about this request.",
 )

@@ -1,7 +1,7 @@
-"""Evidence packs: archives with everything about one deletion request, which anyone can verify offline.
+"""Evidence packs: archives of everything about one deletion request that anyone can verify offline.
 
-A pack is a ZIP file without compression whose members have a fixed order and a fixed date, so its bytes follow from its
-members alone. `manifest.jws` is signed by the installation, and states the SHA-256 of every other member.
+A pack is an uncompressed ZIP file whose members have a fixed order and date, so that its bytes depend only on the
+members. `manifest.jws` is signed by the installation and states the SHA-256 of every other member.
 """
 
 import datetime
@@ -36,8 +36,8 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPack:
-    """Verdict on a pack. `entries` counts the audit entries about the request; `is_chained` is False if the pack only
-    proves each entry separately, and not that they are in the log that the installation signed."""
+    """Verdict on a pack. `entries` counts the audit entries about the request. `is_chained` is False if the pack only
+    proves each entry separately, but not that the entries belong to the log signed by the installation."""
 
     request_id: str
     made_at: datetime.datetime
@@ -49,14 +49,14 @@ class VerifiedPack:
 
 
 def manifest(request_id: str, members: Mapping[str, bytes], *, made_at: datetime.datetime) -> bytes:
-    """Return the statement to sign about the other members of a pack, as canonical JSON."""
+    """Return the statement about a pack's other members as canonical JSON, ready to be signed."""
     files = {name: {"bytes": len(content), "sha256": _digest(content)} for name, content in members.items()}
     made = made_at.astimezone(datetime.UTC).isoformat()
     return chains.canonical({"format": FORMAT, "request_id": request_id, "made_at": made, "files": files}).encode()
 
 
 def archive(members: Mapping[str, bytes]) -> bytes:
-    """Return the ZIP file of members, sorted by name; equal members have equal bytes."""
+    """Return a ZIP file of the members, sorted by name; the same members always give the same bytes."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as file:
         for name in sorted(members):
@@ -69,7 +69,7 @@ def archive(members: Mapping[str, bytes]) -> bytes:
 def verify(content: bytes, jwks: dict[str, Any] | None = None) -> VerifiedPack:
     """Verify a pack offline: the manifest's signature, every member's digest, all certificates, and the audit entries.
 
-    Without `jwks` the keys in the pack are used, which proves that the pack is whole, but not who signed it. Raises
+    Without `jwks`, the keys in the pack are used. This proves that the pack is intact, but not who signed it. Raises
     `CertificateInvalid`, naming the failed check, and whatever `proof_files.verify_file` raises.
     """
     members = _members(content)
@@ -110,7 +110,7 @@ def verify(content: bytes, jwks: dict[str, Any] | None = None) -> VerifiedPack:
 
 
 def _members(content: bytes) -> dict[str, bytes]:
-    """Return the members of a ZIP file. Raises `CertificateInvalid` unless its bytes are those of `archive`."""
+    """Return the members of a ZIP file. Raises `CertificateInvalid` unless `archive` would give the same bytes."""
     if len(content) > MAX_BYTES:
         raise CertificateInvalid("The file is larger than any evidence pack.")
     try:
@@ -127,7 +127,7 @@ def _members(content: bytes) -> dict[str, bytes]:
 
 
 def _check_members(members: Mapping[str, bytes], files: Mapping[str, Any]) -> None:
-    """Check that the manifest states exactly the other members, with their digests."""
+    """Check that the manifest lists exactly the other members and their digests."""
     for name in sorted(members.keys() ^ {*files, MANIFEST}):
         fault = "is missing" if name in files else "is not in the manifest"
         raise CertificateInvalid(f"The member {name} {fault}.")
@@ -137,7 +137,7 @@ def _check_members(members: Mapping[str, bytes], files: Mapping[str, Any]) -> No
 
 
 def _check_log(log: dict[str, Any], public_keys: Any) -> bool:
-    """Check the hash of each audit entry, and return True if the entries are linked up to a signed checkpoint."""
+    """Check the hash of each audit entry, and return True if a hash chain links them to a signed checkpoint."""
     previous: dict[str, Any] | None = None
     for entry in log["entries"]:
         body = chains.canonical({name: entry[name] for name in _HASHED})

@@ -1,4 +1,4 @@
-"""Commands about California's delete list: load DROP files and people's hashes, and write the answers."""
+"""Commands for California's delete list: load DROP files and people's hashes, and write response files."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +18,7 @@ _File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="DROP's
 
 @_app.command("load")
 def load(file: _File, url: Url = None, key: Key = None) -> None:
-    """Load a DROP download: the archive, or one file of it under its original name."""
+    """Load a DROP download: the archive, or one of its files under its original name."""
     with connect(url, key) as client:
         show(client.drop.load_file(file))
 
@@ -30,8 +30,8 @@ def people(
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """State the hashes under which DROP lists may name people, from a CSV file with any of the columns email,
-    phone, maid, ctvid, first_name, last_name, birth_date, zip and vin. Only hashes are sent."""
+    """Load the hashes under which DROP lists can name people, from a CSV file with any of the columns email, phone,
+    maid, ctvid, first_name, last_name, birth_date, zip and vin. Only hashes are sent."""
     with connect(url, key) as client:
         show(client.drop.load_people(csv_rows(file), kind=kind, first=2, place="line"))
 
@@ -41,7 +41,7 @@ def answer(
     call: CommandCall,
     out: Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder to write the answer to.")] = Path(),
 ) -> None:
-    """Write the answer to a DROP file, under the same name. Fails while a line has no status."""
+    """Write the response to a DROP file, under the same name. Fails if any line has no status yet."""
     to = out / Path(call.arguments["file"]).name
     call(to)
     console.print(str(to), markup=False, highlight=False)

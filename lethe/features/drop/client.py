@@ -23,8 +23,8 @@ _PEOPLE_AT_ONCE = 500
 
 
 class DropTotals(pydantic.BaseModel):
-    """Numbers of files and lines loaded, and of removed lines whose people were erased, or are being erased (None for
-    keys without accounting:read)."""
+    """Numbers of files and lines loaded, and of removed lines whose people have been or are being erased (None for keys
+    without accounting:read)."""
 
     num_files: int = 0
     num_lines: int = 0
@@ -32,7 +32,7 @@ class DropTotals(pydantic.BaseModel):
 
 
 class PeopleTotals(pydantic.BaseModel):
-    """Number of rows loaded, and of hashes by list. `nothing_held`: number of rows without data for a list, by list."""
+    """Number of rows loaded, and number of hashes per list. `nothing_held`: number of rows without data, per list."""
 
     num_rows: int = 0
     hashes: dict[str, int] = pydantic.Field(default_factory=dict)
@@ -51,8 +51,8 @@ class Drop(Resource[H]):
     @composed
     @makes(contract.LOAD)
     async def load_file(self, path: str | Path) -> DropTotals:
-        """Load a DROP download: the ZIP archive, or one of its CSV files under its name. Files of any length are read
-        line by line, and a load that was interrupted is repeated as a whole. Raises `InputInvalid` with the line."""
+        """Load a DROP download: the ZIP archive, or one of its CSV files under its original name. Files of any length
+        are read line by line. Repeat an interrupted load from the start. Raises `InputInvalid` with the line."""
         totals = DropTotals()
         for name, file in _files(Path(path)):
             num_lines = 0
@@ -78,11 +78,11 @@ class Drop(Resource[H]):
     async def load_people(
         self, rows: Iterable[Mapping[str, object]], *, kind: str = CUSTOMER_ID, first: int = 1, place: str = "row"
     ) -> PeopleTotals:
-        """Load the hashes of people. A row names a person in the key `kind`, and has any of the keys email, phone,
-        maid, ctvid, first_name, last_name, birth_date, zip and vin. An empty value states that nothing is held. Fields
-        are hashed locally, and only hashes are sent.
+        """Load people's hashes. A row identifies the person under the key `kind` and can have the keys email, phone,
+        maid, ctvid, first_name, last_name, birth_date, zip and vin. An empty value states that no such data is held.
+        Fields are hashed locally, and only hashes are sent.
 
-        Raises `InputInvalid`, which names rows, counted from `first` and called `place`, and no value.
+        Raises `InputInvalid`, which names rows (as `place` with a number, starting at `first`) but no values.
         """
         totals = PeopleTotals()
         numbered = enumerate(rows, first)
@@ -100,7 +100,7 @@ class Drop(Resource[H]):
 
 
 def _of_rows(fault: FieldError, first: int, place: str) -> FieldError:
-    """Return the fault located by its row in the caller's file instead of its position in the batch."""
+    """Return the fault, located by row in the caller's file instead of by position in the batch."""
     parts = fault.path.split(".")
     row = f"{place} {first + int(parts[1])}" if len(parts) > 1 and parts[1].isdecimal() else fault.path
     return FieldError(row, fault.message)
@@ -127,7 +127,7 @@ def _person(row: Mapping[str, object], kind: str, place: str, totals: PeopleTota
 
 
 def _files(path: Path) -> Iterator[tuple[str, IO[str]]]:
-    """Yield the name and text of each CSV file of a download, files of removed lines last. Raises `InputInvalid`."""
+    """Yield the name and text stream of each CSV file, removed lines last. Raises `InputInvalid`."""
     with _opened(path) as archive:
         names = [path.name] if archive is None else [name for name in archive.namelist() if name.endswith(".csv")]
         for name in sorted(names, key=lambda name: "_Removed" in name):
@@ -153,7 +153,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile | None]:
 
 
 def _batches(name: str, file: IO[str]) -> Iterator[list[dict[str, str]]]:
-    """Yield the lines of a file in the form of the call. Raises `InputInvalid`, which names the line."""
+    """Yield batches of a file's lines, in the form that the call expects. Raises `InputInvalid`, naming the line."""
     expected = _COLUMNS if contract.list_of(name) is not None else _OF_REMOVED
     reader, batch = csv.reader(file, strict=True), list[dict[str, str]]()
     try:

@@ -1,4 +1,4 @@
-"""Operations on California's delete list: DROP files, the standard hashes of people, and the answers."""
+"""Operations on California's delete list: DROP files, people's standard hashes, and response files."""
 
 import base64
 import re
@@ -24,7 +24,7 @@ class DropUnanswered(Conflict, title="The DROP file cannot be answered or loaded
 
 
 def list_of(file: str) -> DropList | None:
-    """Return the list of a DROP file by its name; None for a file of removed lines. Raises `ValueError`."""
+    """Return the list that a DROP file's name denotes; None for a file of removed lines. Raises `ValueError`."""
     if (parts := _FILE.fullmatch(file)) is None:
         raise ValueError("expected the name of a DROP file, such as 20260312_4821_Email.csv")
     return None if parts[1] == "Removed" else DropList(parts[1])
@@ -52,20 +52,20 @@ ListName = Annotated[DropList, Strict(False)]
 
 
 class LineIn(Body):
-    id: LineId = Field(description="ID of the line in DROP.")
-    hash: Hash = Field(description="Hash of the line (base64).", repr=False)
+    id: LineId = Field(description="ID of the line in the DROP file.")
+    hash: Hash = Field(description="Hash in the line (base64).", repr=False)
     list_type: ListName | None = optional(
-        "ListType of a removed line; only in a file of removed lines, where it is required."
+        "ListType of a removed line. Required in a file of removed lines; not allowed in other files."
     )
 
 
 class LinesIn(LargeBody):
     file: FileName = Field(description="Name of the DROP file, such as 20260312_4821_Email.csv.")
     lines: Annotated[list[LineIn], Field(max_length=MAX_LINES, fail_fast=True)] = Field(
-        description="Lines of the file, divided into calls in any way."
+        description="Lines of the file. They can be split across calls in any way."
     )
     num_lines: Annotated[int, Field(ge=0, lt=2**31)] | None = optional(
-        "Number of lines of the whole file, with its last call; the file has no answer before all are loaded."
+        "Number of lines in the whole file, given in its last call. No answer is available until all lines are loaded."
     )
 
     @model_validator(mode="after")
@@ -77,20 +77,20 @@ class LinesIn(LargeBody):
 
 class LinesLoadedOut(Answer):
     file: str = Field(description="Name of the file.")
-    num_loaded: int = Field(description="Number of lines of the file that have been loaded.")
-    num_lines: int | None = Field(description="Number of lines of the whole file; null until its last call.")
+    num_loaded: int = Field(description="Number of lines of the file that have been loaded so far.")
+    num_lines: int | None = Field(description="Number of lines in the whole file; null until its last call.")
     num_irrevocable: int | None = Field(
-        description="Number of lines removed by this call whose people have been, or are being, erased; null for "
-        "callers without accounting:read."
+        description="Number of lines removed in this call that came too late because the person's data was or is being "
+        "erased; null for callers without accounting:read."
     )
 
 
 class PersonIn(IdentifierIn):
-    """Identifier of a person, and the hashes under which lists may name the person."""
+    """Identifier of a person, and the hashes under which DROP lists may name them."""
 
     hashes: dict[ListName, Annotated[list[Hash], Field(max_length=100)]] = Field(
-        description="Hashes (base64) under which each list may name the person. An empty list states that no data "
-        "of this DROP list is held about the person.",
+        description="Hashes (base64) by which each list may identify the person. An empty list states that no data "
+        "covered by this DROP list is held about the person.",
         repr=False,
     )
 
@@ -98,7 +98,7 @@ class PersonIn(IdentifierIn):
 class PeopleIn(LargeBody):
     MAX_MEMBERS = 100_000
     people: Annotated[list[PersonIn], Field(min_length=1, max_length=MAX_PEOPLE, fail_fast=True)] = Field(
-        description="People with their hashes in the standard forms of DROP."
+        description="People and their hashes in DROP's standard formats."
     )
 
 
@@ -107,45 +107,45 @@ class PeopleOut(Answer):
 
 
 class WaitingLineOut(Answer):
-    id: str = Field(description="ID of the line.")
+    id: str = Field(description="ID of the line in the DROP file.")
     state: str = Field(
-        description="matching: the request is about to be made; open: the request has not ended; cancelled: the "
+        description="matching: the request is about to be created; open: the request has not ended; cancelled: the "
         "request was cancelled, so load the file again or reject a new request; several: the hash matches several "
         "people."
     )
-    request_id: str | None = Field(description="Request created for the line; null if none yet.")
+    request_id: str | None = Field(description="ID of the request created for the line; null if none yet.")
 
 
 class FileOut(Answer):
     file: str = Field(description="Name of the file.")
-    list_type: DropList = Field(description="List to which the file belongs.")
-    num_lines: int | None = Field(description="Number of lines of the whole file; null until its last call.")
-    num_loaded: int = Field(description="Number of lines loaded, including those that DROP removed afterwards.")
-    num_removed: int = Field(description="Number of lines that DROP removed afterwards, which need no answer.")
-    num_deleted: int = Field(description="Number of lines whose requests have completed (status 3).")
+    list_type: DropList = Field(description="DROP list to which the file belongs.")
+    num_lines: int | None = Field(description="Number of lines in the whole file; null until its last call.")
+    num_loaded: int = Field(description="Number of lines loaded, including those DROP removed later.")
+    num_removed: int = Field(description="Number of lines that DROP removed later, which need no answer.")
+    num_deleted: int = Field(description="Number of lines whose requests were completed (status 3).")
     num_exempted: int = Field(description="Number of lines whose requests were rejected on a legal ground (status 2).")
     num_opted_out: int = Field(description="Number of lines that match several people, all opted out (status 4).")
-    num_not_found: int = Field(description="Number of lines that match no person now (status 5).")
-    num_waiting: int = Field(description="Number of lines that have no status yet.")
+    num_not_found: int = Field(description="Number of lines that currently match no person (status 5).")
+    num_waiting: int = Field(description="Number of lines without a status so far.")
     waiting: list[WaitingLineOut] = Field(description=f"The first {MAX_LISTED} lines without a status.")
 
 
 class ListOut(Answer):
-    list_type: DropList = Field(description="DROP list.")
-    num_people: int = Field(description="Number of people whose hashes for the list are known.")
+    list_type: DropList = Field(description="Name of the DROP list.")
+    num_people: int = Field(description="Number of people whose hashes for this list are known.")
     num_unstated: int = Field(
-        description="Number of people in datasets or the identity map whose hashes for the list are unknown. Until it "
+        description="Number of people in datasets or the identity map whose hashes for this list are unknown. Until it "
         "is 0, no line of the list is reported as not found."
     )
     num_unhashed: int = Field(
-        description="Number of identifiers in the identity map without a DROP hash, which were loaded as hashes or by "
-        "an older release. Load them again in plain text. Until it is 0, no line is reported as not found."
+        description="Number of identifiers in the identity map without a DROP hash, because they were loaded as hashes "
+        "or by an older release. Load them again in plain text. Until it is 0, no line is reported as not found."
     )
 
 
 class DropOut(Answer):
-    files: list[FileOut] = Field(description="Files, newest first.")
-    lists: list[ListOut] = Field(description="Known and missing hashes of people, per list.")
+    files: list[FileOut] = Field(description="Loaded files, newest first.")
+    lists: list[ListOut] = Field(description="Numbers of known and missing hashes for each list.")
 
 
 class FileQuery(Query):
@@ -154,12 +154,12 @@ class FileQuery(Query):
 
 class OptOutIn(Body):
     ids: Annotated[list[LineId], Field(min_length=1, max_length=1000)] = Field(
-        description="IDs of lines in state several."
+        description="IDs of the lines to confirm, all in state `several`."
     )
 
 
 class OptedOutOut(Answer):
-    num_lines: int = Field(description="Number of lines that are now answered as opted out.")
+    num_lines: int = Field(description="Number of lines now reported as opted out.")
 
 
 _DROP = ResourceOperations("Deletion requests", "/v1/drop")
@@ -173,8 +173,8 @@ LOAD = _DROP.operation(
     gives=LinesLoadedOut,
     repeat="idempotent",
     problems=(DropUnanswered,),
-    does="Load lines of a file of California's DROP, all or none. Lines that match one person become deletion "
-    "requests within about ten seconds; removed lines withdraw their request, if it is not too late.",
+    does="Load lines of a file of California's DROP, all or none. Lines that match one person become deletion requests "
+    "within about ten seconds. Removed lines withdraw their request unless it is too late.",
 )
 PEOPLE = _DROP.operation(
     "load_drop_people",
@@ -185,7 +185,7 @@ PEOPLE = _DROP.operation(
     gives=PeopleOut,
     repeat="idempotent",
     problems=(StorageQuotaExceeded,),
-    does="State the hashes under which DROP lists may name people, or that no data of a list is held about "
+    does="State the hashes by which DROP lists may identify people, or that no data covered by a list is held about "
     "them. Hashes are added to those of earlier calls; only keyed hashes of them are stored.",
 )
 GET = _DROP.operation(
@@ -193,8 +193,8 @@ GET = _DROP.operation(
     "GET",
     scope=Scope.ACCOUNTING_READ,
     gives=DropOut,
-    does="Return the DROP files with the numbers of lines by status, and the number of people whose hashes for a "
-    "list are unknown.",
+    does="Return the DROP files with their line counts by status, and the number of people whose hashes for a list are "
+    "unknown.",
 )
 ANSWER = _DROP.operation(
     "get_drop_answer",
@@ -204,8 +204,8 @@ ANSWER = _DROP.operation(
     query=FileQuery,
     gives=bytes,
     problems=(DropUnanswered,),
-    does="Return the answer to a DROP file, `Id,Status`, once every line has a status: 2 exempted, 3 deleted, 4 "
-    "opted out, 5 not found.",
+    does="Return the answer to a DROP file (`Id,Status`) once every line has a status: 2 exempted, 3 deleted, 4 opted "
+    "out, 5 not found.",
 )
 OPT_OUT = _DROP.operation(
     "opt_out_drop_lines",
@@ -216,5 +216,5 @@ OPT_OUT = _DROP.operation(
     gives=OptedOutOut,
     repeat="idempotent",
     problems=(DropUnanswered,),
-    does="Confirm that all people of lines that match several have been opted out of sale and sharing, for status 4.",
+    does="Confirm that all people matched by these lines have been opted out of sale and sharing (status 4).",
 )

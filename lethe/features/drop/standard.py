@@ -3,8 +3,8 @@
 DROP publishes SHA-256 hashes (base64) of identifiers in its own standard forms. Source:
 https://privacy.ca.gov/drop-for-data-brokers/technical-specifications/working-with-data/
 
-Where that page leaves a form open, a function returns every form that it allows, and each is hashed: how an e-mail
-address is composed in Unicode, how a dotted capital I is lowercased, and which normalisation a name gets.
+Where that page is ambiguous, functions return every form that it allows, and each form is hashed. It leaves open how
+e-mail addresses are composed in Unicode, how a dotted capital I is lowercased, and how names are normalised.
 """
 
 import base64
@@ -20,7 +20,7 @@ from lethe.contract.problems import FieldError, InputInvalid
 
 
 class DropList(StrEnum):
-    """Consumer deletion list of DROP."""
+    """Consumer deletion list published by DROP."""
 
     EMAIL = "Email"
     PHONE = "Phone"
@@ -47,7 +47,7 @@ _LETTERS = _LATIN | _GREEK | _CYRILLIC
 
 
 def email(text: str) -> Forms:
-    """Return the standard forms of an e-mail address: without white space, in lower case."""
+    """Return the standard forms of an e-mail address: lower case, without white space."""
     bare = "".join(text.replace("\ufeff", "").split())
     return _distinct(
         lowered
@@ -69,8 +69,8 @@ def phone(text: str) -> Forms:
 
 
 def name(text: str) -> Forms:
-    """Return the standard forms of a first or last name: lower case, Greek, Cyrillic and Latin letters in ASCII, then
-    letters and digits only."""
+    """Return the standard forms of a first or last name: lower case, with Greek, Cyrillic and Latin letters converted
+    to ASCII, reduced to letters and digits."""
     folded = [
         "".join(_folded(character) for character in unicodedata.normalize(form, text.lower()))
         for form in ("NFC", "NFKC")
@@ -86,8 +86,8 @@ def _folded(letter: str) -> str:
 
 
 def birth_date(text: str) -> Forms:
-    """Return the standard form, YYYYMMDD, of a date written as YYYY-MM-DD or YYYYMMDD. Other spellings have none,
-    because they are ambiguous: 04/07 may be in April or July."""
+    """Return the standard form, YYYYMMDD, of a date written as YYYY-MM-DD or YYYYMMDD. Other spellings have no standard
+    form, because they are ambiguous: 04/07 may be in April or July."""
     if (parts := _DATE.fullmatch(text.strip())) is None:
         return ()
     try:
@@ -97,8 +97,8 @@ def birth_date(text: str) -> Forms:
 
 
 def zip_code(text: str) -> Forms:
-    """Return the standard form of a ZIP or postal code: letters and digits in lower case without the +4 and leading
-    zeros, at most five."""
+    """Return the standard form of a ZIP or postal code: its first five letters and digits in lower case, without the +4
+    and leading zeros."""
     plus_4 = _ZIP_PLUS_4.fullmatch(text)
     return _distinct([_alphanumeric(plus_4[1] if plus_4 else text).lstrip("0")[:5]])
 
@@ -114,7 +114,7 @@ def maid(text: str) -> Forms:
 
 
 def ctvid(text: str) -> Forms:
-    """Return the standard form of the id of a connected television: its 8 to 32 letters and digits in lower case."""
+    """Return the standard form of a connected-television id: its 8 to 32 letters and digits in lower case."""
     return _of_length(_alphanumeric(text), 8, 32)
 
 
@@ -129,7 +129,7 @@ FIELDS: Mapping[str, Callable[[str], Forms]] = {
     "zip": zip_code,
     "vin": vin,
 }
-"""Standard forms of each field of a person."""
+"""Function that returns the standard forms of each field."""
 FIELDS_OF: Mapping[DropList, tuple[str, ...]] = {
     DropList.EMAIL: ("email",),
     DropList.PHONE: ("phone",),
@@ -138,7 +138,7 @@ FIELDS_OF: Mapping[DropList, tuple[str, ...]] = {
     DropList.MAID: ("maid",),
     DropList.CTVID: ("ctvid",),
 }
-"""Fields that a list hashes, in the order of the hash."""
+"""Fields that each list hashes, in hashing order."""
 
 
 def hash_of(text: str) -> str:
@@ -147,10 +147,10 @@ def hash_of(text: str) -> str:
 
 
 def hashes(drop_list: DropList, fields: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the hashes under which a person may be on a list; empty if a field of the list is empty.
+    """Return the hashes under which a list may name a person; empty if one of the list's fields is empty.
 
-    If a list has several fields, each is hashed first, and then their hashes together. Raises `InputInvalid`, without
-    the value, for a field that has no standard form.
+    If a list has several fields, they are hashed separately and then their hashes together. Raises `InputInvalid`,
+    without the value, for a field that has no standard form.
     """
     forms = []
     for field in FIELDS_OF[drop_list]:

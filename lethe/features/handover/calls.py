@@ -1,5 +1,5 @@
-"""Calls needed to hand a model over: files of public networks, found by the SHA-256 that a mechanism states, and
-statements about the copies that are made."""
+"""Calls needed to hand over a model: fetch a public network's file by the SHA-256 in the mechanism, and make statements
+about the copies that result."""
 
 import hashlib
 from typing import Any
@@ -21,7 +21,7 @@ def network_of(client: Client, sha256: str) -> tuple[NetworkOut, bytes]:
 
 
 def name_copy(client: Client, model_id: str, version: int, *, kind: CopyKind, place: str) -> None:
-    """State form and place of the caller's newest copy of a version whose form is not stated yet."""
+    """State the form and place of the caller's newest copy of a version among copies without a stated form."""
     mine = client.models.exports(model_id, version=version, mine=True)
     unnamed = next((export for export in mine if export.kind is None), None)
     if unnamed is not None:
@@ -29,7 +29,7 @@ def name_copy(client: Client, model_id: str, version: int, *, kind: CopyKind, pl
 
 
 def state_copies(client: Client, model_id: str, version: int, *, kind: CopyKind, place: str, **stated: Any) -> None:
-    """Record the fate of the copies of a version at `place`. A copy that another key received is not changed, unless
+    """Record what happened to a version's copies at `place`. Copies received by other keys are left unchanged unless
     the caller is an admin."""
     for export in client.models.exports(model_id, version=version):
         if (export.kind, export.place) == (kind, place):

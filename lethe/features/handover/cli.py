@@ -1,4 +1,4 @@
-"""Command that writes a model as one ONNX file."""
+"""Command that writes a model to a single ONNX file."""
 
 import dataclasses
 from pathlib import Path
@@ -19,8 +19,8 @@ def model_export_onnx(
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Write a version as one ONNX file, from the columns of a record to its probabilities. The file predicts as the
-    gateway does. The export of its weights is recorded."""
+    """Write a version as a single ONNX file that maps a record's columns to its probabilities. Its predictions are
+    those of the gateway. The export of the weights is recorded."""
     from lethe.features.handover import onnx
 
     with connect(url, key) as client:

@@ -1,8 +1,8 @@
-"""Live version of a model in an MLflow registry, and no earlier one: `register(client, model_id, name=...)`.
+"""A model's live version, and no earlier version, in an MLflow registry: `register(client, model_id, name=...)`.
 
 MLflow keeps the artifacts of deleted models. Once Lethe has retired a version, `register` deletes both the registered
-version and its artifacts, because these weights are a copy that still carries people who were forgotten since. It also
-deletes logged models with the same weights, and reports the fate of each copy to Lethe.
+version and its artifacts, because these weights still carry people who have been forgotten since. It also deletes
+logged models with the same weights, and reports to Lethe what happened to each copy.
 """
 
 import ast
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 _FOLDER = "model"
 _CODE = "lethe_served"
 _WEIGHTS = "lethe.weights"
-"""Tag of a run: `present`, `destroyed`, or `left_behind` if the artifact store did not delete the weights."""
+"""Tag of an MLflow run: `present`, `destroyed`, or `left_behind` if the artifact store did not delete the weights."""
 
 
 class NotServable(Conflict):
-    """The live version may not be served now; `code` is the reason."""
+    """The live version may not be served at present; `code` is the reason."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -47,21 +47,21 @@ class NotServable(Conflict):
 
 
 class NameTaken(Conflict):
-    """The registered model belongs to another model."""
+    """The registered model of this name belongs to another Lethe model."""
 
     code = "name_taken"
 
 
 class NameUnusable(Conflict):
-    """MLflow cannot look up the name."""
+    """MLflow cannot look up a model by this name."""
 
     code = "name_unusable"
 
 
 class CopiesLeftBehind(Problem):
-    """The artifact store did not delete the weights of retired versions, which must be deleted there by hand.
+    """The artifact store did not delete the weights of retired versions. They must be deleted there by hand.
 
-    Their runs have the tag `lethe.weights` = `left_behind`.
+    The MLflow runs of these versions have the tag `lethe.weights` = `left_behind`.
     """
 
     code = "copies_left_behind"
@@ -71,9 +71,9 @@ class CopiesLeftBehind(Problem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """Version that the alias points at.
+    """Registered version that the alias points at.
 
-    `destroyed` has Lethe's numbers of the versions whose artifacts this call deleted.
+    `destroyed` lists Lethe's numbers of the versions whose artifacts this call deleted.
     """
 
     name: str
@@ -93,21 +93,21 @@ def register(
     experiment: str = "lethe",
     jwks: dict[str, Any] | None = None,
 ) -> Registered:
-    """Register the live version under `name`, point `alias` at it once it is certified, and delete earlier versions.
+    """Register the live version under `name`, point `alias` at it if it is certified, and delete earlier versions.
 
     The alias moves if every certificate of the version verifies with `jwks` (default: the keys that the gateway
     publishes) and the gateway reports that the version may be served; otherwise the alias is removed. Repeating the
-    call is a no-op. The artifacts are those of runs in `experiment`; `tracking_uri` defaults to that of MLflow. Needs a
-    key with models:read and accounting:read, and `pip install 'lethe-sdk[mlflow]'`.
+    call is a no-op. The artifacts are stored with runs in `experiment`; `tracking_uri` defaults to MLflow's own.
+    Requires a key with models:read and accounting:read, and `pip install 'lethe-sdk[mlflow]'`.
 
     Retired versions are deleted even if the live version cannot be registered.
 
     Raises:
-        NotServable: if the live version may not be served now.
-        CertificateInvalid: if a certificate does not verify, or is about other weights.
+        NotServable: if the live version may not be served at present.
+        CertificateInvalid: if a certificate does not verify or is for other weights.
         CopiesLeftBehind: if the artifact store did not delete the weights of a retired version.
-        Conflict: if `name` belongs to another model.
-        Problem: any other problem of the calls.
+        Conflict: if `name` belongs to another Lethe model.
+        Problem: if a call fails for any other reason.
     """
     model = client.models.get(model_id)
     registry = _RegisteredModel(client, model, name=name, tracking_uri=tracking_uri, experiment=experiment)
@@ -142,7 +142,7 @@ def register(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Proofs:
-    """Verified certificates of a version. `epsilon` is the largest `unlearning` epsilon that they state."""
+    """Verified certificates of a version. `epsilon` is the largest `unlearning` epsilon that any of them states."""
 
     certificate_ids: list[str] = field(default_factory=list)
     request_ids: list[str] = field(default_factory=list)
@@ -178,7 +178,7 @@ def _proofs(client: Client, version: VersionOut, *, jwks: dict[str, Any] | None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _VersionContent:
-    """Content of a version: weights, a description of records and results, and the file of the network."""
+    """Content of a version: its weights, a description of its records and results, and the network's file."""
 
     weights: bytes
     about: dict[str, Any]
@@ -210,7 +210,7 @@ def _content(client: Client, model: ModelOut, version: VersionOut) -> _VersionCo
 
 
 def _network(client: Client, sha256: str) -> tuple[NetworkOut, bytes]:
-    """Return the network of a model and its file. Raises `NotServable`."""
+    """Return a model's network and its file. Raises `NotServable` if the gateway has no such network."""
     try:
         return network_of(client, sha256)
     except NetworkUnknown as error:
@@ -220,8 +220,8 @@ def _network(client: Client, sha256: str) -> tuple[NetworkOut, bytes]:
 class _RegisteredModel:
     """One model on an MLflow server.
 
-    Each copy of weights has a run that is tagged before the weights are stored, so that an interrupted copy is found by
-    its tags.
+    Each copy of weights has a run that is tagged before the weights are stored, so that an interrupted copy can be
+    found by its tags.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class _RegisteredModel:
         self._check_name()
 
     def version_of(self, version: VersionOut) -> "ModelVersion | None":
-        """Return the registered version with the weights of `version`, or None."""
+        """Return the registered version that has the weights of `version`, or None if there is none."""
         tags = {"lethe.model_id": self._model.id, "lethe.weights_sha256": version.weights_sha256}
         for registered in self._versions(f"name = {_quoted(self._name)}"):
             if tags.items() <= registered.tags.items() and registered.status == "READY":
@@ -245,7 +245,7 @@ class _RegisteredModel:
         return None
 
     def add(self, version: VersionOut, content: _VersionContent) -> "ModelVersion":
-        """Store the weights with a separate run, and register them."""
+        """Store the weights in a separate run and register them."""
         tags = {
             "lethe.model_id": self._model.id,
             "lethe.version": str(version.number),
@@ -279,13 +279,13 @@ class _RegisteredModel:
             self._mlflow.set_registered_model_alias(self._name, alias, number)
 
     def withdraw(self, alias: str) -> None:
-        """Remove the alias."""
+        """Remove the alias if it exists."""
         if alias in self._mlflow.get_registered_model(self._name).aliases:
             self._mlflow.delete_registered_model_alias(self._name, alias)
 
     def destroy_retired(self, *, replaced_by: int | None) -> list[int]:
-        """Delete every copy of a version that is not live, and return Lethe's numbers of these versions. Copies whose
-        files remain are recorded as replaced by version `replaced_by`, if the alias points at it.
+        """Delete all copies of versions that are not live, and return Lethe's numbers of these versions. Copies whose
+        files could not be deleted are recorded as replaced by version `replaced_by`, if the alias points at it.
 
         Raises `CopiesLeftBehind` after trying all copies.
         """
@@ -320,8 +320,8 @@ class _RegisteredModel:
 
     def _delete_logged_models(self, root: str) -> dict[str, int | None]:
         """Delete the logged models (`models/m-...`) of an experiment that have the weights of a retired version,
-        including models that MLflow no longer lists. Return Lethe's version number of each that remains, None for a
-        store that cannot be searched."""
+        including models that MLflow no longer lists. Map each model that could not be deleted to Lethe's version
+        number, or None if the store cannot be searched."""
         from mlflow.exceptions import MlflowException
 
         store = self._store(root)
@@ -344,7 +344,7 @@ class _RegisteredModel:
         return left
 
     def _retired_in(self, store: "ArtifactRepository", file: "FileInfo") -> int | None:
-        """Return Lethe's number of the retired version whose weights are a file or below a folder, or None."""
+        """Return Lethe's number of the retired version whose weights are in this file or folder, or None."""
         if file.is_dir:
             numbers = (self._retired_in(store, inner) for inner in store.list_artifacts(file.path))
             return next((number for number in numbers if number is not None), None)
@@ -360,7 +360,7 @@ class _RegisteredModel:
         return None if number == self._model.live_version else number
 
     def _delete_artifacts(self, root: str, folder: str) -> bool:
-        """Delete a folder of artifacts; return True if it no longer exists. Many stores do not let MLflow delete."""
+        """Delete an artifact folder; return True if it is gone. Many stores do not let MLflow delete anything."""
         try:
             store = self._store(root)
             if store.list_artifacts(folder):
@@ -371,7 +371,7 @@ class _RegisteredModel:
             return False
 
     def _store(self, root: str) -> "ArtifactRepository":
-        """Return the store of a URI. `mlflow-artifacts:` is a proxy at the tracking server."""
+        """Return the artifact store at a URI. `mlflow-artifacts:` denotes a proxy on the tracking server."""
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
         uri = self._mlflow.tracking_uri
@@ -389,7 +389,7 @@ class _RegisteredModel:
         return str(experiment.experiment_id if experiment else self._mlflow.create_experiment(self._experiment))
 
     def _check_name(self) -> None:
-        """Create the registered model. Raises `NameTaken` if the name belongs to another model."""
+        """Create the registered model if necessary. Raises `NameTaken` if the name belongs to another Lethe model."""
         from mlflow.exceptions import MlflowException
 
         # The registered model may exist.
@@ -402,7 +402,7 @@ class _RegisteredModel:
 
 @contextlib.contextmanager
 def _as_mlflow(content: _VersionContent) -> Iterator[Path]:
-    """Write a temporary folder that `mlflow.pyfunc.load_model` can read."""
+    """Provide a temporary folder that `mlflow.pyfunc.load_model` can load."""
     import mlflow.pyfunc
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -431,9 +431,9 @@ def _requirements(about: dict[str, Any]) -> list[str]:
 
 
 def _copy_code(to: Path) -> None:
-    """Copy the modules that encode and predict into a package of another name.
+    """Copy the modules for encoding and prediction into a package with another name.
 
-    The served model therefore gives the same predictions with another release of Lethe, or without Lethe.
+    The served model therefore predicts the same with any release of Lethe installed, or with none.
     """
     root = Path(lethe.__file__).parent
     for file in _modules_of(Path(mlflow_pyfunc.__file__), root):
@@ -446,7 +446,7 @@ def _copy_code(to: Path) -> None:
 
 
 def _modules_of(file: Path, root: Path) -> set[Path]:
-    """Return the files of a module of the package `lethe` at `root`, and of all modules in `lethe` that it imports."""
+    """Return the files of a `lethe` module (package at `root`) and of all `lethe` modules that it imports."""
     modules, pending = set[Path](), {file}
     while pending:
         file = pending.pop()

@@ -1,8 +1,8 @@
-"""Model that MLflow loads: weights, public encoding, and the public network of the model.
+"""Model that MLflow loads: its weights, its public encoding, and its public network if it has one.
 
-`lethe.mlflow` copies this file and the modules that it imports into every model that it registers, as a package of
-another name. Serving a model therefore needs numpy and no installed Lethe; a model on a network's features also needs
-onnxruntime, a tangent model torch and onnx. Predictions equal those of `app.catalogue.evaluation`, by a test.
+`lethe.mlflow` copies this file and the modules it imports into every model it registers, as a package with another
+name. Serving a model therefore requires numpy but not Lethe; a model on a network's features also requires onnxruntime,
+a tangent model torch and onnx. A test checks that predictions equal those of `app.catalogue.evaluation`.
 """
 
 import json
@@ -21,7 +21,7 @@ from lethe.features.networks.encoding import FeatureNetwork
 
 
 def _load_pyfunc(path: str) -> "Served":
-    """Load a model; MLflow calls this function."""
+    """Load a model. MLflow calls this function."""
     from safetensors.numpy import load_file
 
     folder = Path(path)
@@ -43,11 +43,11 @@ def _load_pyfunc(path: str) -> "Served":
 
 
 class Served:
-    """Served model.
+    """Model that MLflow serves.
 
-    `scores` maps rows (n, d) to scores (n, 1) or (n, C), and raises ValueError for another d. The model has `classes`,
+    `scores` maps rows (n, d) to scores (n, 1) or (n, C), and raises ValueError if d is wrong. The model has `classes`,
     or a `target` with its range; `loss_width` is None for objectives without a width. `schema` is None if records are
-    vectors, and `network` is None if rows are not features of a network.
+    vectors, and `network` is None if rows are not a network's features.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class Served:
         self._loss_width = loss_width
 
     def predict(self, records: Any, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Return the label and class probabilities, the labels, or the value of each record, as the gateway does.
+        """Return each record's label and class probabilities, its labels, or its value, in the gateway's format.
 
         `records` is a data frame, a list of objects or vectors, or an array (n, d).
 
         Raises:
-            ValueError: for records that do not fit the model; the message names a place and quotes nothing.
+            ValueError: for records that do not fit the model; the message names the location but quotes no value.
         """
         scores = self._scores(self._encoded(records))
         if self._target is not None:
@@ -120,7 +120,7 @@ def linear_scores(parameters: NDArray[np.float64], rows: NDArray[np.float32]) ->
 
 
 def _plain(record: Any) -> Any:
-    """Return a record with Python's values; a data frame has numpy's values, and NaN or NaT for missing values."""
+    """Return a record with Python values. Data frames have numpy values, and NaN or NaT for missing ones."""
     if isinstance(record, Mapping):
         return {name: _value(value) for name, value in record.items()}
     return record.tolist() if isinstance(record, np.ndarray) else record
@@ -134,7 +134,7 @@ def _value(value: Any) -> Any:
 
 
 def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the class probabilities of scores (n, C), or of scores (n, 1) of the second of two classes."""
+    """Return the class probabilities for scores (n, C), or (n, 1) if they are scores of the second of two classes."""
     if scores.shape[1] == 1:
         scores = np.hstack((np.zeros_like(scores), scores))
     chances: NDArray[np.float64] = np.exp(scores - scores.max(axis=1, keepdims=True))

@@ -1,10 +1,10 @@
-"""Whole models as ONNX files, from record to probability: `export(client, model_id, "model.onnx")`.
+"""Complete models as ONNX files, from record to probability: `export(client, model_id, "model.onnx")`.
 
-A file has the public encoding of `lethe.encoding`, the network, the weights, and the units of the result. It is a copy
-of the weights, recorded like every export: people who are forgotten later stay in the file.
+A file contains the public encoding of `lethe.encoding`, the network, the weights, and the result's units. As a copy of
+the weights it is recorded like every export: people who are forgotten later stay in the file.
 
-Numbers stay in double precision until the row is rounded, as in the gateway. Operators of ONNX cannot refuse a record:
-the result is NaN for a record that the gateway would refuse.
+Numbers stay in double precision until the row is rounded, as in the gateway. ONNX operators cannot refuse a record, so
+the result is NaN for records that the gateway would refuse.
 """
 
 import hashlib
@@ -34,23 +34,23 @@ from lethe.proof import certificate
 from lethe.proof.network import PublicNetwork
 
 OPSET = 17
-"""Opset of ONNX if the graph has no public network."""
+"""ONNX opset used if the graph has no public network."""
 ML_OPSET = 3
 """Opset of `ai.onnx.ml`, used for categorical columns."""
 IR_VERSION = 8
-"""Minimum IR version of a file."""
+"""Minimum IR version of an exported file."""
 _ML = "ai.onnx.ml"
 _NETWORK = "network/"
-"""Prefix of all names of a public network inside the graph."""
+"""Prefix of all names that belong to the public network in the graph."""
 _STEP = "lethe/"
 OWN = (_NETWORK, _STEP)
 """Reserved prefixes, which no column name may have."""
 
 
 class GraphBuilder:
-    """Graph under construction. Tensors are named by numbers, and are (b, ...) for b rows.
+    """ONNX graph under construction. Tensors are named by numbers and have shape (b, ...) for b rows.
 
-    `wrong` has masks (b, 1) of the rows that the gateway would refuse.
+    `wrong` lists masks (b, 1) of rows that the gateway would refuse.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class GraphBuilder:
         self._count = 0
 
     def input(self, name: str, width: int, kind: int = TensorProto.DOUBLE) -> str:
-        """Declare an input (b, width) of the file and return its name."""
+        """Declare an input (b, width) of the model and return its name."""
         self._declared.append(helper.make_tensor_value_info(name, kind, ["batch", width]))
         self.inputs.append(name)
         return name
@@ -91,12 +91,12 @@ class GraphBuilder:
         return self.add("MatMul", tensor, self.constant(np.ones((width, 1))))
 
     def one_hot(self, texts: str, names: Sequence[str]) -> str:
-        """Add the indicators of `names`, all 0 for another text  # (b, 1) -> (b, len(names))"""
+        """Add indicators for `names`, all 0 for any other text  # (b, 1) -> (b, len(names))"""
         indicators = self.add("OneHotEncoder", texts, domain=_ML, cats_strings=list(names), zeros=1)
         return self.double(self.add("Flatten", indicators, axis=1))
 
     def network(self, content: bytes, numbers: str) -> str:
-        """Add a public network and its features (b, k) of numbers (b, d), which are rounded to 32-bit floats."""
+        """Add a public network that computes features (b, k) from numbers (b, d), rounded to 32-bit floats."""
         model = onnx.compose.add_prefix(onnx.load_model_from_string(content), _NETWORK)
         self._opset = next(imported.version for imported in model.opset_import if imported.domain in ("", "ai.onnx"))
         self._ir_version = max(IR_VERSION, model.ir_version)
@@ -110,7 +110,7 @@ class GraphBuilder:
         return self.double(model.graph.output[0].name)
 
     def finished(self, name: str, result: str, width: int) -> Any:
-        """Return the checked file with one output, which is NaN for rows that are `wrong`."""
+        """Return the checked model with a single output, which is NaN for rows in a `wrong` mask."""
         for wrong in self.wrong:
             result = self.add("Where", wrong, self.constant([[np.nan]]), result)
         self.add("Identity", result, output=name)
@@ -129,12 +129,12 @@ class GraphBuilder:
 
 
 _EXPRESSIBLE = (Categorical, Numeric, Standard, Vector)
-"""Kinds of columns whose features operators of ONNX can compute."""
+"""Kinds of columns whose features ONNX operators can compute."""
 OUTPUTS = ("probabilities", "scores", "value")
 
 
 def require_expressible(schema: Schema) -> None:
-    """Check that ONNX can express a schema, or raise `NotExpressible`, which names the columns."""
+    """Check that ONNX can express a schema. Raises `NotExpressible`, naming the columns that it cannot."""
     kinds = ", ".join(sorted(kind.kind for kind in _EXPRESSIBLE))
     faults = [
         FieldError(f"columns.{column.name}", f"expected one of the kinds {kinds}, not {column.kind}")
@@ -153,12 +153,12 @@ def require_expressible(schema: Schema) -> None:
 
 
 def columns(graph: GraphBuilder, schema: Schema) -> str:
-    """Add the features (b, d) of a schema, whose columns are the inputs, by name."""
+    """Add a schema's features (b, d). Each column becomes an input of the same name."""
     return graph.concat([_column(graph, column) for column in schema.features])
 
 
 def vectors(graph: GraphBuilder, length: int, *, kind: int) -> str:
-    """Add the input `x` (b, length) of vectors without a schema, whose numbers must be finite."""
+    """Add the input `x` (b, length) for vectors without a schema. Their numbers must be finite."""
     x = graph.input("x", length, kind)
     finite = _finite(graph, x, np.float32 if kind == TensorProto.FLOAT else np.float64)
     _all_or_wrong(graph, finite, length)
@@ -166,7 +166,7 @@ def vectors(graph: GraphBuilder, length: int, *, kind: int) -> str:
 
 
 def row(graph: GraphBuilder, features: str, width: int, *, large: bool) -> str:
-    """Add the row (b, width + 1) with its bias, of norm <= 1, rounded to single precision.
+    """Add the row (b, width + 1) including its bias, scaled to norm <= 1 and rounded to single precision.
 
     `large` is True if squares of features may overflow.
     """
@@ -201,7 +201,7 @@ def _column(graph: GraphBuilder, column: Column) -> str:
 
 
 def _number(graph: GraphBuilder, column: Numeric | Standard) -> str:
-    """Add the features of a number, for which NaN stands for a missing value."""
+    """Add the features of a numeric column, where NaN stands for a missing value."""
     x = graph.input(column.name, 1)
     below, above = _below(graph, x, np.inf), _above(graph, x, -np.inf)
     finite = graph.add("And", below, above)
@@ -276,7 +276,7 @@ _COPY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """Written file. `output` is the name of its only output, `sha256` that of the file."""
+    """Exported ONNX file. `output` is the name of its only output; `sha256` is the digest of the file."""
 
     model_id: str
     version: int
@@ -287,18 +287,18 @@ class Exported:
 
 
 def export(client: Client, model_id: str, to: str | Path | BinaryIO, *, version: int | None = None) -> Exported:
-    """Write a version as one ONNX file that predicts as the gateway does; by default the live version.
+    """Write a version (by default the live one) as an ONNX file that predicts the same as the gateway.
 
-    The inputs are the columns of the schema by name, (b, 1) each, or (b, length) for a vector: numbers as doubles, NaN
-    for a missing number, and categories as texts, spelled as in the schema. Without a schema the input is `x`. The
-    output is `probabilities`, `scores` of a hinge, or `value` in the units of a target; it is NaN for a record that the
-    gateway would refuse. The metadata (`lethe.*`) describes the model. Needs a key with models:read, and
+    The inputs are named after the schema's columns, with shape (b, 1) or, for vectors, (b, length): numbers as doubles,
+    with NaN for a missing number, and categories as texts spelled as in the schema. Without a schema the input is `x`.
+    The output is `probabilities`, `scores` for a hinge loss, or `value` in the target's units; it is NaN for a record
+    that the gateway would refuse. The metadata (`lethe.*`) describes the model. Requires a key with models:read, and
     `pip install 'lethe-sdk[onnx]'`. The gateway records the export of the weights.
 
     Raises:
         NotExpressible: or `ModelNotLive` or `NetworkUnknown`, before the export is recorded.
-        CertificateInvalid: if the weights are not those of the version.
-        Problem: any other problem of the calls.
+        CertificateInvalid: if the weights received are not those of the version.
+        Problem: if a call fails for any other reason.
     """
     model = client.models.get(model_id)
     dataset = client.datasets.get(model.dataset_id)
@@ -353,7 +353,7 @@ def _row(client: Client, graph: GraphBuilder, model: ModelOut, dataset: DatasetO
 def _output(
     graph: GraphBuilder, row: str, parameters: NDArray[np.float64], model: ModelOut, dataset: DatasetOut
 ) -> tuple[str, str, int]:
-    """Add the output; return its name, the tensor, and its width."""
+    """Add the model's output, and return its name, tensor and width."""
     if model.objective == "logistic_regression" and len(parameters) == 1:
         # sigmoid(s) is the softmax of (0, s).
         parameters = np.vstack((np.zeros_like(parameters), parameters))
@@ -384,7 +384,7 @@ def _width(model: ModelOut) -> float:
 
 
 def _metadata(model: ModelOut, dataset: DatasetOut, version: VersionOut) -> dict[str, str]:
-    """Return the metadata of the file."""
+    """Return the metadata to store in the ONNX file."""
     metadata = {
         "lethe.model_id": model.id,
         "lethe.version": str(version.number),

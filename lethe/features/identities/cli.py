@@ -1,4 +1,4 @@
-"""Commands about identity maps: load a CSV file, or the result of an SQL statement."""
+"""Commands for identity maps: load a CSV file or the result of an SQL query."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,7 +30,7 @@ def load(
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Load an identity map from a CSV file, or from an SQL statement in a read-only transaction."""
+    """Load an identity map from a CSV file, or from an SQL query run in a read-only transaction."""
     if (file is None) == (sql is None) or (sql is None) != (query is None):
         raise InputInvalid("Give either a file, or --sql and --query.", [FieldError("file", "expected one source")])
     with connect(url, key) as client:
@@ -42,8 +42,8 @@ def load(
 
 
 def sql_rows(url: str, query: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a statement, which runs in a read-only transaction. Raises `InputInvalid` without the URL, the
-    statement or the database's message, which may quote rows."""
+    """Yield the rows of a query, run in a read-only transaction. Raises `InputInvalid`, which omits the URL, the query
+    and the database's error message, because they may contain secrets or rows."""
     try:
         import sqlalchemy as sa
     except ImportError:

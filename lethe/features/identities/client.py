@@ -1,4 +1,4 @@
-"""`client.identities`: identifiers that belong to one person; and the kinds of identifiers that a request covers."""
+"""`client.identities`: links between one person's identifiers; and the kinds of identifiers that a request covers."""
 
 import csv
 import itertools
@@ -19,7 +19,7 @@ MAX_BATCH = 500
 
 
 class LoadTotals(pydantic.BaseModel):
-    """Totals of a load in several calls. `suppressed`: positions of links left out because the person was forgotten."""
+    """Totals over all calls of a load. `suppressed`: positions of links left out because the person was forgotten."""
 
     num_links: int = 0
     num_new: int = 0
@@ -42,11 +42,11 @@ class Identities(Resource[H]):
     async def load_rows(
         self, rows: Iterable[Mapping[str, object]], *, confirm_joins: bool = False, first: int = 1, place: str = "row"
     ) -> LoadTotals:
-        """Load rows, each with the identifiers of one person by kind, in calls of up to 500 links. A key that ends in
-        `_sha256` holds the hash of an identifier; empty values, and rows with a single identifier, are skipped.
+        """Load rows, each with one person's identifiers keyed by kind, in calls of up to 500 links. A key that ends in
+        `_sha256` holds the hash of an identifier. Empty values and rows with a single identifier are skipped.
 
         Each call loads all of its links or none. Repeating an interrupted load is a no-op for links already loaded.
-        Raises a `Problem` whose faults name rows, counted from `first` and called `place`, and no identifier.
+        Raises a `Problem` that names rows (as `place` with a number, starting at `first`) but no identifiers.
         """
         totals = LoadTotals()
         numbered = ((number, identifiers_of(row)) for number, row in enumerate(rows, first))
@@ -75,8 +75,8 @@ class RequestIdentities(Resource[H]):
 
 
 def csv_rows(path: Path) -> Iterator[Mapping[str, object]]:
-    """Yield the rows of a CSV file in UTF-8 whose header names kinds of identifiers. Raises `InputInvalid` for a line
-    with more cells than the header."""
+    """Yield the rows of a UTF-8 CSV file whose header names kinds of identifiers. Raises `InputInvalid` for a line with
+    more cells than the header."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         for number, row in enumerate(csv.DictReader(file), 2):
             if None in row:
@@ -85,7 +85,7 @@ def csv_rows(path: Path) -> Iterator[Mapping[str, object]]:
 
 
 def identifiers_of(row: Mapping[str, object]) -> list[dict[str, str]]:
-    """Return the identifiers of a row, without empty ones."""
+    """Return a row's non-empty identifiers."""
     present = ((str(name).strip(), str(value).strip()) for name, value in row.items() if value is not None)
     return [
         {"kind": name.removesuffix(_HASHED), "sha256" if name.endswith(_HASHED) else "id": value}
@@ -114,7 +114,7 @@ def _checked(
 
 
 def _of_rows(problem: Problem, numbers: list[int], place: str) -> Problem:
-    """Return the problem with each fault located by its row in the caller's file or query."""
+    """Return the problem with each fault located by row in the caller's file or query result."""
     faults = []
     for fault in problem.errors:
         where = _PLACE.fullmatch(fault.path)

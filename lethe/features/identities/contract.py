@@ -1,4 +1,4 @@
-"""Operations on identity maps, which link the identifiers of different kinds that belong to one person."""
+"""Operations on identity maps, which link one person's identifiers of different kinds."""
 
 from typing import Annotated, Self
 
@@ -24,7 +24,7 @@ ROUNDED = (
     "Most subject IDs are numbers with nothing but zeros after the 15th digit, as spreadsheets round them: several "
     "people may have one ID. Format the column as text at its source, export it again, and retire this dataset."
 )
-"""Warnings about the subject ids of an upload."""
+"""Warnings about the subject ids in an upload."""
 MAX_LINKS = 1000
 MAX_IDENTIFIERS = 50
 MAX_IDENTIFIERS_OF_A_PERSON = 500
@@ -34,14 +34,14 @@ KindName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$"), WHOLE]
 class IdentifierIn(Body):
     kind: KindName = Field(
         default=CUSTOMER_ID,
-        description="Kind of the identifier: customer_id (the subject IDs of uploads), email, phone, device or a kind "
-        "of the tenant.",
+        description="Kind of the identifier: customer_id (the subject IDs in uploads), email, phone, device or a kind "
+        "that the tenant defined.",
     )
     id: SubjectId | None = Field(
-        default=None, description="Identifier in any spelling; give either this or sha256.", repr=False
+        default=None, description="Identifier in any spelling. Give either this or sha256.", repr=False
     )
     sha256: Sha256 | None = Field(
-        default=None, description="SHA-256 (hex) of the identifier's normal form in UTF-8.", repr=False
+        default=None, description="SHA-256 (hex) of the normalised identifier in UTF-8.", repr=False
     )
 
     @model_validator(mode="after")
@@ -55,56 +55,56 @@ class LinkIn(Body):
     """Identifiers of one person."""
 
     identifiers: Annotated[list[IdentifierIn], Field(min_length=2, max_length=MAX_IDENTIFIERS, fail_fast=True)] = Field(
-        description="Identifiers that belong to one person.", repr=False
+        description="Identifiers that all belong to the same person.", repr=False
     )
 
 
 class IdentitiesIn(LargeBody):
     links: Annotated[list[LinkIn], Field(min_length=1, max_length=MAX_LINKS, fail_fast=True)] = Field(
-        description="Links to add to the map, each with the identifiers of one person.", repr=False
+        description="Links to add to the map; the identifiers in each belong to one person.", repr=False
     )
     confirm_joins: bool = Field(
         default=False,
-        description="True to join distinct people if a link has identifiers of several. Needs the scope admin.",
+        description="True to merge different people if a link has identifiers of several. Needs the scope admin.",
     )
 
 
 class LoadedOut(Answer):
-    num_links: int = Field(description="Number of links in the call.")
+    num_links: int = Field(description="Number of links in this call.")
     num_new: int | None = Field(
-        description="Number of identifiers that the map did not have; null for callers without accounting:read."
+        description="Number of identifiers that were new to the map; null for callers without accounting:read."
     )
     num_joined: int | None = Field(
-        description="Number of people who became part of another; null for callers without accounting:read."
+        description="Number of people who were merged into another person; null for callers without accounting:read."
     )
     num_suppressed: int | None = Field(
-        description="Number of links left out because the person has been forgotten; uploads refuse all identifiers of "
-        "such a link. Null for callers without accounting:read."
+        description="Number of links that were left out because the person has been forgotten; uploads refuse all "
+        "identifiers in such a link. Null for callers without accounting:read."
     )
     suppressed: list[int] = Field(
-        description="Indexes of the first 20 links left out; empty for callers without accounting:read."
+        description="Positions of the first 20 links left out; empty for callers without accounting:read."
     )
 
 
 class KindIn(Body):
-    name: KindName = Field(description="Name of the kind: a new kind, compared as text, or phone.")
+    name: KindName = Field(description="Name of the kind: a new name, compared as plain text, or phone.")
     region: Annotated[str, Field(pattern="^[A-Z]{2}$"), WHOLE] | None = optional(
-        "Country (ISO 3166-1) of phone numbers without a country code; only for phone. Default: such "
-        "numbers are refused."
+        "Country (ISO 3166-1) assumed for phone numbers without a country code; only for phone. Default: such numbers "
+        "are refused."
     )
 
 
 class KindOut(Answer):
     name: str = Field(description="Name of the kind.")
-    region: str | None = Field(description="Country of phone numbers without a country code; null if they are refused.")
+    region: str | None = Field(description="Country assumed for phone numbers without a code; null if refused.")
     num_identifiers: int = Field(description="Number of identifiers of this kind in the map.")
-    num_datasets: int = Field(description="Number of datasets whose rows name people by this kind.")
+    num_datasets: int = Field(description="Number of datasets whose rows identify people by this kind.")
 
 
 class IdentitiesOut(Answer):
-    num_people: int = Field(description="Number of people in the map.")
-    num_unknown: int = Field(description="Number of open requests of unknown identity (identity_unknown).")
-    kinds: list[KindOut] = Field(description="Kinds of identifiers, built-in ones first.")
+    num_people: int = Field(description="Number of people in the identity map.")
+    num_unknown: int = Field(description="Number of open requests with identity_unknown.")
+    kinds: list[KindOut] = Field(description="Kinds of identifiers, starting with the built-in ones.")
 
 
 class ForgottenOut(Answer):
@@ -114,17 +114,17 @@ class ForgottenOut(Answer):
 class ReachedKindOut(Answer):
     kind: str = Field(description="Kind of the identifiers.")
     num_identifiers: int = Field(description="Number of identifiers of this kind that the request covers.")
-    dataset_ids: list[str] = Field(description="Datasets of the request whose rows name people by this kind.")
+    dataset_ids: list[str] = Field(description="IDs of the request's datasets that identify people by this kind.")
 
 
 class RequestIdentitiesOut(Answer):
     kind: str = Field(description="Kind of the identifier with which the request was submitted.")
-    identity_unknown: bool = Field(description="True if neither the given nor the mapped kinds name any rows.")
+    identity_unknown: bool = Field(description="True if no rows use the given kind or a kind linked to it in the map.")
     reached: list[ReachedKindOut] = Field(
-        description="Kinds of the identifiers that the request covers, both given and found through the map."
+        description="Kinds of identifiers that the request covers, given by the caller or found in the map."
     )
     unreached: list[str] = Field(
-        description="Kinds that name the rows of the request's datasets, but of which it covers no identifier."
+        description="Kinds that the request's datasets use but for which it has no identifier."
     )
 
 
@@ -138,15 +138,15 @@ LOAD = _IDENTITIES.operation(
     gives=LoadedOut,
     repeat="idempotent",
     problems=(PeopleJoined, StorageQuotaExceeded),
-    does="Add links between identifiers of the same person to the map, all or none. Only keyed hashes are stored. "
-    "Links that would join distinct people are refused until an admin confirms them.",
+    does="Add links between identifiers of the same person to the map; either all are added or none. Only keyed hashes "
+    "are stored. Links that would merge different people are refused until an admin confirms them.",
 )
 GET = _IDENTITIES.operation(
     "get_identities",
     "GET",
     scope=Scope.ACCOUNTING_READ,
     gives=IdentitiesOut,
-    does="Return the kinds of identifiers, and the number of identifiers of each in the map.",
+    does="Return the kinds of identifiers and the number of identifiers of each kind in the map.",
 )
 DEFINE_KIND = _IDENTITIES.operation(
     "define_identity_kind",
@@ -156,7 +156,7 @@ DEFINE_KIND = _IDENTITIES.operation(
     takes=KindIn,
     gives=KindOut,
     repeat="idempotent",
-    does="Define a kind of identifiers, or set the country of phone numbers without a country code.",
+    does="Define a kind of identifier, or set the country assumed for phone numbers without a country code.",
 )
 FORGET = _IDENTITIES.operation(
     "forget_identities",

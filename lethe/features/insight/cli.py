@@ -1,4 +1,4 @@
-"""Commands about the cost of forgetting, future and past."""
+"""Commands for the past and future cost of forgetting."""
 
 import itertools
 from typing import Annotated
@@ -15,5 +15,5 @@ derive("accounting.preview", OptionShape(positional=("model_id",), also={"num_re
 def account_trajectory(
     call: CommandCall, runs: Annotated[int, typer.Option(min=1, help="Maximum number of runs, newest first")] = 10
 ) -> None:
-    """Show influence and epsilon step by step, run by run, newest first."""
+    """Show influence and epsilon step by step for each run, newest run first."""
     show(list(itertools.islice(call(), runs)))

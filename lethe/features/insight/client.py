@@ -1,4 +1,4 @@
-"""Calls of `client.accounting` and `client.deletion_requests` about the cost of forgetting, future and past."""
+"""Calls of `client.accounting` and `client.deletion_requests` about the past and future cost of forgetting."""
 
 from lethe.client.methods import H, Resource, call, pages
 from lethe.features.insight import contract
@@ -16,7 +16,7 @@ class InsightAccounting(Resource[H]):
 
 
 class RequestInsights(Resource[H]):
-    """Calls of `client.deletion_requests` about previews and the summary."""
+    """Calls of `client.deletion_requests` for previews and the summary."""
 
     summary = call(contract.SUMMARY)
     preview = call(contract.PREVIEW_REQUEST)

@@ -1,4 +1,4 @@
-"""Operations on the cost of forgetting: accounts, previews, plans of models, and a model's history step by step."""
+"""Operations on the cost of forgetting: accounts, previews, model plans, and a model's history step by step."""
 
 import datetime
 from typing import Annotated
@@ -14,7 +14,7 @@ from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Metric, RunKind, Scope, WaitReason
 
 EXPECTED_REQUESTS = 9
-"""Default number of further requests: with the first one, a batch of ten."""
+"""Default number of further requests, which together with the first make a batch of ten."""
 
 
 class PreviewIn(Body):
@@ -22,17 +22,17 @@ class PreviewIn(Body):
 
     model_id: str = Field(description="ID of the model.")
     num_records: Annotated[int, Field(ge=1, le=2**31 - 1, description="Number of records to forget.")] = 1
-    epsilon: Positive | None = optional("Epsilon to reach, in nats. Default: the model's target.")
-    delta: Delta | None = optional("Delta to reach. Default: the model's target.")
+    epsilon: Positive | None = optional("Target epsilon, in nats. Default: the model's target.")
+    delta: Delta | None = optional("Target delta. Default: the model's target.")
     steps: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = optional(
-        "Number of steps whose effect to preview. Default: the minimum that reaches the target."
+        "Number of steps to preview. Default: the minimum that reaches the target."
     )
     batch: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = optional(
-        "Number of records per run in `schedule`, for at most 100 runs. Default: all records in one run."
+        "Number of records per run in `schedule`, which can have at most 100 runs. Default: all records in one run."
     )
     expected_requests: Annotated[int, Field(ge=1, le=100)] = Field(
         default=EXPECTED_REQUESTS,
-        description="Number of further requests, each with `num_records` records, for which `options` are compared.",
+        description="Number of further requests, each with `num_records` records, over which `options` are compared.",
     )
 
 
@@ -40,46 +40,46 @@ _SECONDS = "Estimated seconds from claim to publication, by the model's past run
 
 
 class OptionOut(Answer):
-    kind: str = Field(description="Way to forget: unlearn (now), batch (wait for the expected requests) or relearn.")
-    steps: int = Field(description="Number of steps of the option's run.")
+    kind: str = Field(description="Way to forget: unlearn (now), batch (wait for expected requests) or relearn.")
+    steps: int = Field(description="Number of steps of this option's run.")
     steps_per_request: float = Field(
-        description="Mean steps per request if all expected requests are handled in this way."
+        description="Mean number of steps per request if all expected requests are handled this way."
     )
-    epsilon: float = Field(description="Epsilon of `unlearning`, in nats, after the option's run.")
+    epsilon: float = Field(description="Epsilon of `unlearning` after this option's run, in nats.")
     seconds: float | None = Field(description=_SECONDS)
-    reason: str = Field(description="Explanation of the number of steps of this option.")
+    reason: str = Field(description="Explanation of this option's number of steps.")
 
 
 class ScheduleOut(Answer):
-    """Schedule that forgets `batch` records at a time and reaches the target before the next batch."""
+    """Schedule that forgets `batch` records at a time and reaches the target before the next batch starts."""
 
     batch: int = Field(description="Number of records per run.")
-    runs: int = Field(description="Number of runs of the schedule.")
+    runs: int = Field(description="Number of runs in the schedule.")
     relearned: int = Field(description="Number of runs that relearn because unlearning would be no cheaper.")
-    steps: int = Field(description="Number of steps of all runs together.")
+    steps: int = Field(description="Total number of steps of all runs.")
     longest: int = Field(description="Number of steps of the longest run.")
     seconds: float | None = Field(description=_SECONDS)
-    epsilon: float = Field(description="Epsilon of `unlearning`, in nats, after the last run.")
+    epsilon: float = Field(description="Epsilon of `unlearning` after the last run, in nats.")
 
 
 class PaceOut(Answer):
-    seconds_per_run: float = Field(description="Constant part of the seconds of a run.")
-    seconds_per_step: float = Field(description="Seconds per step of a run.")
-    runs: int = Field(description="Number of measured runs; at most the last 20.")
+    seconds_per_run: float = Field(description="Fixed overhead of a run in seconds.")
+    seconds_per_step: float = Field(description="Additional seconds per step.")
+    runs: int = Field(description="Number of runs measured; at most the last 20.")
 
 
 class PreviewOut(Answer):
-    kind: str = Field(description="Kind of the run: unlearn or relearn.")
+    kind: str = Field(description="Kind of run needed: unlearn or relearn.")
     steps: int = Field(description="Number of steps of the run.")
-    reason: str = Field(description="Explanation of this kind and number of steps.")
+    reason: str = Field(description="Explanation of why this kind and number of steps are needed.")
     seconds: float | None = Field(description=_SECONDS)
     epsilon_without_steps: float = Field(
-        description="Epsilon of `unlearning`, in nats, if rows were erased and no step ran."
+        description="Epsilon of `unlearning`, in nats, if the rows were erased and no step was run."
     )
-    guarantees: list[GuaranteeOut] = Field(description="Guarantees `unlearning` and `release` after the run.")
-    schedule: ScheduleOut = Field(description="Schedule that forgets the records in batches, one run after the other.")
+    guarantees: list[GuaranteeOut] = Field(description="`unlearning` and `release` guarantees after the run.")
+    schedule: ScheduleOut = Field(description="Schedule for forgetting the records in batches, one run after another.")
     options: list[OptionOut] = Field(description="Ways to forget the records, cheapest per request first.")
-    pace: PaceOut | None = Field(description="Measured speed of the model's runs; null before its first version.")
+    pace: PaceOut | None = Field(description="Measured speed of the model's runs; null before the first version.")
 
 
 _ACCOUNTING = ResourceOperations("Accounting", "/v1/accounting")
@@ -93,8 +93,8 @@ PREVIEW = _ACCOUNTING.operation(
     gives=PreviewOut,
     repeat="idempotent",
     problems=(problems.ModelUnknown, problems.ModelNotLive, problems.ModelRetired),
-    does="Preview the run that forgets `num_records` more records to a target, or the effect of a number of steps, "
-    "and its alternatives. Nothing is changed.",
+    does="Preview the run that would forget `num_records` more records to a given target, or the effect of a given "
+    "number of steps, together with alternatives. Nothing is changed.",
 )
 
 
@@ -104,37 +104,35 @@ class DatasetToEraseOut(Answer):
 
 
 class ModelToForgetOut(Answer):
-    """Part of one model. `kind`, `steps`, `passes` and `seconds` are those of a run for this request alone."""
+    """One model's share of a request. `kind`, `steps`, `passes` and `seconds` describe a run for this request alone."""
 
     model_id: str = Field(description="ID of the model.")
     name: str = Field(description="Name of the model.")
     version: int | None = Field(
-        description="Number of the live version, which will be replaced and destroyed; null if none."
+        description="Number of the live version, which will be replaced and destroyed; null if there is none."
     )
     rows: int = Field(description="Number of rows of the person in the model's dataset.")
-    kind: RunKind | None = Field(description="Kind of a run for this request alone; null without a version.")
-    steps: int | None = Field(description="Number of steps of a run for this request alone; null without a version.")
+    kind: RunKind | None = Field(description="Kind of run for this request alone; null without a live version.")
+    steps: int | None = Field(description="Number of steps for this request alone; null without a version.")
     passes: float | None = Field(
-        description="Number of passes over all rows of a run for this request alone; null without a version."
+        description="Number of passes over all rows for this request alone; null without a live version."
     )
     seconds: float | None = Field(
-        description="Estimated seconds of a run for this request alone; null if no run was measured."
+        description="Estimated seconds for this request alone; null if no run has been measured."
     )
     reason: WaitReason | None = Field(description="Reason why the request waits for this model; null if unknown.")
-    waiting: int = Field(description="Number of requests that wait for the same reason.")
+    waiting: int = Field(description="Number of requests that wait for this reason.")
     batch: int | None = Field(
-        description="Number of requests that complete a batch; null if only the time limits the wait."
+        description="Number of waiting requests that triggers a run; null if only the waiting time does."
     )
     until: datetime.datetime | None = Field(description="Latest end of the wait; null if unknown.")
 
 
 class RequestPreviewOut(Answer):
     request_id: str = Field(description="ID of the request.")
-    is_open: bool = Field(
-        description="True until a run claims the request or the request ends; then both lists are empty."
-    )
-    datasets: list[DatasetToEraseOut] = Field(description="Rows to erase, by dataset.")
-    models: list[ModelToForgetOut] = Field(description="Models that have to forget.")
+    is_open: bool = Field(description="True until a run claims the request or it ends. If false, both lists are empty.")
+    datasets: list[DatasetToEraseOut] = Field(description="Number of rows to erase in each dataset.")
+    models: list[ModelToForgetOut] = Field(description="Models that must forget the person.")
 
 
 PREVIEW_REQUEST = REQUESTS.of_one(
@@ -143,46 +141,46 @@ PREVIEW_REQUEST = REQUESTS.of_one(
     "/{request_id}/preview",
     scope=Scope.ACCOUNTING_READ,
     gives=RequestPreviewOut,
-    does="Preview an undecided or waiting request: the rows it would erase now, the versions it would replace, "
-    "the cost in passes and seconds, and why it waits. Nothing is changed.",
+    does="Preview a request that is undecided or waiting: the rows it would erase now, the versions it would replace, "
+    "the cost in passes and seconds, and why it is waiting. Nothing is changed.",
 )
 
 
 DAYS, WEEKS = 30, 12
-"""Number of days ahead and of weeks back that a summary covers."""
+"""Number of days ahead and number of weeks back that a summary covers."""
 
 
 class DueOnDayOut(Answer):
-    day: datetime.date = Field(description="Day in the time zone of the policy.")
-    requests: int = Field(description="Requests due that day; list them by clock=running, due_from, due_before.")
+    day: datetime.date = Field(description="Day, in the time zone of the tenant's policy.")
+    requests: int = Field(description="Requests due on this day; filter by clock=running, due_from, due_before.")
 
 
 class WeekOut(Answer):
-    starts: datetime.date = Field(description="Monday of the week.")
-    received: int = Field(description="Requests submitted in the week; list them by received_from, received_before.")
-    completed: int = Field(description="Requests completed in the week; list them by completed_from, completed_before.")
+    starts: datetime.date = Field(description="Monday on which the week starts.")
+    received: int = Field(description="Requests submitted in the week; filter by received_from, received_before.")
+    completed: int = Field(description="Requests completed in the week; filter by completed_from, completed_before.")
 
 
 class CompletionOut(Answer):
-    """Times to completion of the requests completed in `weeks`: whole days from submitted_at to completed_at."""
+    """Times to completion, in whole days from submitted_at to completed_at, of requests completed in `weeks`."""
 
-    requests: int = Field(description="Number of requests completed in `weeks`.")
-    median_days: int | None = Field(description="Median of days to completion; null if none completed.")
+    requests: int = Field(description="Number of requests completed during `weeks`.")
+    median_days: int | None = Field(description="Median number of days to completion; null if none completed.")
     p90_days: int | None = Field(description="90th percentile of days to completion; null if none completed.")
-    share_in_time: float | None = Field(description="Share completed before deadline, 0 to 1; null if none completed.")
+    share_in_time: float | None = Field(description="Share completed by the deadline, 0 to 1; null if none completed.")
 
 
 class SummaryOut(Answer):
-    at: datetime.datetime = Field(description="Time of the summary.")
-    time_zone: str = Field(description="Time zone of the policy, to which days and weeks refer.")
+    at: datetime.datetime = Field(description="Time at which the summary was made.")
+    time_zone: str = Field(description="Time zone of the tenant's policy, in which days and weeks are counted.")
     overdue: int = Field(
-        description="Number of open requests past their deadline and not paused before it; list them by clock=overdue."
+        description="Number of open requests past their deadline and not paused before it; filter by clock=overdue."
     )
-    paused: int = Field(description="Number of open requests paused before their deadline; list them by clock=paused.")
+    paused: int = Field(description="Number of open requests paused before their deadline; filter by clock=paused.")
     due: list[DueOnDayOut] = Field(description=f"Requests due on each of the next {DAYS} days, today first.")
-    later: int = Field(description="Number of requests due later; list them by clock=running and due_from.")
+    later: int = Field(description="Number of requests due later; filter by clock=running and due_from.")
     weeks: list[WeekOut] = Field(description=f"Requests of each of the last {WEEKS} weeks, the current one last.")
-    completion: CompletionOut = Field(description="Times to completion of the requests completed in `weeks`.")
+    completion: CompletionOut = Field(description="Completion times of the requests completed during `weeks`.")
 
 
 SUMMARY = ResourceOperations("Deletion requests", "/v1").operation(
@@ -191,85 +189,85 @@ SUMMARY = ResourceOperations("Deletion requests", "/v1").operation(
     "/deletion-requests:summary",
     scope=Scope.REQUESTS_READ,
     gives=SummaryOut,
-    does="Count the requests due on each of the next days, received and completed in each of the last weeks, and "
-    "their times to completion. Every count equals that of the list with the named filters. Callers who may not learn "
-    "whether anything is held see requests completed at their report time, as everywhere.",
+    does="Count the requests due on each of the next days and those received and completed in each of the last weeks, "
+    "with their completion times. Every count equals that of the list with the stated filters. For callers who are not "
+    "allowed to know whether data is held, requests count as completed at their report time.",
 )
 
 
 class CostOut(Answer):
-    """Cost of a model with default settings except for target and `l2`, from public numbers alone."""
+    """Cost of a model with default settings except for target and `l2`, computed from public numbers alone."""
 
-    epsilon: float = Field(description="Epsilon of the target, in nats.")
-    delta: float = Field(description="Delta of the target.")
-    l2: float = Field(description="L2 regularisation.")
+    epsilon: float = Field(description="Target epsilon, in nats.")
+    delta: float = Field(description="Target delta.")
+    l2: float = Field(description="Strength of the L2 regularisation.")
     noise: float = Field(
-        description="Upper bound on the standard deviation of the noise in the score of a row of norm 1; for a "
-        "target, in units of half its range."
+        description="Upper bound on the standard deviation of the noise in the score of a row of norm 1; for a numeric "
+        "target, as a multiple of half its range."
     )
-    learn_passes: float = Field(description="Number of passes over the rows that learning takes.")
+    learn_passes: float = Field(description="Number of passes over the rows needed for training.")
     request_passes: float | None = Field(
-        description="Number of passes that forgetting the first person alone takes; null if the target is out of reach."
+        description="Number of passes needed to forget the first person alone; null if the target cannot be reached."
     )
 
 
 class MethodPlanOut(Answer):
-    """Default model by one method at the default target, from public numbers alone. Accuracy is not known from them."""
+    """Plan for one method at the default target, from public numbers alone. These do not determine the accuracy."""
 
     method: str = Field(description="Name of the method.")
-    refused: str | None = Field(description="Reason why the method cannot learn this; null if it can.")
-    learn_passes: float | None = Field(description="Passes over the rows to learn, or their cap; null if refused.")
+    refused: str | None = Field(description="Reason why the method cannot train such a model; null if it can.")
+    learn_passes: float | None = Field(description="Passes over the rows to train, up to a cap; null if refused.")
     request_passes: float | None = Field(
-        description="Passes over the rows to forget the first person, or their cap; null if refused."
+        description="Passes over the rows to forget the first person, up to a cap; null if refused."
     )
-    deletion: float | None = Field(description="Epsilon of `deletion` of the first person, in nats; null if refused.")
+    deletion: float | None = Field(description="Epsilon of `deletion` for the first person, in nats; null if refused.")
     release: float | None = Field(
-        description="Epsilon of `release` of a record in the first version, in nats; null if refused."
+        description="Epsilon of `release` for a record in the first version, in nats; null if refused."
     )
     adaptive: list[float] | None = Field(
-        description="Epsilon of `adaptive` of a record in all versions, in nats, after 1, 10 and 100 requests of "
-        "others with a version each; null if refused."
+        description="Epsilon of `adaptive` for a record in all versions, in nats, after 1, 10 and 100 requests about "
+        "other people, with one version each; null if refused."
     )
 
 
 class MeasuredVersionOut(Answer):
-    """Version and its value of a metric on evaluation data."""
+    """Version with its value of a metric on evaluation data."""
 
     model_id: str = Field(description="ID of the model.")
     name: str = Field(description="Name of the model.")
     version: int = Field(description="Number of the version.")
-    live: bool = Field(description="True if the version is live.")
-    kind: RunKind = Field(description="Kind of the version's run: learn, unlearn or relearn.")
+    live: bool = Field(description="True if this is the live version.")
+    kind: RunKind = Field(description="Kind of run that produced the version: learn, unlearn or relearn.")
     epsilon: float = Field(description="Target epsilon of the model, in nats.")
-    l2: float = Field(description="L2 regularisation.")
-    passes: float = Field(description="Number of passes over the rows that the version's run took.")
-    metric: Metric = Field(description="Metric of `value`.")
+    l2: float = Field(description="Strength of the L2 regularisation.")
+    passes: float = Field(description="Number of passes over the rows in the version's run.")
+    metric: Metric = Field(description="Name of the metric in `value`.")
     value: float = Field(description="Value of the metric on the evaluation dataset.")
     published_at: datetime.datetime = Field(description="Time of publication.")
 
 
 class PlanOut(Answer):
     dataset_id: str = Field(description="ID of the dataset.")
-    objective: str = Field(description="Objective of the planned models.")
-    costs: list[CostOut] = Field(description="Costs by `epsilon`, then by `l2`, both ascending.")
-    methods: list[MethodPlanOut] = Field(description="Installed methods, compared at the default target.")
+    objective: str = Field(description="Objective of the models being planned.")
+    costs: list[CostOut] = Field(description="Costs, sorted by `epsilon` and then `l2`, both ascending.")
+    methods: list[MethodPlanOut] = Field(description="Comparison of the installed methods at the default target.")
     takes: str | None = Field(
-        description="Method with the smallest `adaptive` after 10 requests; of methods within 1 % of it, the one with "
-        "the fewest passes per request. Null if none can learn this."
+        description="Method with the smallest `adaptive` epsilon after 10 requests; among methods within 1 % of it, "
+        "the one with the fewest passes per request. Null if no method can train such a model."
     )
     measured: list[MeasuredVersionOut] = Field(
-        description="Last 100 versions of the dataset's models with evaluation data, newest first."
+        description="Last 100 versions of the dataset's models that were measured, newest first."
     )
 
 
 class PlanQuery(Query):
-    objective: Objective | None = optional("Objective to plan for. Default: the dataset's.")
-    loss_width: Positive | None = optional("Width of the loss. Default: that of the objective.")
+    objective: Objective | None = optional("Objective to plan for. Default: the default objective for the dataset.")
+    loss_width: Positive | None = optional("Width of the loss. Default: the objective's default.")
     metric: Metric | None = optional(
         "Metric of measured versions; versions without it are left out. Default: accuracy, label_accuracy or r_squared."
     )
     l2: Positive | None = optional(
-        "L2 regularisation. Default: a quarter of the default, the default, and four times the default."
+        "Strength of the L2 regularisation. Default: a quarter of the default, the default, and four times the default."
     )
 
 
@@ -281,65 +279,65 @@ PLAN = _ACCOUNTING.of_one(
     query=PlanQuery,
     gives=PlanOut,
     problems=(problems.DatasetUnknown, problems.PreconditionFailed),
-    does="Return the cost of models of the dataset at targets from 1/4 to 8, in noise and passes, from public numbers "
-    "alone, together with the metrics that existing models have reached on evaluation data. Rows of the dataset are "
-    "not read: `lethe model plan FILE` tries out a local file.",
+    does="Return what models of the dataset would cost at targets from 1/4 to 8, in noise and passes, calculated only "
+    "from public numbers, together with the metrics that existing models have reached on evaluation data. The "
+    "dataset's rows are not read; to try out a local file, use `lethe model plan FILE`.",
 )
 
 
 class EpsilonsOut(Answer):
-    """Epsilons by notion, each rounded up; they must not be added."""
+    """Epsilons of the four privacy notions, each rounded up. They must not be added together."""
 
-    unlearning: float = Field(description="Joint epsilon of all people deleted since the chain began, in nats.")
+    unlearning: float = Field(description="Joint epsilon for all people deleted since the chain began, in nats.")
     deletion: float | None = Field(
-        description="Epsilon of the person with most records in this run, in nats; null if the run forgets no one."
+        description="Epsilon for the person with the most records in this run, in nats; null if the run forgets nobody."
     )
-    adaptive: float = Field(description="Epsilon of one record still present, to readers of every version, in nats.")
-    release: float = Field(description="Epsilon of one record still present, given the previous version, in nats.")
+    adaptive: float = Field(description="Epsilon for one remaining record, against readers of every version, in nats.")
+    release: float = Field(description="Epsilon for one remaining record, given the previous version, in nats.")
 
 
 class PointOut(Answer):
-    step: int = Field(description="Number of steps since the run began; at 0 the records to forget are null.")
+    step: int = Field(description="Number of steps since the run began; at 0, the records are just erased.")
     influence: float = Field(description="Influence W of all people deleted since the chain began.")
-    presence: float = Field(description="Influence W of one record still present.")
-    noise_variance: float = Field(description="Variance V of the noise per coordinate.")
-    epsilon: EpsilonsOut = Field(description="Epsilon by notion.")
+    presence: float = Field(description="Influence W of one remaining record.")
+    noise_variance: float = Field(description="Variance V of the noise in each coordinate.")
+    epsilon: EpsilonsOut = Field(description="Epsilon of each notion.")
     epsilon_of_one: float = Field(
-        description="Epsilon of `deletion`, in nats, if one remaining record became null at this last step."
+        description="Epsilon of `deletion`, in nats, if one remaining record became null after this step."
     )
 
 
 class SegmentOut(Answer):
-    """Run behind one ledger entry, which is also one release."""
+    """Run that produced one ledger entry, which is also one release."""
 
-    sequence: int = Field(description="Position of the ledger entry.")
+    sequence: int = Field(description="Position of the run's entry in the ledger.")
     version: int = Field(description="Number of the version.")
     kind: RunKind = Field(description="Kind of the run.")
     run_id: str = Field(description="ID of the run.")
     revision: int = Field(description="Revision of the dataset.")
-    recorded_at: datetime.datetime = Field(description="Time of the ledger entry.")
+    recorded_at: datetime.datetime = Field(description="Time at which the ledger entry was recorded.")
     steps_before: int = Field(
-        description="Number of steps of the model before this run, where its points begin in a plot."
+        description="Number of steps the model had taken before this run; the position of its first point in a plot."
     )
     steps: int = Field(description="Number of steps of the run.")
-    records: int = Field(description="Number of records that were erased for the run.")
+    records: int = Field(description="Number of records erased for the run.")
     requests: int = Field(description="Number of requests that the run served.")
     largest: int | None = Field(
-        description="Maximum number of forgotten records of one person; null if the run served no request."
+        description="Largest number of forgotten records of any one person; null if the run served no request."
     )
-    guarantees: list[GuaranteeOut] = Field(description="Guarantees recorded in the ledger, which the last point shows.")
+    guarantees: list[GuaranteeOut] = Field(description="Guarantees recorded in the ledger, which match the last point.")
     adaptive: GuaranteeOut | None = Field(
-        description="`adaptive` guarantee of the person with most forgotten records, over every version of the "
-        "dataset's models that the person fed; null if the run served no request."
+        description="`adaptive` guarantee for the person with the most forgotten records, over every version of the "
+        "dataset's models trained on them; null if the run served no request."
     )
-    exports: int = Field(description="Number of exports of the version's weights.")
-    points: list[PointOut] = Field(description="Points of the curve, in the order of steps.")
+    exports: int = Field(description="Number of times the version's weights were exported.")
+    points: list[PointOut] = Field(description="Points of the curve, in order of steps.")
 
 
 class TrajectoryOut(PageOut[SegmentOut]):
     model_id: str = Field(description="ID of the model.")
-    target: TargetOut = Field(description="Target of forgetting.")
-    items: list[SegmentOut] = Field(description="Runs of the page, newest first.")
+    target: TargetOut = Field(description="Target of the model's `unlearning` guarantee.")
+    items: list[SegmentOut] = Field(description="Runs on this page, newest first.")
 
 
 class TrajectoryQuery(Paging):
@@ -354,30 +352,30 @@ TRAJECTORY = _ACCOUNTING.of_one(
     query=TrajectoryQuery,
     gives=TrajectoryOut,
     problems=(problems.ModelUnknown, problems.InputInvalid),
-    does="Return influence and epsilon after each step of learning and of every deletion since, from the ledger "
-    "alone: the statement of a certificate if the run had been planned to end there. At most `points` per run, "
-    "densest where they change most, and 10,000 in all; newest run first.",
+    does="Return the influence and epsilon after each step of training and of every deletion since, from the ledger "
+    "alone: what a certificate would have stated if the run had been planned to end there. Each run has at most "
+    "`points` points, densest where values change most, and a response at most 10,000; newest run first.",
 )
 
 
 class NextRequestOut(Answer):
-    kind: str = Field(description="Kind of the run that would forget one more record: unlearn or relearn.")
-    steps: int = Field(description="Number of steps of the run that would forget one more record.")
+    kind: str = Field(description="Kind of run that would forget one more record: unlearn or relearn.")
+    steps: int = Field(description="Number of steps that the run would take.")
     epsilon_without_steps: float = Field(
-        description="Epsilon of `unlearning`, in nats, if the record were erased and no step followed."
+        description="Epsilon of `unlearning`, in nats, if the record were erased and no step was run."
     )
 
 
 class ReleasesLeftOut(Answer):
     epsilon: float = Field(
-        description="Epsilon of the `adaptive` budget (nats): of the query, else the dataset's, else the model's "
-        "target."
+        description="Epsilon of the `adaptive` budget, in nats: from the query, the dataset or the model's target, in "
+        "this order."
     )
     delta: float = Field(description="Delta of the budget: of the query, else the dataset's, else the model's target.")
-    steps_per_release: int = Field(description="Number of steps that forgetting one more record takes now.")
+    steps_per_release: int = Field(description="Number of steps that it now takes to forget one more record.")
     records: int = Field(description="Number of the person's records, in every version of all the dataset's models.")
     count: int | None = Field(
-        description="Number of versions left within the budget if only this model publishes; null if it is exceeded."
+        description="Number of versions that still fit the budget if only this model publishes; null if it is exceeded."
     )
 
 
@@ -387,10 +385,10 @@ class ResetOut(Answer):
 
 
 class NextRunOut(Answer):
-    kind: str = Field(description="Kind of the run: learn, unlearn or relearn.")
+    kind: str = Field(description="Kind of run: learn, unlearn or relearn.")
     steps: int = Field(description="Number of steps of the run.")
-    reason: str = Field(description="Explanation of this kind and number of steps.")
-    records: int = Field(description="Number of records that the run would forget.")
+    reason: str = Field(description="Explanation of why this kind and number of steps are needed.")
+    records: int = Field(description="Number of records to be forgotten in the run.")
 
 
 class LargeRequestOut(Answer):
@@ -403,64 +401,64 @@ class ModelBudgetOut(Answer):
     version: int | None = Field(description="Number of the live version; null before the first version.")
     target: TargetOut = Field(description="Target of the model's `unlearning` guarantee.")
     releases: int = Field(description="Number of versions published so far, including destroyed and lost ones.")
-    mu: float = Field(description="`adaptive` mu of one record over these versions; squares of all models add up.")
+    mu: float = Field(description="`adaptive` mu of one record over these versions; add squares across models.")
     releases_left: ReleasesLeftOut | None = Field(
-        description="Number of versions that still fit; null before the first."
+        description="Number of versions that still fit the budget; null before the first version."
     )
     room: int | None = Field(
-        description="Maximum records forgotten together in fewer steps than relearning; null before the first version."
+        description="Maximum records forgotten at once in fewer steps than relearning; null without a version."
     )
-    next_run: NextRunOut | None = Field(description="Run that would serve waiting requests now; null if none waits.")
-    relearning: list[LargeRequestOut] = Field(description="Open requests that each force relearning, the largest 100.")
+    next_run: NextRunOut | None = Field(description="Run that would serve waiting requests now; null if none wait.")
+    relearning: list[LargeRequestOut] = Field(description="Open requests that each force relearning; the largest 100.")
 
 
 class DatasetAccountOut(Answer):
     dataset_id: str = Field(description="ID of the dataset.")
     used: GuaranteeOut | None = Field(
-        description="`adaptive` guarantee of one record in every version of every model; null without versions."
+        description="`adaptive` guarantee for one record in every version of every model; null without versions."
     )
-    models: list[ModelBudgetOut] = Field(description="Account of each model of the dataset.")
+    models: list[ModelBudgetOut] = Field(description="Budget of each of the dataset's models.")
 
 
 class AccountOut(Answer):
     model_id: str = Field(description="ID of the model.")
     version: int = Field(description="Number of the live version.")
     influence: float = Field(
-        description="Influence W: bound on the parameter shift by all edits so far, each at its worst position."
+        description="Influence W: bound on the parameter shift caused by all edits so far, each at its worst position."
     )
     noise_variance: float = Field(description="Variance V of the noise in each coordinate of the live version.")
-    mu: float = Field(description="Mu of `unlearning`, counting rows erased since the live version was published.")
+    mu: float = Field(description="Mu of `unlearning`, including rows erased since the live version was published.")
     guarantees: list[GuaranteeOut] = Field(
-        description="`unlearning` of erased rows, without people in `waiting`, and `release` of a record present."
+        description="`unlearning` for erased rows, except people in `waiting`, and `release` for a remaining record."
     )
     waiting: WaitingOut = Field(description="People with open requests whose rows are not erased yet.")
-    releases: int = Field(description="Number of versions of the model on record, including destroyed ones.")
-    next_request: NextRequestOut = Field(description="Run that forgetting one more record would take.")
-    releases_left: ReleasesLeftOut = Field(description="Number of versions that still fit an `adaptive` budget.")
-    reset: ResetOut | None = Field(description="Run after which initial weights no longer matter; null if too long.")
+    releases: int = Field(description="Number of the model's versions on record, including destroyed ones.")
+    next_request: NextRequestOut = Field(description="Run that would be needed to forget one more record.")
+    releases_left: ReleasesLeftOut = Field(description="Number of versions that still fit into an `adaptive` budget.")
+    reset: ResetOut | None = Field(description="Run that meets the `reset` guarantee; null if over LETHE_MAX_STEPS.")
 
 
 class StatementOut(Answer):
     model_id: str = Field(description="ID of the model.")
     certificate_id: str = Field(description="ID of the certificate.")
-    version: int = Field(description="Number of the version that the certificate covers.")
-    signed: list[GuaranteeOut] = Field(description="Guarantees that the certificate states.")
+    version: int = Field(description="Number of the version covered by the certificate.")
+    signed: list[GuaranteeOut] = Field(description="Guarantees stated in the certificate.")
     today: list[GuaranteeOut] = Field(description="The same guarantees, recomputed for the current live version.")
 
 
 class RequestAccountOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
-    models: list[StatementOut] = Field(description="One statement per certificate of the request.")
+    models: list[StatementOut] = Field(description="Guarantees for each certificate of the request.")
     joint: JointOut | None = Field(
-        description="Guarantee over all models that carried the person, except models destroyed before they forgot; "
-        "null if there is none or one must still forget."
+        description="Joint guarantee of all models trained on the person's data, except those destroyed before they "
+        "forgot; null if there is none or a model must still forget."
     )
 
 
 class AccountQuery(Query):
     adaptive_epsilon: Annotated[
         Positive | None,
-        Field(description="Epsilon of the budget, in nats. Default: the dataset's, else the model's target."),
+        Field(description="Epsilon of the budget, in nats. Default: the dataset's budget, or else the model's target."),
     ] = None
     adaptive_delta: Annotated[
         float | None,
@@ -476,8 +474,8 @@ MODEL = _ACCOUNTING.of_one(
     query=AccountQuery,
     gives=AccountOut,
     problems=(problems.ModelUnknown, problems.ModelNotLive, problems.ModelRetired),
-    does="Return the guarantees of the live version, the cost of forgetting one more record, and the number of "
-    "further versions that a remaining person can feed before the `adaptive` guarantee exceeds a budget.",
+    does="Return the guarantees of the live version, the cost of forgetting one more record, and the number of further "
+    "versions that can be trained on a remaining person's data before the `adaptive` guarantee exceeds a budget.",
 )
 DELETION_REQUEST = _ACCOUNTING.of_one(
     "get_request_account",
@@ -486,8 +484,8 @@ DELETION_REQUEST = _ACCOUNTING.of_one(
     scope=Scope.ACCOUNTING_READ,
     gives=RequestAccountOut,
     problems=(problems.RequestUnknown, problems.CertificateDamaged),
-    does="Return the guarantees signed for a request, the same guarantees for the current live versions, and the "
-    "joint guarantee over all models.",
+    does="Return the guarantees signed for a request, the same guarantees for the current live versions, and the joint "
+    "guarantee of all models.",
 )
 DATASET = _ACCOUNTING.of_one(
     "get_dataset_account",
@@ -497,6 +495,6 @@ DATASET = _ACCOUNTING.of_one(
     query=AccountQuery,
     gives=DatasetAccountOut,
     problems=(problems.DatasetUnknown,),
-    does="Return the `adaptive` guarantee of one record that fed every version of every model, the number of versions "
-    "that still fit a budget, and the open requests that force relearning.",
+    does="Return the `adaptive` guarantee for one record used in every version of every model, the number of versions "
+    "that still fit a budget, and the open requests that make relearning necessary.",
 )

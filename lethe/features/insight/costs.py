@@ -1,4 +1,4 @@
-"""Cost of a target from public numbers alone: the noise that hides a record and the passes to learn and forget.
+"""Cost of a target from public numbers alone: the noise that hides a record, and the passes to train and to forget.
 
 Accuracy depends on the rows and is not part of the cost; `lethe.features.tables.previewing` measures it.
 """
@@ -23,9 +23,9 @@ class Cost:
         epsilon: Epsilon of the target, in nats.
         delta: Delta of the target.
         l2: Strength of the regularisation.
-        noise: Upper bound on the standard deviation of the noise in the score of a row of norm 1. For a regression the
-            unit is half the target's range; for counts the score is the logarithm of the rate.
-        learn_passes: Number of passes over the rows to learn.
+        noise: Upper bound on the standard deviation of the noise in the score of a row of norm 1. For regression, the
+            unit is half the target's range; for counts, the score is the logarithm of the rate.
+        learn_passes: Number of passes over the rows for training.
         request_passes: Number of passes over the rows to forget the first record; None if the target is out of reach.
     """
 
@@ -40,7 +40,7 @@ class Cost:
 def around(
     num_slots: int, epsilon: float, objective: losses.Objective = losses.Objective.LOGISTIC_REGRESSION
 ) -> tuple[float, float, float]:
-    """Return a quarter of the default l2, the default, and four times the default.
+    """Return a quarter of the default l2, the default l2, and four times the default l2.
 
     >>> around(1000, 1.0)
     (0.0005, 0.002, 0.008)
@@ -52,7 +52,7 @@ def around(
 def of(mechanism: Mechanism, *, epsilon: float, delta: float) -> Cost:
     """Return the cost of `mechanism` at the target (epsilon, delta).
 
-    A request takes the minimum number of steps that reach the target, or `learn_steps` if that is smaller. `noise` is
+    A request takes the minimum number of steps that reaches the target, or `learn_steps` if that is smaller. `noise` is
     nu / sqrt(1 - c^2), an upper bound for a chain of any length.
 
     >>> settings = calibration.ModelSettings(epsilon=1.0, delta=1e-5)

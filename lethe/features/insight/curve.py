@@ -1,8 +1,8 @@
-"""Curves: the influence of people on a model while it learns, and its decay once they are deleted.
+"""Curves: people's influence on a model during training, and how it decays once they are deleted.
 
-A point is the statement of a certificate if the run had been planned with that number of steps and published; see
-`docs/mathematics/curve.md`. The functions are those of certificates, so that the last point of a run equals its ledger
-entry to the last digit.
+A point is what a certificate would state if the run had been planned with that number of steps and published; see
+`docs/mathematics/curve.md`. The same functions compute certificates, so that a run's last point equals its ledger entry
+to the last digit.
 """
 
 from dataclasses import dataclass, replace
@@ -17,11 +17,11 @@ from lethe.proof.mechanism import Adjacency
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epsilons:
-    """Epsilons by notion, rounded up. They must not be added.
+    """Epsilons of the four privacy notions, rounded up. They must not be added together.
 
     `unlearning` is about all people deleted since the chain began, `deletion` about the person with the most records in
-    this run (None if the run forgets no one). `adaptive` is about one record still present, which fed every version,
-    and `release` about one record still present, given the previous version.
+    this run (None if the run forgets no one). `adaptive` is about one record still present that fed every version, and
+    `release` about one record still present, given the previous version.
     """
 
     unlearning: float
@@ -34,7 +34,7 @@ class Epsilons:
 class Point:
     """State of a chain `step` steps into a run; at 0 the records to forget are null and no step has run.
 
-    `influence` is the influence of all people deleted so far, `presence` that of one record still present.
+    `influence` is that of all people deleted so far; `presence` is the influence of one record still present.
     `epsilon_of_one` is the epsilon of that record if it were deleted at this step and no step followed.
     """
 
@@ -51,10 +51,10 @@ class Point:
 def points(
     before: Chain, run: Run, *, largest: int | None, exposures: tuple[Exposure, ...], delta: float, at_most: int
 ) -> tuple[Point, ...]:
-    """Return at most `at_most` >= 2 points of `run` after `before`: both ends, and more where they change most.
+    """Return at most `at_most` >= 2 points of `run` after `before`: both ends, and more where changes are largest.
 
-    `largest` is the maximum number of forgotten records of one person, None if the run forgets no one. `exposures` are
-    the earlier releases, to one record that fed all of them. Raises `DomainError`.
+    `largest` is the maximum number of one person's records that the run forgets, None if it forgets no one. `exposures`
+    are the earlier releases, for one record that fed all of them. Raises `DomainError`.
     """
     return tuple(
         _point(before, run, step=step, largest=largest, exposures=exposures, delta=delta)
@@ -63,9 +63,9 @@ def points(
 
 
 def thinned(steps: int, *, at_most: int) -> list[int]:
-    """Return at most `at_most` >= 2 of the steps 0, 1, ..., `steps`: both ends, and others spaced by their logarithm.
+    """Return at most `at_most` >= 2 of the steps 0, 1, ..., `steps`: both ends, and others spaced logarithmically.
 
-    A run changes most at its beginning; later its epsilon falls by the same factor at each step.
+    Most changes happen at the beginning of a run; later its epsilon falls by the same factor at each step.
 
     >>> thinned(3, at_most=9), thinned(1000, at_most=5), thinned(1000, at_most=2)
     ([0, 1, 2, 3], [0, 1, 10, 100, 1000], [0, 1000])

@@ -1,10 +1,10 @@
-"""Margins of a chain and of a budget: epsilon without a run, records in one run, and versions that still fit.
+"""Margins of a chain and a budget: epsilon without a run, records per run, and versions that still fit.
 
-Symbols: epsilon >= 0, in nats; 0 < delta < 1; `records` >= 1 records that become null (>= 0 where a function states
-so), followed by a run of `steps` K >= 1. The target bounds `unlearning`, against learning from scratch, and covers all
-earlier deletions of the chain. The `deletion` guarantee of each of these records is then at most as large. Assumptions:
-those of the accountant. Requests and runs do not depend on published models, except for `releases_left`. Reference:
-that of the accountant, `docs/mathematics/shift.md`.
+Symbols: epsilon >= 0, in nats; 0 < delta < 1; `records` >= 1 records that become null (>= 0 where a function says so),
+followed by a run of `steps` K >= 1. The target bounds `unlearning`, compared with training from scratch, and covers all
+earlier deletions of the chain. The `deletion` epsilon of each of these records is then no larger. Assumptions: those of
+the accountant. Requests and runs do not depend on published models, except for `releases_left`. Reference: that of the
+accountant, `docs/mathematics/shift.md`.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> fl
 
     Formal Guarantee: never below the exact value; decreasing in `steps`, increasing in `records`.
 
-    Edge cases: K = 0 gives the epsilon without an unlearning run. The result is 0 if `delta` alone covers mu.
+    Edge cases: K = 0 gives the epsilon without an unlearning run. The result is 0 if mu is covered by `delta` alone.
 
     >>> from lethe.proof.calibration import ModelSettings, mechanism_for
     >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
@@ -36,10 +36,10 @@ def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> fl
 
 
 def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> int:
-    """Return the maximum number of records that can become null such that K `steps` then meet the target.
+    """Return the maximum number of records that can become null if K subsequent `steps` must meet the target.
 
-    Formal Guarantee: this many records reach (epsilon, delta) in K steps and one more does not, unless the result is
-    `num_slots`. mu increases in the number of records.
+    Formal Guarantee: with this many records, K steps reach (epsilon, delta); with one more they do not, unless the
+    result is `num_slots`. mu increases in the number of records.
 
     Edge cases: 0 if one record is too many. Raises `InfeasibleError` if earlier deletions alone miss the target.
 
@@ -63,15 +63,15 @@ def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> i
 def releases_left(
     exposures: Sequence[Exposure], mechanism: Mechanism, *, records: int, steps: int, epsilon: float, delta: float
 ) -> int:
-    """Return the number of versions, each from a run of K `steps`, that can be published within an `adaptive` budget.
+    """Return how many more versions, each from a run of K `steps`, can be published within an `adaptive` budget.
 
-    Symbols: `exposures`: versions of every model published while the person's `records` >= 1 were present.
+    Symbols: `exposures` are the versions of all models published while the person's `records` >= 1 were present.
 
-    Formal Guarantee: for a person who stays for that many more versions of this model and no versions of others, the
-    `adaptive` guarantee meets (epsilon, delta) upon deletion; with one more version it does not.
+    Formal Guarantee: for a person who is present in that many more versions of this model, and none of other models,
+    the `adaptive` guarantee meets (epsilon, delta) upon deletion; with one more version it does not.
 
-    Edge cases: 0 if one version is too many; 2^53 at most. Raises `InfeasibleError` if the published versions already
-    exceed the budget.
+    Edge cases: the result is 0 if one version is too many, and never exceeds 2^53. Raises `InfeasibleError` if the
+    published versions already exceed the budget.
 
     >>> from lethe.proof.calibration import ModelSettings, mechanism_for
     >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)

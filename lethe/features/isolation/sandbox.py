@@ -1,7 +1,7 @@
-"""The sandbox of a process that reads a foreign file: a few system calls, no files, no descendants, never root.
+"""Sandbox for a process that reads an untrusted file: few system calls, no files, no child processes, never root.
 
-A network is data to its runtime, but runtimes have faults, so the process is assumed to execute whatever code the file
-brings. What it may do is listed; all else fails with EPERM:
+A network is data to its runtime, but runtimes have bugs, so the process is assumed to execute any code in the file.
+What the process may do is listed below; everything else fails with EPERM:
 
 - a seccomp filter lets it compute, read and write what is open, and end. It can neither start a process, a thread or a
   program, nor open, change or remove a file, nor reach a socket or another process, nor make memory executable;
@@ -50,18 +50,18 @@ _ALLOWED = {
     "exit": (60, 93),
     "exit_group": (231, 94),
 }
-"""Numbers of the permitted system calls on x86-64 and arm64, in the order of `_ARCHITECTURES`."""
+"""Permitted system calls with their numbers on x86-64 and arm64, in the order of `_ARCHITECTURES`."""
 _PROTECTING = {"mmap": (9, 222), "mprotect": (10, 226)}
-"""Numbers of the system calls that are permitted without PROT_EXEC."""
+"""System calls that are permitted only without PROT_EXEC, with their numbers."""
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446
 
 
 class NotSandboxed(Exception):
-    """The process cannot be sandboxed on this system. The message gives the reason, and names no file."""
+    """The process cannot be sandboxed on this system. The message gives the reason but names no file."""
 
 
 def drop_root() -> None:
-    """Become `NOBODY` if any user of this process is root. Raises `NotSandboxed` if root is kept."""
+    """Become `NOBODY` if any of this process's user ids is root. Raises `NotSandboxed` if it remains root."""
     if 0 not in os.getresuid():
         return
     # Root may lock its memory (`hardening.harden`) by a capability, others only by this limit.
@@ -76,9 +76,9 @@ def drop_root() -> None:
 
 
 def enter(*, memory_bytes: int, cpu_seconds: int | None = None) -> None:
-    """Sandbox this process irrevocably, with at most `cpu_seconds` of processor time from now on.
+    """Sandbox this process irrevocably, limiting it to `cpu_seconds` of processor time from now on.
 
-    Raises `NotSandboxed`; then the process must not read the file.
+    If this raises `NotSandboxed`, the process must not read the file.
     """
     machine = platform.machine()
     if sys.platform != "linux" or machine not in _ARCHITECTURES:
@@ -104,7 +104,7 @@ def enter(*, memory_bytes: int, cpu_seconds: int | None = None) -> None:
 
 
 def _close_files(libc: ctypes.CDLL) -> bool:
-    """Forbid every file, TCP port, and signal to other processes by Landlock. Return False if the kernel lacks it."""
+    """Use Landlock to forbid files, TCP ports and signals to other processes. Return False if the kernel lacks it."""
     # With this flag the call returns the version of Landlock.
     version = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)
     if version < 1:
@@ -121,7 +121,7 @@ def _close_files(libc: ctypes.CDLL) -> bool:
 
 
 def _filter(column: int, architecture: int) -> bytes:
-    """Build a classic BPF program over `struct seccomp_data` for the numbers in a column of `_ALLOWED`."""
+    """Build a classic BPF program over `struct seccomp_data` that allows the call numbers in a column of `_ALLOWED`."""
     protecting, allowed = ([numbers[column] for numbers in calls.values()] for calls in (_PROTECTING, _ALLOWED))
     steps = [
         (_LOAD, 0, 0, _ARCHITECTURE),

@@ -1,7 +1,7 @@
-"""`client.leaving_reasons`: reasons for leaving, from answers that people randomise before sending.
+"""`client.leaving_reasons`: statistics of reasons for leaving, from answers that people randomise before sending.
 
 The client never repeats `submit` automatically, because an answer could be counted twice; a lost answer does not bias
-the estimates. A caller who repeats the call sends the same answer, and never randomises again.
+the estimates. If you repeat the call, send the same answer and never randomise again.
 """
 
 from lethe.client.methods import H, Resource, call

@@ -17,57 +17,57 @@ Odds = Annotated[
     Field(
         ge=MIN_ODDS,
         le=MAX_ODDS,
-        description="Ratio of the probability of sending the true reason to that of each other reason; epsilon "
-        "= ln(odds).",
+        description="Ratio of the probability of sending the true reason to that of sending any other given reason; "
+        "epsilon = ln(odds).",
     ),
 ]
 
 
 class LeavingReasonIn(Body):
     answer: Annotated[LeavingReason, Strict(False)] = Field(
-        description="Answer of the randomiser, not the true reason."
+        description="Answer chosen by the randomiser, which is not necessarily the true reason."
     )
     odds: Odds
 
 
 class LeavingReasonCountedOut(Answer):
     week: datetime.date = Field(
-        description="Monday (UTC) of the week in which the answer is counted; nothing else is stored."
+        description="Monday (UTC) of the week in which the answer is counted. Nothing else is stored."
     )
 
 
 class ReasonOut(Answer):
     reason: str = Field(description="Reason for leaving.")
-    sent: int = Field(description="Number of answers with this reason, true or not.")
+    sent: int = Field(description="Number of answers that name this reason, truthfully or not.")
     share: float = Field(
-        description="Unbiased estimate of the share of people with this reason; may lie outside 0 to 1 by chance."
+        description="Unbiased estimate of the share of people with this reason. By chance, it can lie outside 0 to 1."
     )
-    standard_error: float = Field(description="Standard error of `share`, from randomisation and the choice of people.")
-    low: float = Field(description="Lower limit of the share; all limits of a survey hold together with `confidence`.")
-    high: float = Field(description="Upper limit of the share; all limits of a survey hold together with `confidence`.")
+    standard_error: float = Field(description="Standard error of `share`, from randomisation and sampling of people.")
+    low: float = Field(description="Lower limit of the share; all limits of a survey hold jointly at `confidence`.")
+    high: float = Field(description="Upper limit of the share; all limits of a survey hold jointly at `confidence`.")
 
 
 class SurveyOut(Answer):
     odds: int = Field(description="Ratio of the probability of sending the true reason to that of each other reason.")
-    epsilon: float = Field(description="Local privacy of each answer, in nats: ln(odds).")
+    epsilon: float = Field(description="Local differential privacy of each answer, in nats: ln(odds).")
     num_answers: int = Field(description="Number of answers in the survey.")
-    reasons: list[ReasonOut] = Field(description="Estimates, one per reason.")
+    reasons: list[ReasonOut] = Field(description="Estimates for each reason.")
 
 
 class LeavingReasonsOut(Answer):
-    confidence: float = Field(description="Probability with which all limits of a survey hold together.")
+    confidence: float = Field(description="Probability that all limits of a survey hold jointly.")
     method: str = Field(description="Explanation of how the shares are estimated.")
-    surveys: list[SurveyOut] = Field(description="Surveys, one per value of `odds` that clients used.")
+    surveys: list[SurveyOut] = Field(description="Surveys, one for each value of `odds` used by clients.")
 
 
 class LeavingReasonsQuery(Query):
     since: Annotated[
         Annotated[datetime.date, BeforeValidator(is_written_out)] | None,
-        Field(description="Only count weeks that begin on this day or later."),
+        Field(description="Count only weeks that begin on or after this day."),
     ] = None
     until: Annotated[
         Annotated[datetime.date, BeforeValidator(is_written_out)] | None,
-        Field(description="Only count weeks that begin before this day."),
+        Field(description="Count only weeks that begin before this day."),
     ] = None
 
 
@@ -79,9 +79,9 @@ COUNT = _LEAVING_REASONS.operation(
     scope=Scope.REQUESTS_WRITE,
     takes=LeavingReasonIn,
     gives=LeavingReasonCountedOut,
-    does="Count an answer that was randomised on the person's side.\n\nNo `Idempotency-Key` is accepted, because "
-    "remembering one would store a line per person: a repetition counts again. The audit log has no entry, which "
-    "would reveal its time.",
+    does="Count an answer that was randomised on the client side.\n\nNo `Idempotency-Key` is accepted, because it "
+    "would require storing a record per person. A repeated call is counted again. No audit entry is written, as it "
+    "would reveal the time of the answer.",
 )
 GET = _LEAVING_REASONS.operation(
     "get_leaving_reasons",
@@ -89,5 +89,5 @@ GET = _LEAVING_REASONS.operation(
     scope=Scope.REQUESTS_READ,
     query=LeavingReasonsQuery,
     gives=LeavingReasonsOut,
-    does="Estimate the share of each reason among the people who answered, with error bars.",
+    does="Estimate the share of each reason among the people who answered, with confidence limits.",
 )

@@ -1,13 +1,13 @@
-"""Local differential privacy: people randomise their values before sending, and only statistics of all are learned.
+"""Local differential privacy: people randomise their values before sending, and only aggregates are estimated.
 
 A randomiser is epsilon-locally private if for every y, a, b
 
     P[sent = y | true = a] <= e^epsilon P[sent = y | true = b].
 
-No use of the sent values, by anyone, distinguishes two true values by more than e^epsilon. In the central model the
-holder of all data adds noise once; in the local model each person adds noise, and the error of a mean is larger by
-about sqrt(n). For values in [0, 1] the errors of a Laplace mechanism in both models are the theorems `central_mean_mse`
-and `local_mean_mse`; this module has randomised response, and two more estimators of a mean.
+Whatever anyone does with the sent values, it distinguishes two true values by a factor of at most e^epsilon. In the
+central model, the holder of all data adds noise once; in the local model, each person adds noise, and the error of a
+mean is larger by about sqrt(n). For values in [0, 1], the theorems `central_mean_mse` and `local_mean_mse` give a
+Laplace mechanism's errors in both models; this module has randomised response and two more estimators of a mean.
 """
 
 import math
@@ -22,7 +22,7 @@ from lethe.proof.errors import DomainError, require_count, require_fraction
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """Estimate of the share of people with a given true answer. `share` is unbiased and may lie outside [0, 1]; the
-    limits `low` and `high` do not."""
+    limits `low` and `high` never do."""
 
     sent: int
     share: float
@@ -33,13 +33,13 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomisedResponse:
-    """Randomised response over k = `num_answers` >= 2 answers; the true one is `odds` >= 2 times as likely as another.
+    """Randomised response over k = `num_answers` >= 2 answers, the true one `odds` >= 2 times as likely as any other.
 
-    Formal guarantee: epsilon-local privacy with epsilon = log(odds), without rounding, because both probabilities are
-    ratios of integers: odds/(odds + k - 1) and 1/(odds + k - 1). A person who answers m times has spent m epsilon.
+    Formal guarantee: epsilon-local privacy with epsilon = log(odds). It is exact, because both probabilities are ratios
+    of integers: odds/(odds + k - 1) and 1/(odds + k - 1). A person who answers m times has spent m epsilon.
 
     Reference: Warner, JASA 60 (1965), for k = 2; Kairouz, Bonawitz and Ramage, "Discrete distribution estimation under
-    local privacy", ICML 2016, for any k, where it is optimal in its order if odds >= k.
+    local privacy", ICML 2016, for any k, where it is order-optimal if odds >= k.
 
     >>> response = RandomisedResponse(odds=3, num_answers=5)
     >>> response.truth, response.other, round(response.epsilon, 4)
@@ -59,7 +59,7 @@ class RandomisedResponse:
 
     @property
     def other(self) -> Fraction:
-        """Probability of each answer that is not true."""
+        """Probability that a given other answer is sent."""
         return Fraction(1, self.odds + self.num_answers - 1)
 
     @property
@@ -67,14 +67,14 @@ class RandomisedResponse:
         return math.log(self.odds)
 
     def rate(self, share: float) -> float:
-        """Return the probability that an answer is sent if it is true for this share of people."""
+        """Return the probability that an answer is sent if it is the true answer of this share of people."""
         return float(self.other) + share * float(self.truth - self.other)
 
     def variance(self, *, n: int, share: float) -> float:
-        """Return the variance of the estimate from n people drawn independently from a population with that share.
+        """Return the variance of the estimate from n people drawn independently from a population with this share.
 
-        The variance is r(1 - r)/(n (truth - other)^2) for the rate r. Its part share (1 - share)/n is due to the choice
-        of people, the rest to the randomisation.
+        The variance is r(1 - r)/(n (truth - other)^2) for the rate r. Sampling people contributes share (1 - share)/n,
+        randomisation the rest.
         """
         require_count(1, n=n)
         _require_share(share=share)
@@ -82,13 +82,13 @@ class RandomisedResponse:
         return rate * (1 - rate) / (n * float(self.truth - self.other) ** 2)
 
     def estimates(self, sent: Sequence[int], *, confidence: float) -> list[Estimate]:
-        """Estimate the share of each answer from the number of times that each was sent.
+        """Estimate each answer's share from the number of times it was sent.
 
         All intervals hold together with probability >= `confidence` (Clopper and Pearson for each rate, Bonferroni over
-        the answers). They are valid for people drawn independently, and for people with fixed answers: then the number
-        sent is a sum of coins of two kinds, whose tails are bounded by a binomial with the same mean (Hoeffding, Annals
-        of Mathematical Statistics 27, 1956, Theorem 4). `standard_error` is the root of `variance` at the observed
-        rate.
+        the answers). They are valid for people drawn independently, and for people with fixed answers: in that case the
+        number sent is a sum of two kinds of coin flips, whose tails are bounded by a binomial with the same mean
+        (Hoeffding, Annals of Mathematical Statistics 27, 1956, Theorem 4). `standard_error` is the root of `variance`
+        at the observed rate.
 
         >>> response = RandomisedResponse(odds=3, num_answers=2)
         >>> [round(estimate.share, 6) for estimate in response.estimates([625, 375], confidence=0.95)]
@@ -116,7 +116,7 @@ class RandomisedResponse:
         )
 
     def _share_at(self, rate: float) -> float:
-        """Return the share in [0, 1] whose rate is nearest to `rate`."""
+        """Return the share in [0, 1] whose rate is closest to `rate`."""
         return min(1.0, max(0.0, (rate - float(self.other)) / float(self.truth - self.other)))
 
 

@@ -1,4 +1,4 @@
-"""Randomised reasons for leaving: the answer that is sent is private against any reader with any knowledge.
+"""Randomised reasons for leaving: the answer sent is private against any reader, whatever they know.
 
 `answer = randomise("cost")` runs on a device or in a process that the person trusts. It needs no network and no API
 key, and stores nothing about the true reason. To send the answer, call
@@ -29,22 +29,22 @@ ODDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomisedAnswer:
-    """Answer that may be sent. `odds` is the ratio of the probability of the true reason to that of each other."""
+    """Answer that may be sent. `odds` is the probability of the true reason divided by that of any other reason."""
 
     answer: LeavingReason
     odds: int
 
     @property
     def epsilon(self) -> float:
-        """Local privacy of the answer, in nats: log(odds). Each further answer of the same person adds as much."""
+        """Local privacy of the answer, in nats: log(odds). Each further answer by the same person adds as much."""
         return math.log(self.odds)
 
 
 def randomise(reason: str, *, odds: int = ODDS) -> RandomisedAnswer:
-    """Return the true reason with probability odds/(odds + 4), or each of the four others with 1/(odds + 4).
+    """Return the true reason with probability odds/(odds + 4), and each of the four others with 1/(odds + 4).
 
-    The probabilities are exact: a fair choice among odds + 4 integers by the operating system's randomness, without
-    floats. Randomise once per person, and repeat that answer: an answer drawn again is a further answer.
+    The probabilities are exact: the operating system's randomness picks one of odds + 4 integers, without floats.
+    Randomise once per person and reuse that answer: drawing again makes it a further answer.
     """
     if reason not in REASONS:
         raise InputInvalid(f"Expected a reason out of {', '.join(REASONS)}.")

@@ -1,15 +1,15 @@
-"""Epsilon of a ledger of differentially private training, for all rows of a person at once.
+"""Epsilon of a differentially private training ledger, for all of a person's rows at once.
 
 A ledger lists the noisy steps of a training run, as dp-accounting's event tree or as the history of an Opacus
-accountant. Each step sums gradients that are clipped per row to norm C, and adds noise. Of g rows of a person, a
-Poisson sample at rate q holds k with probability Binom(g, q)(k), which moves the sum by at most k C. The step is
-therefore dominated, for adding and for removing the g rows, by the pair of N(0, s^2) and the mixture of N(k, s^2) over
-k, s being the noise multiplier. Some data reach this bound, so it is exact.
+accountant. Each step sums gradients that are clipped per row to norm C, and adds noise. Of a person's g rows, a Poisson
+sample at rate q contains k with probability Binom(g, q)(k), which moves the sum by at most k C. The step is therefore
+dominated, for adding and for removing the g rows, by the pair of N(0, s^2) and the mixture of N(k, s^2) over k, where s
+is the noise multiplier. Some datasets attain this bound, so it is exact.
 
 Sources: A. Ganesh, "Tight Group-Level DP Guarantees for DP-SGD with Sampling via Mixture of Gaussians Mechanisms",
 arXiv:2401.10294, for the group; C. A. Choquette-Choo et al., "Privacy Amplification for Matrix Mechanisms",
 arXiv:2310.15526, Corollary 4.7, for sums of vectors; V. Doroshenko et al., "Connect the Dots", arXiv:2207.04380, for
-the discretisation, which only ever overstates.
+the discretisation, which only ever overstates the loss.
 """
 
 import math
@@ -23,9 +23,9 @@ import numpy as np
 from lethe.proof.errors import PreconditionError
 
 RELATIONS = ("add_or_remove_one", "replace_special")
-"""Neighbouring relations, as dp-accounting names them: a row is added or removed, or replaced by one that adds zero."""
+"""Neighbouring relations, named as in dp-accounting: a row is added or removed, or replaced by a row that adds zero."""
 MAX_EPSILON = 50.0
-"""Largest epsilon that is computed."""
+"""Largest epsilon that `bound` computes."""
 MIN_DELTA, MAX_DELTA = 1e-9, 0.1
 MAX_ROWS = 1000
 MAX_STEPS = 10_000_000
@@ -35,9 +35,9 @@ _MAX_DEPTH = 20
 _MAX_NAME_LENGTH = 100
 _MAX_POINTS = 1 << 21
 _INTERVAL = 1e-3
-"""Discretisation of the privacy loss."""
+"""Discretisation interval of the privacy loss."""
 _LOST = 1e-12
-"""Part of delta that pays for the errors of floating point and for cut tails; small against `MIN_DELTA`."""
+"""Part of delta that covers floating-point errors and truncated tails; small compared with `MIN_DELTA`."""
 _DECIMALS = 1000
 _SLACK = 1e-6
 """Margin before rounding up, for processors on which sums differ in their last digits."""
@@ -45,7 +45,7 @@ _SLACK = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoisyStep:
-    """Noisy step. `noise` is its scale per clipping bound of one row, `rate` the Poisson sampling rate in (0, 1]."""
+    """Noisy training step. `noise` is a multiple of the clipping norm, `rate` the Poisson sampling rate in (0, 1]."""
 
     kind: str
     noise: float
@@ -53,20 +53,20 @@ class NoisyStep:
 
 
 Steps = Mapping[NoisyStep, int]
-"""Number of times that each step was taken."""
+"""Number of times each step was taken."""
 
 
 def read(document: Any) -> Steps:
     """Return the steps of a ledger.
 
     Args:
-        document: `{"format": "opacus", "history": [[noise_multiplier, sample_rate, steps], ...]}`, or
-            `{"format": "dp_event", "event": EVENT}`, each event an object of its `class_name` and fields as in
-            dp-accounting 0.6. Gaussian and Laplace events, Poisson-sampled Gaussian events, their compositions and
-            NoOp events are read.
+        document: `{"format": "opacus", "history": [[noise_multiplier, sample_rate, steps], ...]}`, or `{"format":
+            "dp_event", "event": EVENT}`, where an event is an object with its `class_name` and fields as in
+            dp-accounting 0.6. Supported are Gaussian and Laplace events, Poisson-sampled Gaussian events, their
+            compositions and NoOp events.
 
     Raises:
-        PreconditionError: `event_known`, naming an event of another kind; `ledger_whole` for anything else.
+        PreconditionError: `event_known`, naming an unsupported event; `ledger_whole` for any other fault.
     """
     steps: Counter[NoisyStep] = Counter()
     match document:
@@ -87,12 +87,12 @@ def read(document: Any) -> Steps:
 
 
 def from_dp_event(event: Any) -> dict[str, Any]:
-    """Return the ledger of a `DpEvent` of dp-accounting."""
+    """Return the ledger for a dp-accounting `DpEvent`."""
     return {"format": "dp_event", "event": _written(event)}
 
 
 def from_opacus(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ledger of an Opacus accountant, given its `state_dict()`."""
+    """Return the ledger for an Opacus accountant, given its `state_dict()`."""
     history = [[float(noise), float(rate), int(steps)] for noise, rate, steps in state["history"]]
     return {"format": "opacus", "history": history}
 
@@ -104,17 +104,17 @@ def epsilon(steps: Steps, *, rows: int, delta: float) -> float | None:
 
 
 def is_epsilon(stated: Any, steps: Steps, *, rows: int, delta: float) -> bool:
-    """Return True if `stated` is at least `bound` and differs from it by rounding only."""
+    """Return True if `stated` is at least `bound` and exceeds it only by rounding."""
     value = bound(steps, rows=rows, delta=delta)
     return value is not None and _is_number(stated) and value <= stated <= value + 2 / _DECIMALS
 
 
 def bound(steps: Steps, *, rows: int, delta: float) -> float | None:
-    """Return an upper bound on epsilon at `delta` for adding or removing `rows` rows together. None beyond
+    """Return an upper bound on epsilon at `delta` for adding or removing `rows` rows together, or None beyond
     `MAX_EPSILON`. `rows` is in [0, MAX_ROWS], and `delta` in [MIN_DELTA, MAX_DELTA].
 
     Raises:
-        PreconditionError: `accountant_installed` without dp-accounting; `ledger_whole` for an argument out of range.
+        PreconditionError: `accountant_installed` without dp-accounting; `ledger_whole` if an argument is out of range.
     """
     _require(type(rows) is int and 0 <= rows <= MAX_ROWS, f"rows in [0, {MAX_ROWS}]")
     _require(_is_number(delta) and MIN_DELTA <= delta <= MAX_DELTA, f"a delta in [{MIN_DELTA}, {MAX_DELTA}]")
@@ -144,7 +144,7 @@ def bound(steps: Steps, *, rows: int, delta: float) -> float | None:
 
 
 def curve(steps: Steps, *, delta: float, budget: float) -> dict[int, float | None]:
-    """Return epsilon by number of rows, for the numbers tried to find the largest whose epsilon is at most `budget`."""
+    """Map each number of rows that was tried, in search of the largest with epsilon <= `budget`, to its epsilon."""
     points: dict[int, float | None] = {}
 
     def fits(rows: int) -> bool:
@@ -162,7 +162,7 @@ def curve(steps: Steps, *, delta: float, budget: float) -> dict[int, float | Non
 
 
 def rows_within(points: Mapping[int, float | None], budget: float) -> int:
-    """Return the largest number of rows on a curve whose epsilon is at most `budget`; 0 if none is."""
+    """Return the largest number of rows on a curve whose epsilon is at most `budget`; 0 if there is none."""
     return max((rows for rows, value in points.items() if value is not None and value <= budget), default=0)
 
 
@@ -228,7 +228,7 @@ def _require(holds: bool, expected: str) -> None:
 
 
 def _written(event: Any) -> Any:
-    """Return an event, or a field of one, as JSON."""
+    """Return an event, or a field of an event, as JSON."""
     if isinstance(event, (list, tuple)):
         return [_written(part) for part in event]
     names = [field.name for field in getattr(type(event), "__attrs_attrs__", ())]
@@ -249,7 +249,7 @@ def _laplace(scale: float, distributions: Any) -> Any:
 
 
 def _repeated(part: Any, count: int, most: float) -> Any:
-    """Compose `part`, whose privacy loss is at most `most`, with itself; None if the sum would be too long."""
+    """Compose `part`, whose loss is at most `most`, with itself `count` times; None if the result would be too long."""
     if part is None or count * most / _INTERVAL > 2 * _MAX_POINTS:
         return None
     return part.self_compose(count)
@@ -258,8 +258,8 @@ def _repeated(part: Any, count: int, most: float) -> Any:
 def _sampled(step: NoisyStep, count: int, rows: int, lost: float, distributions: Any) -> Any:
     """Return the distribution of `count` Poisson-sampled Gaussian steps for `rows` rows; None beyond `MAX_EPSILON`.
 
-    Samples with so many of the rows that their total probability is below `lost` are left out, which changes delta, and
-    epsilon, by at most `lost` per step.
+    Samples that contain so many of the rows that their total probability is below `lost` are left out. This changes
+    delta and epsilon by at most `lost` per step.
     """
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
@@ -287,8 +287,8 @@ def _sampled(step: NoisyStep, count: int, rows: int, lost: float, distributions:
 
 
 def _mixture(noise: float, held: Any, weights: Any, adjacency: Any) -> Any:
-    """Return dp-accounting's privacy loss of a mixture of Gaussians, with an inverse for many values at once, because
-    the original inverse takes seconds."""
+    """Return dp-accounting's privacy loss for a mixture of Gaussians, with an inverse that is vectorised, because the
+    original one takes seconds."""
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
     from scipy import special, stats
 
@@ -307,7 +307,7 @@ def _mixture(noise: float, held: Any, weights: Any, adjacency: Any) -> Any:
 
     class LossOnGrid(MixtureGaussianPrivacyLoss):  # type: ignore[misc]
         def inverse_privacy_losses(self, privacy_losses: Any, precision: float = 0) -> Any:
-            """Return the points where the decreasing loss takes each of the values, by Newton's method from a table."""
+            """Return the points at which the decreasing loss takes each value, by table and Newton's method."""
             place = np.clip(np.searchsorted(-on_grid, -privacy_losses), 1, grid.size - 1)
             left, right = grid[place - 1], grid[place]
             x = np.clip(np.interp(-privacy_losses, -on_grid, grid), left, right)

@@ -1,4 +1,4 @@
-"""Operations on models that were trained elsewhere with differential privacy."""
+"""Operations on models trained elsewhere with differential privacy."""
 
 import datetime
 from typing import Annotated, Any
@@ -16,22 +16,22 @@ class DpModelUnknown(NotFound, title="There is no such DP model", template="Ther
 
 
 class Relation(ClosedSet):
-    """Neighbouring relation of a ledger. Replacing a row by another (replace_one) is not among them: no exact bound for
-    several rows of a person is known under sampling."""
+    """Neighbouring relation of a ledger. Replacing a row with another (replace_one) is not supported: under sampling,
+    no exact bound for several rows of a person is known."""
 
     ADD_OR_REMOVE_ONE = "add_or_remove_one"
-    """Datasets differ in a row that one of them lacks."""
+    """The datasets differ in one row that one of them lacks."""
     REPLACE_SPECIAL = "replace_special"
-    """Datasets differ in a row that one of them replaces by a row that contributes zero."""
+    """The datasets differ in one row, which one of them replaces with a row that contributes zero."""
 
 
 class DpRequestStatus(ClosedSet):
     BOUNDED = "bounded"
-    """The ledger bounds what the model holds of the person, within the budget."""
+    """The ledger bounds, within the budget, what the model holds about the person."""
     WAITING = "waiting"
-    """The budget is spent: the request waits for a ledger of a training that started after it was accepted."""
+    """The budget is spent: the request waits for the ledger of a training run started after it was accepted."""
     CLOSED = "closed"
-    """The model was retired while the request waited: it was not reached."""
+    """The model was retired while the request was waiting, so the request never reached it."""
     CANCELLED = "cancelled"
     """The request was cancelled or rejected."""
 
@@ -45,21 +45,21 @@ class LedgerIn(Body):
     )
 
     ledger: dict[str, Any] = Field(
-        description="Ledger of the training: the history of an Opacus accountant, or an event tree of dp-accounting "
-        "(docs/dp-ledgers.md)."
+        description="Ledger of the training: the history of an Opacus accountant or a dp-accounting event tree (see "
+        "docs/dp-ledgers.md)."
     )
     relation: Annotated[Relation, Strict(False)] = Field(
-        default=Relation.ADD_OR_REMOVE_ONE, description="Neighbouring relation of the ledger, for one row."
+        default=Relation.ADD_OR_REMOVE_ONE, description="Neighbouring relation used by the ledger, for one row."
     )
     delta: Annotated[float, Field(ge=1e-9, le=0.1)] = Field(description="Delta at which epsilon is stated.")
     max_rows_per_person: Annotated[int, Field(ge=1, le=1000)] = Field(
-        description="Largest number of training rows of one person, which every request counts."
+        description="Maximum number of training rows per person. Every request counts this many."
     )
     budget_epsilon: Annotated[float, Field(gt=0, le=50)] = Field(
-        description="Largest epsilon of all forgotten rows together. Requests beyond it wait for a retraining."
+        description="Maximum epsilon for all forgotten rows together. Requests that exceed it wait for a retraining."
     )
     trained_from: Moment = Field(
-        description="Time at which the training read its data. People whose requests were accepted before that time "
+        description="Time at which the training read its data. People whose requests were accepted before this time "
         "count as absent from it."
     )
 
@@ -74,38 +74,38 @@ class DpModelIn(LedgerIn):
         trained_from="2026-11-01T08:00:00Z",
     )
 
-    name: Name = Field(description="Name of the model, shown to officers and in the bundle.")
+    name: Name = Field(description="Name of the model, shown to officers and in bundles.")
     dataset_ids: Ids | None = optional(
-        "Datasets whose people the model may hold: a request restricted to other datasets does not concern "
-        "it. Default: all datasets of the tenant."
+        "IDs of the datasets with the people whose data the model may have been trained on. A request restricted to "
+        "other datasets does not concern it. Default: all datasets of the tenant."
     )
 
 
 class CurvePoint(Answer):
-    rows: int = Field(description="Number of rows that are added or removed together.")
-    epsilon: float | None = Field(description="Upper bound on epsilon, rounded up; null if it is above 50.")
+    rows: int = Field(description="Number of rows added or removed together.")
+    epsilon: float | None = Field(description="Upper bound on epsilon, rounded up; null if above 50.")
 
 
 class DpModelOut(Answer):
-    id: str = Field(description="ID of the model, also in the list of systems.")
+    id: str = Field(description="ID of the model, also used as its system ID.")
     name: str = Field(description="Name of the model.")
-    dataset_ids: list[str] | None = Field(description="Datasets whose people the model may hold; null for all.")
-    version: int = Field(description="Number of the current ledger, counted from 1.")
+    dataset_ids: list[str] | None = Field(description="Datasets whose rows it may be trained on; null for all.")
+    version: int = Field(description="Number of the current ledger, starting at 1.")
     ledger_id: str = Field(description="ID of the current ledger.")
     ledger: dict[str, Any] = Field(description="Current ledger, as registered.")
-    relation: Relation = Field(description="Neighbouring relation of the ledger.")
+    relation: Relation = Field(description="Neighbouring relation used by the ledger.")
     delta: float = Field(description="Delta at which epsilon is stated.")
-    max_rows_per_person: int = Field(description="Number of rows that every request counts.")
+    max_rows_per_person: int = Field(description="Number of rows that every request counts as.")
     trained_from: datetime.datetime = Field(description="Time at which the training read its data.")
-    epsilon: float = Field(description="Epsilon of the rows of one person, recomputed from the ledger and rounded up.")
-    curve: list[CurvePoint] = Field(description="Epsilon by number of rows, up to just above the budget.")
-    budget_epsilon: float = Field(description="Largest epsilon of all forgotten rows together.")
-    budget_rows: int = Field(description="Largest number of forgotten rows whose epsilon is within the budget.")
+    epsilon: float = Field(description="Epsilon for the rows of one person, recomputed from the ledger and rounded up.")
+    curve: list[CurvePoint] = Field(description="Epsilon for each number of rows, up to just above the budget.")
+    budget_epsilon: float = Field(description="Maximum epsilon for all forgotten rows together.")
+    budget_rows: int = Field(description="Maximum number of forgotten rows whose epsilon fits into the budget.")
     forgotten_rows: int = Field(
-        description="Number of rows counted by requests accepted since the training started, including waiting ones."
+        description="Number of rows counted by requests, even waiting ones, accepted since the training read its data."
     )
-    retraining_due: bool = Field(description="True if the next or an already waiting request exceeds the budget.")
-    waiting_requests: int = Field(description="Number of requests that wait for a retraining.")
+    retraining_due: bool = Field(description="True if a waiting request exceeds the budget or the next one would.")
+    waiting_requests: int = Field(description="Number of requests waiting for a retraining.")
     created_at: datetime.datetime = Field(description="Time of registration.")
     retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in use.")
 
@@ -121,8 +121,8 @@ CREATE = _DP_MODELS.operation(
     status=201,
     repeat="keyed",
     problems=(StorageQuotaExceeded,),
-    does="Register a model that was trained elsewhere with differential privacy. Epsilon is recomputed from its "
-    "ledger. Requests accepted from now on count against its budget.",
+    does="Register a model that was trained outside Lethe with differential privacy. Its epsilon is recomputed from "
+    "its ledger. Requests accepted from now on count against its budget.",
 )
 LIST = _DP_MODELS.operation(
     "list_dp_models",
@@ -138,7 +138,7 @@ GET = _DP_MODELS.of_one(
     "/{dp_model_id}",
     scope=Scope.MODELS_READ,
     gives=DpModelOut,
-    does="Return a model with its ledger, its epsilon by number of rows, and the rest of its budget.",
+    does="Return a model with its ledger, its epsilon by number of rows, and what is left of its budget.",
 )
 RENEW = _DP_MODELS.of_one(
     "renew_dp_model",
@@ -148,8 +148,8 @@ RENEW = _DP_MODELS.of_one(
     takes=LedgerIn,
     gives=DpModelOut,
     repeat="idempotent",
-    does="Replace the ledger after a retraining. Requests accepted before the training started no longer count, and "
-    "those that waited for it proceed. A ledger whose budget does not cover the others is refused.",
+    does="Replace the ledger after a retraining. Requests accepted before it read its data no longer count, and those "
+    "that waited for it proceed. If the new budget does not cover the others, the ledger is refused.",
 )
 RETIRE = _DP_MODELS.of_one(
     "retire_dp_model",
@@ -158,6 +158,5 @@ RETIRE = _DP_MODELS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Retire a model. Requests that waited for its retraining end without having reached it, which their headline "
-    "states.",
+    does="Retire a model. Requests waiting for its retraining end without it, and their headline says so.",
 )

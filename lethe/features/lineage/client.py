@@ -1,4 +1,4 @@
-"""`client.lineage`: the lineage of a person's rows; and calls of `client.models` about copies of weights."""
+"""`client.lineage`: the lineage of a person's rows; and calls of `client.models` for copies of weights."""
 
 from lethe.client.methods import H, Resource, call, pages
 from lethe.features.lineage import contract
@@ -12,7 +12,7 @@ class Lineage(Resource[H]):
 
 
 class ModelCopies(Resource[H]):
-    """Calls of `client.models` about copies of weights and whether they may be served."""
+    """Calls of `client.models` for copies of weights and for checking whether they may be served."""
 
     exports = pages(contract.EXPORTS)
     state_copy = call(contract.STATE_COPY)

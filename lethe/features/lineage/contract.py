@@ -1,4 +1,4 @@
-"""Operations on lineage: models, versions and copies that a person's rows fed, and whether a copy may be served."""
+"""Operations on lineage: the models, versions and copies that a person's rows fed, and whether a copy may be served."""
 
 import datetime
 from typing import Annotated
@@ -20,7 +20,7 @@ class ExportUnknown(
 class ServingRefusal(ClosedSet):
     NOT_LIVE = "not_live"
     HELD = "held"
-    """The version misses its quality gate and was not released."""
+    """The version misses its quality gate and has not been released."""
     FORGETTING_OVERDUE = "forgetting_overdue"
     SUPERSEDED = "superseded"
     WEIGHTS_DESTROYED = "weights_destroyed"
@@ -33,20 +33,20 @@ class CopyKind(ClosedSet):
 
 
 class DestructionCheck(ClosedSet):
-    """Way in which the destruction of a copy was checked."""
+    """How the destruction of a copy was checked."""
 
     LISTED = "listed"
-    """Its store was listed afterwards and has no file of it."""
+    """A listing of the copy's store afterwards showed none of its files."""
     STATED = "stated"
-    """Not at all: it is the word of the caller who stated it."""
+    """The destruction was not checked: it is only the caller's statement."""
 
 
 class CopyState(ClosedSet):
-    """State of a copy that carried a person, worst first."""
+    """State of a copy that carried a person's data, worst first."""
 
     OUT = "out"
     REACHED = "reached"
-    """The copy itself may exist; its holder uses a version that has forgotten the person instead."""
+    """The copy itself may still exist, but its holder now uses a version that has forgotten the person."""
     DESTROYED = "destroyed"
 
 
@@ -60,33 +60,33 @@ class CopyStatementIn(Body):
     kind: Annotated[CopyKind, Strict(False)] = Field(
         default=CopyKind.WEIGHTS, description="Form of the copy: weights, onnx or mlflow."
     )
-    place: Place | None = optional("Location of the copy, for officers. Default: not stated.")
+    place: Place | None = optional("Where the copy is, for officers. Default: not stated.")
     destroyed: Annotated[DestructionCheck, Strict(False)] | None = optional(
-        "Check of the copy's destruction. Default: not destroyed."
+        "How the destruction of the copy was checked. Default: the copy is not destroyed."
     )
     replaced_by: VersionNumber | None = optional("Number of the version that replaced this copy. Default: none.")
 
 
 class ExportOut(Answer):
-    """Weights handed out to a caller, and the last statement about this copy."""
+    """Weights exported to a caller, and the latest statement about this copy."""
 
     id: str = Field(description="ID of the export.")
     version: int = Field(description="Number of the exported version.")
-    api_key_id: str = Field(description="ID of the API key or person that received the weights.")
+    api_key_id: str = Field(description="ID of the API key or user that received the weights.")
     at: datetime.datetime = Field(description="Time of the export.")
     kind: CopyKind | None = Field(description="Form of the copy: weights, onnx or mlflow; null if not stated.")
-    place: str | None = Field(description="Location of the copy; null if not stated.")
+    place: str | None = Field(description="Where the copy is; null if not stated.")
     destroyed: DestructionCheck | None = Field(
-        description="How the copy's destruction was established: listed or stated; null if not destroyed."
+        description="How the destruction of the copy was checked: listed or stated; null if not destroyed."
     )
-    replaced_by: int | None = Field(description="Number of the version that replaced this copy; null if none.")
-    stated_by: str | None = Field(description="ID of the API key or person that made the statement; null if none.")
-    stated_at: datetime.datetime | None = Field(description="Time of the statement; null if there is none.")
+    replaced_by: int | None = Field(description="Number of the version that replaced this copy; null if not replaced.")
+    stated_by: str | None = Field(description="ID of the API key or user that made the statement; null if none.")
+    stated_at: datetime.datetime | None = Field(description="Time of the statement; null if none was made.")
 
 
 class ExportsQuery(Paging):
-    mine: bool = Field(default=False, description="Only list exports to the calling key or person.")
-    version: VersionNumber | None = optional("Only list exports of the version with this number.")
+    mine: bool = Field(default=False, description="List only exports to the calling API key or user.")
+    version: VersionNumber | None = optional("List only exports of the version with this number.")
 
 
 EXPORTS = MODELS.of_one(
@@ -107,34 +107,34 @@ STATE_COPY = MODELS.of_two(
     gives=ExportOut,
     repeat="idempotent",
     problems=(ExportUnknown, VersionUnknown),
-    does="Record the fate of a copy: its form and place, and its destruction or replacement. The statement replaces "
-    "the previous one; bundles of requests contain it. Only the key or person that received the copy may state it, or "
-    "an admin.",
+    does="State what happened to an exported copy: its form and location, and whether it was destroyed or replaced. "
+    "The statement replaces the previous one and is included in the bundles of requests. Only the API key or user that "
+    "received the copy, or an admin, can make it.",
 )
 
 
 class ServingOut(Answer):
     model_id: str = Field(description="ID of the model.")
-    version: int | None = Field(description="Number of the version; null if none is live.")
-    weights_sha256: str | None = Field(description="SHA-256 (hex) of the version's weights; null if none is live.")
+    version: int | None = Field(description="Number of the version; null if no version is live.")
+    weights_sha256: str | None = Field(description="SHA-256 (hex) of the weights; null if no version is live.")
     may_serve: bool = Field(description="True if the version may be served now.")
     reason: str | None = Field(
         description="Reason why the version may not be served: not_live, held, forgetting_overdue, superseded or "
         "weights_destroyed; null if it may."
     )
-    certified: bool = Field(description="True if the version has forgotten all people whose request was accepted.")
+    certified: bool = Field(description="True if the version has forgotten everyone whose request was accepted.")
     valid_until: datetime.datetime | None = Field(
-        description="Time until which the version may be served without asking again: at most an hour ahead, and "
-        "before any accepted request is due. After a 304 the time moves by max-age. Null if it may not be served."
+        description="Time until which the version may be served without asking again: at most an hour ahead, and not "
+        "after an accepted request is due. A 304 extends it by max-age. Null if it may not be served."
     )
     retry_after_seconds: int | None = Field(
-        description="Seconds after which to ask again about a version that may not be served yet; null otherwise."
+        description="Seconds to wait before asking again about a version that may be served later; null otherwise."
     )
 
 
 class ServingQuery(Query):
-    version: VersionNumber | None = optional("Number of the version. Default: the live version.")
-    weights_sha256: Sha256 | None = optional("SHA-256 (hex) of the weights. Default: live version.")
+    version: VersionNumber | None = optional("Number of the version to check. Default: the live version.")
+    weights_sha256: Sha256 | None = optional("SHA-256 (hex) of weights to check. Default: live version.")
 
 
 SERVING = MODELS.of_one(
@@ -145,17 +145,17 @@ SERVING = MODELS.of_one(
     query=ServingQuery,
     gives=ServingOut,
     problems=(VersionUnknown,),
-    does="Return whether the live version, or the named version, may be served now. Nothing in the answer is about a "
-    "person.",
+    does="Return whether the live version, or the given one, may be served now. The response contains nothing about "
+    "any person.",
 )
 
 
 class DatasetLineageOut(Answer):
     id: str = Field(description="ID of the dataset.")
     name: str = Field(description="Name of the dataset.")
-    records: int = Field(description="Number of rows of the person.")
+    records: int = Field(description="Number of rows about the person.")
     erased_at: datetime.datetime | None = Field(
-        description="Time at which the rows were erased on disk; null until then."
+        description="Time at which the rows were erased from disk; null until then."
     )
 
 
@@ -169,26 +169,26 @@ class CarryingVersionOut(Answer):
 class FirstWithoutOut(Answer):
     number: int = Field(description="Number of the version.")
     published_at: datetime.datetime = Field(description="Time of publication.")
-    certificate_id: str | None = Field(description="ID of the certificate about the version; null if none.")
+    certificate_id: str | None = Field(description="ID of the version's certificate; null if there is none.")
 
 
 class ModelLineageOut(Answer):
     model_id: str = Field(description="ID of the model.")
     name: str = Field(description="Name of the model.")
-    dataset_id: str = Field(description="ID of the model's dataset.")
-    num_versions: int = Field(description="Number of versions that carried the rows.")
-    versions: list[CarryingVersionOut] = Field(description="Newest 500 versions that carried the rows.")
-    first_without: FirstWithoutOut | None = Field(description="First version without the rows; null if none yet.")
-    owed: bool = Field(description="True if a request waits for the first version without the rows.")
-    num_copies_outside: int = Field(description="Number of exports of the versions that carried the rows.")
+    dataset_id: str = Field(description="ID of the dataset that the model is trained on.")
+    num_versions: int = Field(description="Number of versions that were trained on the rows.")
+    versions: list[CarryingVersionOut] = Field(description="Newest 500 versions that were trained on the rows.")
+    first_without: FirstWithoutOut | None = Field(description="First version without the rows; null if there is none.")
+    owed: bool = Field(description="True if a request still waits for a first version without the rows.")
+    num_copies_outside: int = Field(description="Number of exports of versions that were trained on the rows.")
     copies_outside: list[ExportOut] = Field(
-        description="Newest 500 exports of these versions, which Lethe cannot erase."
+        description="Newest 500 exports of these versions. Lethe cannot erase exported copies."
     )
 
 
 class LineageOut(Answer):
-    datasets: list[DatasetLineageOut] = Field(description="Datasets that held rows of the person.")
-    models: list[ModelLineageOut] = Field(description="Models that were trained on the person's rows.")
+    datasets: list[DatasetLineageOut] = Field(description="Datasets that contained rows about the person.")
+    models: list[ModelLineageOut] = Field(description="Models that were trained on rows about the person.")
 
 
 _LINEAGE = ResourceOperations("Lineage", "/v1", RequestUnknown)
@@ -199,8 +199,8 @@ OF_REQUEST = _LINEAGE.of_one(
     "/deletion-requests/{request_id}/lineage",
     scope=Scope.ACCOUNTING_READ,
     gives=LineageOut,
-    does="Return the models, versions and copies that the person's rows fed, in the datasets that the request "
-    "concerns. The audit log records the look-up, but not the person.",
+    does="Return the models, versions and copies that were trained on the person's rows, for the datasets covered by "
+    "the request. The audit log records the look-up, but not the person.",
 )
 OF_PERSON = _LINEAGE.operation(
     "trace_lineage",
@@ -210,6 +210,6 @@ OF_PERSON = _LINEAGE.operation(
     takes=SubjectIn,
     gives=LineageOut,
     repeat="idempotent",
-    does="Return the models, versions and copies that any person's rows fed, in all datasets, whether or not they "
-    "asked to be forgotten. The audit log records the look-up, but not the person.",
+    does="Return the models, versions and copies that were trained on a person's rows, for all datasets, whether or "
+    "not the person asked to be forgotten. The audit log records the look-up, but not the person.",
 )

@@ -1,4 +1,4 @@
-"""Evidence of a bundle about copies of a model's weights that were exported while they carried the person."""
+"""Bundle evidence about copies of a model's weights that were exported while they carried the person's data."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class ListedCopy(ExportOut, extra="forbid"):
     state: CopyState
 
     def state_without(self, first_without: int | None) -> CopyState:
-        """Return the state that follows from the statement, given the first version without the person."""
+        """Return the copy's state according to its statement, given the first version without the person."""
         if self.destroyed is not None:
             return CopyState.DESTROYED
         has_forgotten = first_without is not None and (self.replaced_by or 0) >= first_without
@@ -29,8 +29,8 @@ class ListedCopy(ExportOut, extra="forbid"):
 
 
 class CopiesEvidence(Answer, extra="forbid"):
-    """Copies of one model. `first_without` is the number of its first version without the person; None if there is none
-    yet. `counts` include all copies; at most `MAX_LISTED` of them are listed, worst first."""
+    """Copies of one model. `first_without` is the number of its first version without the person; None if there is no
+    such version yet. `counts` include all copies; at most `MAX_LISTED` of them are listed, worst first."""
 
     type: Literal["copies"] = "copies"
     first_without: PositiveInt | None

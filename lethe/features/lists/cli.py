@@ -1,4 +1,4 @@
-"""Commands about lists of people in files, which are sent in batches.
+"""Commands for files that list people, which are sent in batches.
 
 A list file is never quoted: its first line may name a person if the header is missing.
 """
@@ -34,7 +34,7 @@ _MAX_ID_LENGTH = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListFile:
-    """List file. `places` maps each field to its cell in a line; `sha256` is that of the file."""
+    """File that lists people. `places` maps each field to its cell in a line; `sha256` is the file's digest."""
 
     path: Path
     places: Mapping[str, int]
@@ -44,9 +44,9 @@ class ListFile:
 
     @classmethod
     def opened(cls, path: Path, columns: Mapping[str, str]) -> Self:
-        """Read and check a file. `columns` maps fields to their headers in this file, if they differ.
+        """Read and check a file. `columns` maps fields to their column headers in this file where these differ.
 
-        A file whose first line is only a SHA-256 has no header, and a hash on each line. Raises `InputInvalid`.
+        A file whose first line is just a SHA-256 has no header and one hash per line. Raises `InputInvalid`.
         """
         if wrong := columns.keys() - set(CSV_FIELDS):
             raise _unusable(f"Expected one of {', '.join(CSV_FIELDS)} for --column", ", ".join(sorted(wrong)))
@@ -63,13 +63,13 @@ class ListFile:
         return cls(path=path, places=places, has_header=has_header, num_lines=count, sha256=digest)
 
     def idempotency_key(self, source: str | None) -> str:
-        """Return a key that is the same for the same file from the same source, read in the same way."""
+        """Return a key that is identical for the same file, read in the same way, from the same source."""
         parts = [self.sha256, source or "", *(f"{field}={place}" for field, place in sorted(self.places.items()))]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def requests(self, *, regulation: str) -> Iterator[tuple[int, NewRequest]]:
-        """Yield the number and the request of each line. A line without a person gives an empty request, which the
-        gateway refuses."""
+        """Yield each line's number and request. A line that names no person gives an empty request, which the gateway
+        refuses."""
         lines = _lines(self.path)
         if self.has_header:
             next(lines)
@@ -91,7 +91,7 @@ class ListFile:
 
 
 def fault_of(request: NewRequest) -> str | None:
-    """Return the fault in how a request names its person, if it can be detected without a gateway; None otherwise."""
+    """Return the fault in how a request names its person, or None if no fault can be detected without the gateway."""
     if ("subject_id" in request) == ("subject_sha256" in request):
         return "expected either subject_id or subject_sha256"
     if "subject_sha256" in request and not _SHA256.fullmatch(request["subject_sha256"]):
@@ -117,7 +117,7 @@ def _places(header: list[str], columns: Mapping[str, str]) -> dict[str, int]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the cells of each non-empty line. Raises `InputInvalid` if the file cannot be read."""
+    """Yield the number and cells of each non-empty line. Raises `InputInvalid` if the file cannot be read."""
     with path.open(encoding="utf-8-sig", newline="") as text:
         reader = csv.reader(text, strict=True)
         try:
@@ -136,7 +136,7 @@ def _unusable(message: str, where: str) -> InputInvalid:
 
 _BATCH = 1000
 _RETRY_SECONDS = 120.0
-"""Long, because lists are sent at night: wait until the gateway is back, or its key is below its rate limit."""
+"""Long, as lists are often sent overnight: wait until the gateway is back or the key is below its rate limit again."""
 _MAX_PRINTED_LINES = 10
 
 
@@ -158,9 +158,9 @@ def request_import(
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Request deletion of everyone on a list; exit code 1 if a line was refused. No identifier is printed.
+    """Request deletion of everyone on a list; exit with code 1 if a line was refused. No identifiers are printed.
 
-    Repeat an interrupted command: within a week the same file from the same source creates no request twice.
+    If interrupted, repeat the command: within a week, the same file from the same source creates no request twice.
     """
     list_file = ListFile.opened(file, dict(_pair(pair) for pair in column or ()))
     if dry_run:
@@ -198,7 +198,7 @@ def request_import(
 
 @made("deletion_requests.export", retry_seconds=_RETRY_SECONDS)
 def request_export(call: CommandCall, out: Annotated[Path, typer.Option(help="Where to (CSV)")]) -> None:
-    """Save the outcomes of all requests, or of those that match all filters."""
+    """Save the outcomes of all requests, or of the requests that match all filters."""
     call.client.deletion_requests.export(out, **call.arguments)
     console.print(str(out), markup=False)
 
@@ -209,7 +209,7 @@ def request_create_from_csv(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV whose header has fields of a request")],
     idempotency_key: _Repeatable = None,
 ) -> None:
-    """Request deletion of everyone in a CSV file, in one call; `request import` sends lists of any length."""
+    """Request deletion of everyone in a CSV file with one call. For lists of any length, use `request import`."""
     show(
         call.client.deletion_requests.create_from_csv(
             file.read_bytes(), idempotency_key=idempotency_key, **call.arguments
@@ -236,7 +236,7 @@ def _print_faults(list_file: ListFile, regulation: str) -> None:
 
 
 def _fail(refused: list[tuple[int, str | None]]) -> None:
-    """Exit with code 1 if any line was refused, after naming the first lines by number."""
+    """If any line was refused, print the numbers of the first such lines and exit with code 1."""
     if refused:
         terminal = Console(stderr=True, soft_wrap=True)
         for line, why in refused[:_MAX_PRINTED_LINES]:
@@ -248,7 +248,7 @@ def _fail(refused: list[tuple[int, str | None]]) -> None:
 
 @contextmanager
 def _advising_on_conflict() -> Iterator[None]:
-    """Replace the conflict caused by a file that was sent before by a conflict that states the remedy."""
+    """Replace the conflict raised for a file that was sent before with a conflict that states the remedy."""
     try:
         yield
     except IdempotencyConflict:

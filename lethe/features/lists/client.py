@@ -1,4 +1,4 @@
-"""Calls of `client.deletion_requests` about many requests at once."""
+"""Calls of `client.deletion_requests` for many requests at once."""
 
 import datetime
 import hashlib
@@ -20,7 +20,7 @@ BatchProgress = Callable[[int, int], object]
 
 
 class NewRequest(TypedDict, total=False):
-    """Fields of one request of a batch, as in `client.deletion_requests.create`. Either `subject_id` or
+    """Fields of one request in a batch, as in `client.deletion_requests.create`. Either `subject_id` or
     `subject_sha256` names the person; all other fields are optional."""
 
     subject_id: str
@@ -40,7 +40,7 @@ class NewRequest(TypedDict, total=False):
 
 
 class composed_list(Generic[P, T]):
-    """List of several calls, written once as an asynchronous generator on `self._calls`, for both clients."""
+    """Iterator over several calls, written once for both clients as an asynchronous generator on `self._calls`."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> None:
         self._function = function
@@ -60,7 +60,7 @@ class _NewBatch(contract.BatchIn, contract.BatchQuery, Keyed):
 
 
 class RequestLists(Resource[H]):
-    """Calls of `client.deletion_requests` about many requests at once."""
+    """Calls of `client.deletion_requests` for many requests at once."""
 
     create_batch = call(contract.CREATE_BATCH, _NewBatch)
     count = call(contract.COUNT)
@@ -77,11 +77,11 @@ class RequestLists(Resource[H]):
         batch_size: int = 1000,
         progress: BatchProgress | None = None,
     ) -> AsyncIterator[contract.BatchItemOut]:
-        """Create any number of requests in batches, as `create_batch` does, and yield a result for each, in order. A
-        batch is sent when its first result is consumed.
+        """Create any number of requests in batches, like `create_batch`, and yield a result for each request, in order.
+        A batch is sent when its first result is consumed.
 
-        With your own `idempotency_key`, an interrupted caller repeats the same call: earlier requests get the same
-        answer and are not created twice. Raises a `Problem` for errors that concern more than one request.
+        If you pass an `idempotency_key`, you can repeat an interrupted call: earlier requests get the same response and
+        are not created twice. Raises a `Problem` for errors that affect more than one request.
         """
         accepted = refused = 0
         for start, batch, options in _batches(requests, source, idempotency_key, batch_size):
@@ -101,7 +101,7 @@ class RequestLists(Resource[H]):
     async def create_from_csv(
         self, content: bytes, *, source: str | None = None, idempotency_key: str | None = None
     ) -> contract.BatchOut:
-        """Create a batch of requests, as `create_batch` does, from CSV in UTF-8 with a header of request fields."""
+        """Create a batch of requests, like `create_batch`, from UTF-8 CSV whose header names request fields."""
         query = checked(contract.BatchQuery, {"source": source})
         headers = {"Content-Type": "text/csv"}
         options = Options(idempotency_key=idempotency_key, headers=headers, content={"content": content})
@@ -109,8 +109,8 @@ class RequestLists(Resource[H]):
 
 
 def cut(requests: Iterable[NewRequest], *, size: int) -> Iterator[tuple[int, list[NewRequest]]]:
-    """Yield the batches of an iterable, each with the index of its first request. Raises `Malformed` for a size that
-    the gateway refuses."""
+    """Split an iterable into batches and yield each with the index of its first request. Raises `Malformed` for a size
+    that the gateway would refuse."""
     if not 1 <= size <= contract.MAX_BATCH_REQUESTS:
         raise InputInvalid(f"Expected 1 <= batch_size={size} <= {contract.MAX_BATCH_REQUESTS}.")
     rest = iter(requests)
@@ -123,8 +123,8 @@ def cut(requests: Iterable[NewRequest], *, size: int) -> Iterator[tuple[int, lis
 def _batches(
     requests: Iterable[NewRequest], source: str | None, idempotency_key: str | None, size: int
 ) -> Iterator[tuple[int, _NewBatch, Options]]:
-    """Yield each batch with the index of its first request and its own `Idempotency-Key`, which is the same if the call
-    is repeated with the same `idempotency_key`."""
+    """Yield each batch with the index of its first request and its own `Idempotency-Key`, which stays the same if the
+    call is repeated with the same `idempotency_key`."""
     key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
     for start, batch in cut(requests, size=size):
         options = Options(idempotency_key=hashlib.sha256(f"{key}\n{start}".encode()).hexdigest())
@@ -132,7 +132,7 @@ def _batches(
 
 
 def _all_refused(problem: contract.BatchRefused, *, size: int) -> Iterator[contract.BatchItemOut]:
-    """Yield a rejected item per request of a wholly refused batch. Reasons come from the batch's fault list."""
+    """Yield one rejected item for each request of a batch refused as a whole, with reasons from the batch's faults."""
     faults: dict[int, list[dict[str, str]]] = {}
     for fault in problem.errors:
         if (where := _REFUSED_AT.fullmatch(fault.path)) is not None:

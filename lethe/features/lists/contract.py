@@ -1,4 +1,4 @@
-"""Operations on many deletion requests at once: batches, counts, decisions and the export."""
+"""Operations on many deletion requests at once: batches, counts, decisions and exports."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ class BatchRefused(InputInvalid, title="None of the requests was accepted"): ...
 
 
 COUNTED = 1_000_000
-"""Limit up to which requests are counted."""
+"""Limit beyond which requests are no longer counted."""
 
 
 Undecided = Literal[RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED]
@@ -28,29 +28,29 @@ class CountOut(Answer):
 class DecisionsIn(Body):
     model_config = example(decision="approve", status="in_review", made_before="2026-02-01T00:00:00Z")
 
-    decision: Annotated[Decision, Strict(False)] = Field(description="Decision on each request: approve or reject.")
-    rejection: RejectionIn | None = optional("Ground and explanation; required with reject, refused with approve.")
-    status: Undecided = Field(description="Status of the requests to decide; with approve, in_review only.")
-    made_before: Moment = Field(description="Only requests with an earlier created_at, to exclude unseen newer ones.")
+    decision: Annotated[Decision, Strict(False)] = Field(description="Decision to make on each: approve or reject.")
+    rejection: RejectionIn | None = optional("Ground and explanation; required with reject, not allowed with approve.")
+    status: Undecided = Field(description="Status of the requests to decide; for approve, in_review only.")
+    made_before: Moment = Field(description="Only requests created before this time, to exclude ones not yet seen.")
     regulation: RegulationName | None = optional("Only requests under this regulation.")
-    received_from: Moment | None = optional("Only requests with this submitted_at or later.")
-    received_before: Moment | None = optional("Only requests with an earlier submitted_at.")
-    due_from: Moment | None = optional("Only requests with this deadline or later.")
-    due_before: Moment | None = optional("Only requests with an earlier deadline.")
-    clock: OpenClock | None = optional("Only requests with this clock state; running: neither paused nor overdue.")
+    received_from: Moment | None = optional("Only requests whose submitted_at is this time or later.")
+    received_before: Moment | None = optional("Only requests whose submitted_at is before this time.")
+    due_from: Moment | None = optional("Only requests due at this time or later.")
+    due_before: Moment | None = optional("Only requests due before this time.")
+    clock: OpenClock | None = optional("Only requests in this clock state; running: neither paused nor overdue.")
     assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = optional(
-        f"Only requests assigned to this person (ID), or to {NOBODY}."
+        f"Only requests assigned to the user with this ID, or to {NOBODY}."
     )
     limit: Annotated[int, Field(ge=1, le=200)] = Field(default=100, description="Maximum number of requests per call.")
     cursor: Annotated[str, Field(max_length=500)] | None = optional(
-        "`next_cursor` of the previous call. Default: from the start."
+        "`next_cursor` of the previous call. Default: the first requests."
     )
 
 
 class DecisionsOut(Answer):
-    decided: int = Field(description="Number of requests decided.")
+    decided: int = Field(description="Number of requests that were decided.")
     refused: int = Field(description="Number of requests left unchanged because their state forbids the decision.")
-    next_cursor: str | None = Field(description="Cursor of the next call; null if no matching request remains.")
+    next_cursor: str | None = Field(description="Cursor for the next call; null if no matching requests remain.")
 
 
 _LISTS = ResourceOperations("Deletion requests", "/v1")
@@ -72,9 +72,9 @@ DECIDE = _LISTS.operation(
     takes=DecisionsIn,
     gives=DecisionsOut,
     repeat="idempotent",
-    does="Approve or reject all matching requests, newest first, each by the rules for a single one; a request that "
-    "cannot be decided does not delay the others. One call decides up to `limit` requests in one transaction; "
-    "continue with `next_cursor`. Repeating a call decides nothing twice.",
+    does="Approve or reject all matching requests, newest first, each by the same rules as for a single request. A "
+    "request that cannot be decided does not hold up the others. One call decides up to `limit` requests in one "
+    "transaction; continue with `next_cursor`. Repeating a call does not decide anything twice.",
 )
 
 
@@ -94,7 +94,7 @@ CSV_FIELDS = (
     "identity_verified",
     "dataset_ids",
 )
-"""Fields of a request that a list in CSV may have as columns."""
+"""Request fields that can be columns of a CSV list."""
 
 
 class BatchIn(LargeBody):
@@ -111,15 +111,15 @@ class BatchIn(LargeBody):
 
 
 class BatchItemOut(Answer):
-    index: int = Field(description="Position of the request in the batch, from 0.")
-    line: int | None = optional("Line in the CSV file; null for a JSON batch.")
-    status: int = Field(description="202, or the HTTP status that this request would get in a separate call.")
-    id: str | None = optional("ID of the request; null if refused.")
+    index: int = Field(description="Position of the request in the batch, starting at 0.")
+    line: int | None = optional("Line of the request in the CSV file; null for a JSON batch.")
+    status: int = Field(description="202, or the HTTP status that the request would get if submitted alone.")
+    id: str | None = optional("ID of the new request; null if refused.")
     external_id: str | None = Field(default=None, description="The caller's ID; null if none or refused.", repr=False)
-    request_status: RequestStatus | None = optional("Status of the request; null if refused.")
-    code: str | None = optional("Error code; null if accepted.")
-    detail: str | None = optional("Explanation of the error and remedy; null if accepted.")
-    errors: list[dict[str, str]] | None = optional("Places at fault, each with `path` and `message`; null if none.")
+    request_status: RequestStatus | None = optional("Status of the new request; null if refused.")
+    code: str | None = optional("Stable error code; null if accepted.")
+    detail: str | None = optional("Explanation of the error and how to fix it; null if accepted.")
+    errors: list[dict[str, str]] | None = optional("Invalid inputs, each with `path` and `message`; null if none.")
 
     @property
     def accepted(self) -> bool:
@@ -128,13 +128,13 @@ class BatchItemOut(Answer):
 
 
 class BatchOut(Answer):
-    accepted: int = Field(description="Number of requests accepted.")
-    refused: int = Field(description="Number of requests refused.")
-    items: list[BatchItemOut] = Field(description="Outcome of each request, in the order of the batch.")
+    accepted: int = Field(description="Number of requests that were accepted.")
+    refused: int = Field(description="Number of requests that were refused.")
+    items: list[BatchItemOut] = Field(description="Result for each request, in the order of the batch.")
 
 
 class BatchQuery(Query):
-    source: Name | None = optional("Name of the source list, by which the requests can be found.")
+    source: Name | None = optional("Name of the source list, by which the requests can be filtered.")
 
 
 CREATE_BATCH = _LISTS.operation(
@@ -148,8 +148,8 @@ CREATE_BATCH = _LISTS.operation(
     status=202,
     repeat="keyed",
     problems=(BatchRefused,),
-    does="Request the deletion of up to 10,000 people: 202 if all requests are accepted, 207 if some are, 422 if none "
-    "is.\n\nThere is no `Location`, because each request has its own ID.",
+    does="Request the deletion of up to 10,000 people. Returns 202 if all requests are accepted, 207 if only some are, "
+    "and 422 if none are.\n\nThere is no `Location` header, because each request has its own ID.",
 )
 CREATE_FROM_CSV = _LISTS.operation(
     "create_batch_from_csv",
@@ -161,8 +161,8 @@ CREATE_FROM_CSV = _LISTS.operation(
     status=202,
     repeat="keyed",
     problems=(BatchRefused,),
-    does="Create a batch from CSV with a header of request fields: `dataset_ids` and `aliases` are joined by `;`, "
-    "metadata is in columns `metadata.<name>`.",
+    does="Create a batch from a CSV file whose header names request fields. Values in `dataset_ids` and `aliases` are "
+    "separated by `;`, and metadata is in columns named `metadata.<name>`.",
 )
 EXPORT = _LISTS.operation(
     "export_deletion_requests",
@@ -171,6 +171,6 @@ EXPORT = _LISTS.operation(
     scope=Scope.REQUESTS_READ,
     query=RequestFilter,
     gives=bytes,
-    does="Export the matching requests as CSV, newest first, in constant memory; with `requests:review`, including "
-    "assignees. The audit log records who exported them.",
+    does="Export the matching requests as CSV, newest first, using constant memory. With `requests:review`, assignees "
+    "are included. The audit log records who exported them.",
 )

@@ -1,4 +1,4 @@
-"""Commands about public networks, and the progress of uploads that a network encodes."""
+"""Commands for public networks, and progress of uploads that a network encodes."""
 
 import threading
 from contextlib import suppress

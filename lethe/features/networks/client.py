@@ -1,4 +1,4 @@
-"""`client.networks`: public networks, which compute the features that models learn from."""
+"""`client.networks`: public networks, which compute the features that models are trained on."""
 
 from lethe.client.methods import H, Keyed, Resource, call, pages, upload
 from lethe.contract.fields import optional
@@ -20,6 +20,6 @@ class Networks(Resource[H]):
 
 
 class DatasetEncodings(Resource[H]):
-    """Calls of `client.datasets` about uploads that a public network encodes."""
+    """Calls of `client.datasets` for uploads that a public network encodes."""
 
     encodings = call(networks.ENCODINGS)

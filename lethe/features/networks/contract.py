@@ -21,29 +21,29 @@ class NetworkInUse(Conflict, title="A dataset or a model uses this network"):
 
 
 class ParameterOut(Answer):
-    name: str = Field(description="Name of the initializer.")
+    name: str = Field(description="Name of the ONNX initializer.")
     shape: list[int] = Field(description="Shape of the initializer.")
 
 
 class NetworkOut(Answer):
     id: str = Field(description="ID of the network.")
     name: str = Field(description="Name of the network.")
-    sha256: str = Field(description="SHA-256 (hex) of the file, by which certificates name the network.")
-    size: int = Field(description="Size of the file in bytes.")
+    sha256: str = Field(description="SHA-256 (hex) of the ONNX file, by which certificates identify the network.")
+    size: int = Field(description="Size of the ONNX file in bytes.")
     licence: str = Field(description="Licence of the network: an SPDX expression, or the name of a licence text.")
-    provenance: str = Field(description="Training data of the network, as stated by its sender.")
+    provenance: str = Field(description="Description of the network's training data, as stated by the uploader.")
     dp_ledger: str | None = Field(description="Location of the network's differential-privacy ledger; null if none.")
     opset: int = Field(description="Version of the ONNX operator set.")
-    input_shape: list[int] = Field(description="Shape of the input for one row.")
-    output_size: int = Field(description="Number of features that the network computes per row.")
+    input_shape: list[int] = Field(description="Shape of the input for a single row.")
+    output_size: int = Field(description="Number of features computed for each row.")
     num_parameters: int = Field(description="Number of parameters of the network.")
-    parameters: list[ParameterOut] = Field(description="Float32 initializers of the file.")
-    operators: list[str] = Field(description="ONNX operators that the network uses.")
+    parameters: list[ParameterOut] = Field(description="Float32 initializers in the ONNX file.")
+    operators: list[str] = Field(description="ONNX operators used by the network.")
     created_at: datetime.datetime = Field(description="Time of upload.")
 
 
 class NetworkFileIn(Form):
-    """Public network in an ONNX file, with its weights in the file."""
+    """Public network as an ONNX file that includes its weights."""
 
     licence: Annotated[str, Field(min_length=1, max_length=200)] = Field(
         description="Licence of the network: an SPDX expression, or the name of a licence text."
@@ -52,8 +52,8 @@ class NetworkFileIn(Form):
         description="Description of the network's training data."
     )
     dp_ledger: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
-        "Location of the network's own differential-privacy ledger, if it learned from people; every certificate "
-        "names it. Without one, certificates state that the network must never have seen the person."
+        "Location of the network's own differential-privacy ledger, if it was trained on people's data; certificates "
+        "name it. Without one, they state that it must never have been trained on the person."
     )
 
 
@@ -77,8 +77,8 @@ UPLOAD = _NETWORKS.operation(
         problems.NetworkFailed,
         NetworkExists,
     ),
-    does="Register a public network: an ONNX file that learned from none of the people concerned. It is examined and "
-    "run in a separate process without access to connections and files.",
+    does="Register a public network: an ONNX file that was not trained on data of any of the people concerned. It is "
+    "examined and run in a separate process without network or file access.",
 )
 LIST = _NETWORKS.operation(
     "list_networks",
@@ -94,7 +94,7 @@ GET = _NETWORKS.of_one(
     "/{network_id}",
     scope=Scope.MODELS_READ,
     gives=NetworkOut,
-    does="Return the inputs, outputs and provenance of a network.",
+    does="Return a network's inputs, outputs and provenance.",
 )
 FILE = _NETWORKS.of_one(
     "get_network_file",
@@ -113,15 +113,15 @@ DELETE = _NETWORKS.of_one(
     gives=type(None),
     status=204,
     problems=(NetworkInUse,),
-    does="Delete a network; 409 while a dataset or a model uses it.",
+    does="Delete a network. Returns 409 while a dataset or model uses it.",
 )
 
 
 class EncodingOut(Answer):
-    name: str = Field(description="Name of the dataset to be created, or ID of the dataset to add rows to.")
+    name: str = Field(description="Name of the dataset to be created, or ID of the dataset to which rows are added.")
     network_id: str = Field(description="ID of the network that encodes the rows.")
     num_bytes: int = Field(description="Size of the uploaded file in bytes.")
-    num_encoded: int = Field(description="Number of rows encoded so far, updated about every second.")
+    num_encoded: int = Field(description="Number of rows encoded so far, updated about once a second.")
     num_rows: int | None = Field(description="Number of rows of the uploaded file; null until known.")
     began_at: datetime.datetime = Field(description="Time at which encoding began.")
 
@@ -136,6 +136,6 @@ ENCODINGS = operation.ResourceOperations("Datasets", "/v1").operation(
     "/datasets:encodings",
     scope=Scope.MODELS_READ,
     gives=EncodingsOut,
-    does="List the uploads whose rows are being encoded by a public network, with their progress. An upload leaves "
-    "the list when its own call is answered.",
+    does="List the uploads whose rows are currently being encoded by a public network, with their progress. An upload "
+    "is removed from the list when its own call returns.",
 )

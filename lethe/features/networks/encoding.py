@@ -1,7 +1,7 @@
-"""Public network in onnxruntime: run as in the gateway (`encoders.child`), or for the features of a served model.
+"""Public networks in onnxruntime, run in the gateway (`encoders.child`) or to compute a served model's features.
 
-Rows go through the network one by one, on one thread of the CPU. The features of a row are therefore the same in the
-gateway and alongside any other rows.
+Rows go through the network one by one, on a single CPU thread. A row's features are therefore the same as in the
+gateway, whatever other rows are processed with it.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 NO_TELEMETRY = "ORT_DISABLE_TELEMETRY"
-"""Environment variable; without it onnxruntime starts a thread at import that sends events to its maker."""
+"""Environment variable without which onnxruntime starts a thread on import that sends events to its vendor."""
 
 
 class FeatureNetwork:
-    """Network of an ONNX file with this SHA-256, run on one row at a time, as in the gateway."""
+    """Network from an ONNX file with this SHA-256, run on one row at a time, as in the gateway."""
 
     def __init__(self, content: bytes, *, sha256: str) -> None:
         """Load the network. Raises `ValueError` for a file with another SHA-256."""
@@ -28,11 +28,11 @@ class FeatureNetwork:
         self._shape = tuple(self._session.get_inputs()[0].shape[1:])
 
     def features(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the features (n, k) of numbers (n, d), which are in the order of the schema.
+        """Return the features (n, k) of numbers (n, d) given in the order of the schema.
 
         Raises:
-            ValueError: if a row has another width, or the network computes a number that is not finite; the message
-                names the row and quotes nothing.
+            ValueError: if rows have the wrong width, or the network computes a non-finite number (the message names the
+                row). Messages quote no values.
         """
         if raw.shape[1] != math.prod(self._shape):
             raise ValueError(f"Expected vectors of {math.prod(self._shape)} finite numbers")
@@ -45,7 +45,7 @@ class FeatureNetwork:
 
 
 def new_session(content: bytes, *, keeps_memory: bool = True) -> Any:
-    """Load a network into onnxruntime: deterministic, on one thread, and without its telemetry."""
+    """Load a network into onnxruntime: deterministic, single-threaded and without telemetry."""
     os.putenv(NO_TELEMETRY, "1")
     import onnxruntime
 

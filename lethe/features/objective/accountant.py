@@ -1,4 +1,4 @@
-"""Guarantees of objective perturbation: (epsilon, delta) and mu per version, and over versions by convolution.
+"""Guarantees of objective perturbation: (epsilon, delta) and mu per version, and over several versions by convolution.
 
 P is the law of a version with the records in question, Q the law without them: with null records for `zero_out`, with
 other records for `replace`. Every function bounds both directions, P against Q and Q against P, counts the solver's
@@ -21,15 +21,15 @@ from lethe.proof.mechanism import Adjacency
 from lethe.proof.rounding import sum_rounded_up, up
 
 MAX_RECORDS = 1000
-"""Largest number of records of a person."""
+"""Maximum number of records that a person can have."""
 _SOLVER_DEVIATIONS = 9.0
 _MARGIN = 1e-9
-"""Relative increase of a result that exceeds the rounding errors of its computation."""
+"""Relative margin added to results, larger than the rounding errors of their computation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releases:
-    """Number of `versions` >= 0 of a model published while it contained `records` >= 1 of a person."""
+    """Number of `versions` >= 0 that a model published while it contained `records` >= 1 of a person."""
 
     mechanism: ObjectivePerturbation
     versions: int
@@ -43,7 +43,7 @@ class Releases:
 def log_determinant(mechanism: ObjectivePerturbation, *, records: int = 1) -> float:
     """Return kappa, the largest log of the ratio of the determinants of the Hessians with and without `records`.
 
-    (C - 1) log(1 + 1 / (C Lambda)) a record for softmax over C classes, log(1 + 1 / (4 Lambda)) for a single score.
+    Per record: (C - 1) log(1 + 1 / (C Lambda)) for softmax over C classes, log(1 + 1 / (4 Lambda)) for a single score.
 
     >>> from lethe.features.objective.calibration import choose
     >>> m = choose(num_slots=1000, num_columns=10, num_classes=2, epsilon=1.0, delta=1e-4)
@@ -57,11 +57,11 @@ def log_determinant(mechanism: ObjectivePerturbation, *, records: int = 1) -> fl
 
 
 def tail(mechanism: ObjectivePerturbation, *, records: int = 1, adjacency: Adjacency = Adjacency.ZERO_OUT) -> Tail:
-    """Return the bound on delta(epsilon) of one part of a version by the vertices, in both directions.
+    """Return a bound on delta(epsilon) for one part of a version, computed at the vertices, in both directions.
 
     The slopes of a record lie in a segment [0, s] for a single score, and in the hull of 0 and the C - 1 differences
-    e_k - e_y for softmax. The loss is convex in them, hence largest at a vertex of their product; delta is at most the
-    sum over the vertices, each the delta of a pair of Gaussians.
+    e_k - e_y for softmax. The loss is convex in the slopes, and hence largest at a vertex of their product. delta is at
+    most a sum over the vertices, each term being the delta of a pair of Gaussians.
     """
     require_count(1, records=records)
     if records > MAX_RECORDS:
@@ -83,8 +83,8 @@ def tail(mechanism: ObjectivePerturbation, *, records: int = 1, adjacency: Adjac
 def deletion_mu(mechanism: ObjectivePerturbation) -> float:
     """Return the mu of `deletion` and `unlearning`: twice the solver's.
 
-    Both laws come from a solver that ends within its tolerance of the same minimiser. A solver that is a function of
-    the rows present and of fresh noise alone has mu 0; this bound also holds for any other that keeps to the tolerance.
+    Both laws come from a solver that ends within its tolerance of the same minimiser. If the solver depends only on the
+    rows present and fresh noise, mu is 0; this bound holds for any solver that meets the tolerance.
     """
     return up(2 * mechanism.solver_mu)
 
@@ -92,10 +92,10 @@ def deletion_mu(mechanism: ObjectivePerturbation) -> float:
 def mu(
     mechanism: ObjectivePerturbation, *, records: int = 1, adjacency: Adjacency = Adjacency.ZERO_OUT, versions: int = 1
 ) -> float:
-    """Return a mu for which `versions` versions together are mu-GDP, in both directions.
+    """Return a mu for which `versions` versions are jointly mu-GDP, in both directions.
 
-    One record against null is mu_1-GDP (`_record_mu`); group privacy multiplies by the records, twice for `replace`;
-    versions and labels add in squares. Such numbers compose with those of other mechanisms.
+    One record against null is mu_1-GDP (`_record_mu`). Group privacy multiplies this by the number of records, doubled
+    for `replace`; versions and labels add in squares. The result composes with the mu of other mechanisms.
     """
     require_count(1, records=records)
     require_count(0, versions=versions)
@@ -108,10 +108,10 @@ def mu(
 def delta(
     mechanism: ObjectivePerturbation, *, epsilon: float, records: int = 1, adjacency: Adjacency = Adjacency.ZERO_OUT
 ) -> float:
-    """Return the delta of one version at `epsilon`: the least of the bounds by vertices, by convolution and by mu.
+    """Return the delta of one version at `epsilon`: the smallest of the bounds by vertices, by convolution and by mu.
 
-    Symbols: `epsilon` >= 0 in nats; `records` of one person. `adjacency` `zero_out` for the records against null, in
-    both directions, and `replace` for other records in their place, which is `release`. Result in [0, 1].
+    Symbols: `epsilon` >= 0 in nats; `records` of one person. `adjacency` is `zero_out` to compare the records with
+    null, in both directions, or `replace` for other records in their place, as in `release`. Result in [0, 1].
     """
     require_nonnegative(epsilon=epsilon)
     bound = tail(mechanism, records=records, adjacency=adjacency)
@@ -137,15 +137,15 @@ def epsilon(
 
 
 def adaptive_delta(published: Sequence[Releases], *, epsilon: float, mu: float = 0.0) -> float:
-    """Return delta(epsilon) of all versions together, for the records against null, against observers who read every
-    version and chose requests by it. `mu` >= 0 bounds what other mechanisms published of the same records."""
+    """Return the joint delta(epsilon) of all versions, for the records against null, against observers who read every
+    version and adapt requests to it. `mu` >= 0 bounds what other mechanisms published about the same records."""
     require_nonnegative(epsilon=epsilon, mu=mu)
     curve, _ = _adaptive(published, mu)
     return min(curve(epsilon), gdp_delta(epsilon=epsilon, mu=adaptive_mu(published, mu=mu)))
 
 
 def adaptive_epsilon(published: Sequence[Releases], *, delta: float, mu: float = 0.0) -> float:
-    """Return the epsilon of `adaptive` at 0 < `delta` < 1: the least by convolution, by mu, or of a single version."""
+    """Return the `adaptive` epsilon at 0 < `delta` < 1: the smallest by convolution, by mu, or as a single version."""
     require_fraction(delta=delta)
     require_nonnegative(mu=mu)
     by_mu = gdp_epsilon(mu=adaptive_mu(published, mu=mu), delta=delta)
@@ -156,7 +156,7 @@ def adaptive_epsilon(published: Sequence[Releases], *, delta: float, mu: float =
 
 
 def adaptive_mu(published: Sequence[Releases], *, mu: float = 0.0) -> float:
-    """Return a mu for which everything published is jointly mu-GDP: squares add, and twice the solver's mu is added."""
+    """Return a mu for which all published versions are jointly mu-GDP: squares add up, plus twice the solver's mu."""
     squares = [up(mu * mu)]
     solver = [0.0]
     for part in published:
@@ -171,10 +171,10 @@ _epsilon = epsilon
 
 @lru_cache(maxsize=1024)
 def _record_mu(mechanism: ObjectivePerturbation) -> float:
-    """Return mu_1 for which one part of a version, with its solver exact, is mu_1-GDP for one record against null.
+    """Return mu_1 such that one part of a version, with an exact solver, is mu_1-GDP for one record against null.
 
-    For a single score it has a closed form: the Gaussian trade-off of mu, shifted by kappa beyond the loss t at which
-    the total mass is 1, rises above that of mu most at t. For softmax it is read off the curve.
+    For a single score there is a closed form: the Gaussian trade-off of mu, shifted by kappa beyond the loss t at which
+    the total mass is 1, exceeds that of mu most at t. For softmax, mu_1 is computed from the curve.
     """
     bound = tail(mechanism)
     if mechanism.num_scores > 1:
@@ -204,7 +204,7 @@ def _upper(z: float) -> float:
 
 
 def _with_solver(curve: Callable[[float], float], solver_mu: float) -> Callable[[float], float]:
-    """Return the curve of what is published from that of exact minimisers, by the triangle over both ends.
+    """Return the published versions' curve, given that of exact minimisers, by the triangle inequality at both ends.
 
     With e, d such that the solver's mu implies (e, d), P(O) <= e^e P'(O) + d <= e^e (e^(epsilon - 2e) Q'(O) + delta') +
     d <= e^epsilon Q(O) + e^(epsilon - e) d + e^e delta' + d.
@@ -222,7 +222,7 @@ def _with_solver(curve: Callable[[float], float], solver_mu: float) -> Callable[
 
 
 def _inverse(curve: Callable[[float], float], delta: float, at_most: float) -> float:
-    """Return the least epsilon at which the falling `curve` is at most `delta`, rounded up; inf if above `at_most`."""
+    """Return the smallest epsilon at which the falling `curve` is <= `delta`, rounded up; inf if above `at_most`."""
     low, high = 0.0, up(at_most)
     if not math.isfinite(high) or curve(high) > delta:
         return math.inf
@@ -244,7 +244,7 @@ def _adaptive(published: Sequence[Releases], mu: float) -> tuple[Callable[[float
 def _laws(
     parts: tuple[tuple[ObjectivePerturbation, int, int], ...], adjacency: Adjacency, mu: float
 ) -> tuple[PrivacyLoss, ...]:
-    """Return the law of the privacy loss of all versions, in both directions."""
+    """Return the law of all versions' joint privacy loss, in both directions."""
     directions = []
     for back in (False, True):
         laws = [of_gaussian(mu)] if mu else []

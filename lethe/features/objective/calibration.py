@@ -1,4 +1,4 @@
-"""Calibration of objective perturbation to a target, by public numbers alone."""
+"""Calibration of objective perturbation to a target, from public numbers alone."""
 
 import math
 
@@ -8,10 +8,10 @@ from lethe.proof.errors import InfeasibleError, require_count, require_fraction,
 from lethe.proof.losses import Objective, num_weight_rows
 
 OUTPUT_NOISE = 2.0**-7
-"""Default standard deviation of the output noise of a score. Scores are of the order of 1."""
+"""Default standard deviation of a score's output noise. Scores are of order 1."""
 SHARE = 0.5
-"""Default Lambda over noise_scale for a single score; twice that for softmax. Chosen once, by accuracy on parts held
-out of the training rows of eight public tables; `benchmarks/objective.py --rule` compares others."""
+"""Ratio of the default Lambda to noise_scale for a single score, doubled for softmax. It was chosen once, for accuracy
+on held-out training rows of eight public tables; `benchmarks/objective.py --rule` compares alternatives."""
 MIN_REGULARISATION = 0.25
 """Minimum default Lambda."""
 
@@ -29,13 +29,13 @@ def choose(
     class_weights: tuple[float, ...] | None = None,
     weight_bound: float | None = None,
 ) -> mechanism.ObjectivePerturbation:
-    """Return the mechanism with the least noise whose `adaptive` guarantee of one record is (epsilon, delta).
+    """Return the mechanism with the least noise whose `adaptive` guarantee for one record is (epsilon, delta).
 
-    It is a function of public numbers: `versions` >= 1 is the number of versions that the target covers. Lambda is
-    `default_regularisation` if `regularisation` is None. The tolerance makes `deletion` (0, delta).
+    It depends on public numbers alone. `versions` >= 1 is the number of versions that the target covers. Lambda is
+    `default_regularisation` if `regularisation` is None. The tolerance is such that `deletion` is (0, delta).
 
     Raises:
-        InfeasibleError: if no noise_scale up to 1e5 reaches the target.
+        InfeasibleError: if no `noise_scale` up to 1e5 reaches the target.
         PrivacyError: if an argument is out of range, or the proof does not cover the objective.
     """
     require_positive(epsilon=epsilon)
@@ -82,17 +82,17 @@ def default_regularisation(
     """Return the default Lambda = num_slots l2: `SHARE` noise_scale, twice that for softmax, and no less than the
     minimum.
 
-    The weights that noise alone adds are noise_scale / Lambda long in every direction about which rows say little, so
-    the ratio bounds what noise adds to a score.
+    In every direction about which the rows say little, noise alone contributes weights of length noise_scale / Lambda,
+    so this ratio bounds what noise adds to a score.
     """
     softmax = objective is Objective.LOGISTIC_REGRESSION and num_classes > 2
     return max((2 if softmax else 1) * SHARE * noise_scale, MIN_REGULARISATION)
 
 
 def _tolerance(regularisation: float, num_slots: int, noise_scale: float, delta: float, num_parameters: int) -> float:
-    """Return the tolerance for which twice the solver's mu is at most that of (0, delta), with its roundings.
+    """Return the tolerance at which twice the solver's mu, including rounding, is at most the mu of (0, delta).
 
-    It leaves room for `num_slots` 2^-40, because the rounding of gradients grows with the rows, and for that of xi.
+    It leaves room for the rounding of gradients, `num_slots` 2^-40 because it grows with the rows, and of xi.
     """
     rounding = OUTPUT_NOISE * 2.0**-32 * math.sqrt(num_parameters)
     distance = min(gdp_mu(epsilon=0.0, delta=delta), 0.1) / 2 * OUTPUT_NOISE - rounding

@@ -1,4 +1,4 @@
-"""Laws of privacy losses on a grid: dominating pairs of a mechanism, built from a bound on its curve, and convolved.
+"""Laws of privacy losses on a grid: a mechanism's dominating pairs, built from a bound on its curve and convolved.
 
 A pair (P, Q) is determined, for every composition, by H(alpha) = sup_O P(O) - alpha Q(O), a convex function of alpha >=
 0 with H(0) = 1 (Zhu, Dong, Wang, AISTATS 2022, Theorem 10, adaptive composition included). A bound h on a grid of
@@ -6,8 +6,8 @@ alphas bounds H by the largest convex function through or below its points, whic
 the curve of a pair whose losses lie on the grid: the loss log alpha_i has under P the probability alpha_i times the
 change of slope at alpha_i (Doroshenko et al., PoPETs 2022).
 
-Convolution adds products of nonnegative numbers, so that rounding is relative. Errors of differences of slopes are
-absolute; `SLACK` for each version covers them.
+Convolution adds products of nonnegative numbers, so that rounding errors are relative. Differences of slopes have
+absolute errors, covered by `SLACK` for each version.
 """
 
 import math
@@ -24,14 +24,14 @@ from lethe.proof.errors import InfeasibleError
 from lethe.proof.rounding import up
 
 SLACK = 1e-13
-"""Absolute increase of delta for each version convolved."""
+"""Absolute amount added to delta for each convolved version."""
 _RELATIVE = 1e-8
-"""Relative increase of every bound and mass, above all their relative rounding errors."""
+"""Relative margin added to every bound and mass, larger than all their relative rounding errors."""
 _CELLS = 1500
 """Grid points on each side of 0."""
 _MAX_CELLS = 6144
 _TAIL = 1e-19
-"""Mass beyond the grid, which counts as an infinite loss."""
+"""Mass beyond the grid, which is treated as an infinite loss."""
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ Floats: TypeAlias = NDArray[np.float64]
 class PrivacyLoss:
     """Law of the privacy loss under P: `masses[i]` at the loss (first + i) width, and `infinite` at infinity.
 
-    All masses are rounded up, and losses too, so that `delta` bounds E(1 - e^(epsilon - loss))_+ from above.
+    Masses and losses are all rounded up, so that `delta` bounds E(1 - e^(epsilon - loss))_+ from above.
     """
 
     width: float
@@ -49,7 +49,7 @@ class PrivacyLoss:
     infinite: float
 
     def delta(self, epsilon: float) -> float:
-        """Return the bound on delta at `epsilon`, in [0, 1]."""
+        """Return an upper bound on delta at `epsilon`, in [0, 1]."""
         losses = self.width * (self.first + np.arange(len(self.masses)))
         gains = -np.expm1(np.minimum(epsilon - losses, 0.0))
         return min(1.0, self.infinite + float(self.masses @ gains) * (1 + _RELATIVE))
@@ -76,8 +76,8 @@ class PrivacyLoss:
     def on(self, width: float) -> "PrivacyLoss":
         """Return a law on multiples of `width` >= the current width that dominates this one.
 
-        The mass of a loss between two points is divided between them so that its mass under Q stays the same, which
-        reverses a merger of two outcomes and hence only raises the curve.
+        The mass of a loss between two points is divided between them such that its mass under Q stays the same. This
+        undoes a merger of two outcomes and can therefore only raise the curve.
         """
         if width == self.width:
             return self
@@ -94,7 +94,7 @@ class PrivacyLoss:
         return PrivacyLoss(width, first, masses * (1 + 1e-12), self.infinite)
 
     def trimmed(self) -> "PrivacyLoss":
-        """Return a dominating law with negligible tails moved up, on a grid of at most `_MAX_CELLS` points."""
+        """Return a dominating law with negligible tails moved up, on a coarser grid above `_MAX_CELLS` points."""
         low = int(np.searchsorted(np.cumsum(self.masses), _TAIL))
         high = len(self.masses) - int(np.searchsorted(np.cumsum(self.masses[::-1]), _TAIL))
         masses = self.masses[low:high].copy()
@@ -106,23 +106,23 @@ class PrivacyLoss:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Bound on H by Gaussians: sum over (log count, mu) in `vertices` of count times delta_Gauss(mu; epsilon - shift)
-    for epsilon >= shift, and the same with `shift_back` and P, Q exchanged."""
+    """Bound on H by Gaussians: the sum over (log count, mu) in `vertices` of count times delta_Gauss(mu; epsilon -
+    shift) for epsilon >= shift; likewise with `shift_back` for P and Q exchanged."""
 
     vertices: tuple[tuple[float, float], ...]
     shift: float
     shift_back: float
 
     def reversed(self) -> "Tail":
-        """Return the bound for Q against P."""
+        """Return this bound for Q against P."""
         return Tail(self.vertices, self.shift_back, self.shift)
 
     def delta(self, epsilon: float) -> float:
-        """Return the bound on delta in the worse direction, in [0, 1]."""
+        """Return the bound on delta in the direction that is worse, in [0, 1]."""
         return max(self.at(epsilon, self.shift), self.at(epsilon, self.shift_back))
 
     def at(self, epsilon: float, shift: float) -> float:
-        """Return E(1 - e^(epsilon - shift - max(0, losses)))_+ at most, for any real `epsilon`, in [0, 1]."""
+        """Return an upper bound in [0, 1] on E(1 - e^(epsilon - shift - max(0, losses)))_+, for any real `epsilon`."""
         inner = epsilon - 2.0**-50 * abs(epsilon) - shift
         sums = math.fsum(
             math.exp(min(log_count + gdp_log_delta(epsilon=max(inner, 0.0), mu=mu), 1.0))
@@ -132,14 +132,14 @@ class Tail:
         return bound if inner >= 0 else min(1.0, -math.expm1(inner) + math.exp(inner) * bound)
 
     def loss(self) -> PrivacyLoss:
-        """Return the law of the loss of a pair that dominates every pair with this bound."""
+        """Return the loss law of a pair that dominates every pair satisfying this bound."""
         return _loss(self)
 
     def gaussian(self) -> float:
-        """Return the least mu found whose Gaussian curve lies above the bound for every epsilon >= 0.
+        """Return the smallest mu found whose Gaussian curve lies above the bound for every epsilon >= 0.
 
-        On the grid, each value is met one point further right. Beyond it the log of every summand falls faster than the
-        Gaussian's.
+        On the grid, each value must be met one point further right. Beyond the grid, the log of every summand falls
+        faster than the Gaussian's.
 
         Raises:
             InfeasibleError: if the grid does not reach that far.
@@ -159,12 +159,12 @@ class Tail:
 
 
 def of_gaussian(mu: float) -> PrivacyLoss:
-    """Return the law of the loss of N(mu, 1) against N(0, 1), for mu > 0."""
+    """Return the loss law of N(mu, 1) against N(0, 1), for mu > 0."""
     return Tail(((0.0, mu),), 0.0, 0.0).loss()
 
 
 def _points(bound: Tail) -> tuple[float, Floats, Floats]:
-    """Return the width of the grid, its losses and the bound on H at them  # (2 k + 1,)"""
+    """Return the grid's width, its losses, and the bound on H at these losses  # (2 k + 1,)"""
     most, far = max(mu for _, mu in bound.vertices), max(count for count, _ in bound.vertices)
     end = max(bound.shift, bound.shift_back) + most * (most / 2 + math.sqrt(2 * (far - math.log(_TAIL))))
     width = end / _CELLS

@@ -1,4 +1,4 @@
-"""Mechanism of a model that is learned by objective perturbation: the settings on which its guarantees depend."""
+"""Mechanism of a model trained by objective perturbation: the settings on which its guarantees depend."""
 
 import math
 from dataclasses import dataclass, fields
@@ -10,9 +10,9 @@ from lethe.proof.losses import Objective, num_weight_rows, require_class_weights
 from lethe.proof.rounding import ROUNDING, up
 
 MAX_ITERATIONS = 1000
-"""Largest cap on the iterations of the solver."""
+"""Largest permitted cap on the solver's iterations."""
 FRACTION_OF_NOISE = 2.0**-32
-"""Grid of a noise, relative to its standard deviation, rounded down to a power of two."""
+"""Grid spacing relative to the noise's standard deviation, before rounding down to a power of two."""
 
 
 # It has no slots because its cached properties need an instance dictionary.
@@ -22,21 +22,21 @@ class ObjectivePerturbation:
 
         sum_i loss_i(theta) + (num_slots l2 / 2) |theta|^2 + <xi, theta>,    xi ~ N(0, noise_scale^2 I),
 
-    with a new xi and a new output noise at every version.
+    with new xi and new output noise for every version.
 
     Attributes:
         objective: `logistic_regression` or `multilabel_logistic_regression`; the proof covers no other loss.
-        num_slots: Number of slots n0 >= 1, public and fixed with the dataset. Deleting writes a null record to a slot.
+        num_slots: Number of slots n0 >= 1, public and fixed for the dataset. Deleting writes a null record to a slot.
         num_classes: Number C >= 2 of classes or labels.
-        num_columns: Number d >= 1 of columns of a row, with the bias. Rows have norm <= 1.
+        num_columns: Number d >= 1 of columns of a row, including the bias. Rows have norm <= 1.
         l2: Regularisation > 0 per slot; every parameter is regularised with Lambda = num_slots * l2.
         noise_scale: Standard deviation sigma > 0 of each coordinate of xi.
-        tolerance: Largest norm > 0 of the gradient of the objective above, a sum over rows, at which the solver ends.
-            It includes the rounding of the gradient and that of xi to its grid.
+        tolerance: Largest gradient norm > 0 of the objective above, a sum over rows, at which the solver may stop. It
+            includes the rounding of the gradient and of xi to its grid.
         output_noise: Standard deviation tau > 0 of the noise added to each coordinate of the minimiser.
-        max_iterations: Cap on the iterations of the solver, which is refused if it has not reached `tolerance` by then.
-        class_weights: Public loss factors in (0, 1] by class, the largest 1; None for 1.
-        weight_bound: W > 0. A row's loss is scaled by its own weight / W, in [0, 1]; None if all rows count 1.
+        max_iterations: Cap on the solver's iterations. A result that has not reached `tolerance` by then is refused.
+        class_weights: Public loss factors in (0, 1] per class, the largest being 1; None if all are 1.
+        weight_bound: W > 0. A row's loss is scaled by its own weight / W, in [0, 1]; None if all rows have weight 1.
 
     Raises:
         DomainError: if a number is out of range.
@@ -101,38 +101,38 @@ class ObjectivePerturbation:
 
     @property
     def num_scores(self) -> int:
-        """Number of scores that one record's loss depends on, within a part: 1, or C for softmax."""
+        """Number of scores that a record's loss depends on within one part: 1, or C for softmax."""
         return 1 if self.num_parts > 1 else self.shape[0]
 
     @property
     def noise_grid(self) -> float:
-        """Power of two to whose multiples xi is rounded."""
+        """Power of two; xi is rounded to its multiples."""
         return _grid_of(self.noise_scale)
 
     @property
     def grid(self) -> float:
-        """Power of two to whose multiples the minimiser and a version are rounded."""
+        """Power of two; the minimiser and the version are rounded to its multiples."""
         return _grid_of(self.output_noise)
 
     @property
     def gradient_tolerance(self) -> float:
-        """Largest norm of the gradient that the solver may leave, with its rounding: `tolerance` less the rounding of
+        """Largest gradient norm, including its rounding, at which the solver may stop: `tolerance` less the rounding of
         xi, rounded down."""
         rounding = up(self.noise_grid * math.sqrt(self.num_parameters) / 2)
         return max(self.tolerance * (1 - ROUNDING) - rounding, 0.0)
 
     @cached_property
     def solver_mu(self) -> float:
-        """The mu between a version and the exact minimiser plus exact noise, given the exact minimiser.
+        """The mu between a version and the exact minimiser plus exact noise, conditional on the exact minimiser.
 
-        The solver ends within tolerance / Lambda of the minimiser, and rounding to the grid moves it by at most
-        grid sqrt(num_parameters) / 2; both against noise of `output_noise`.
+        The solver ends within tolerance / Lambda of the minimiser, and rounding to the grid adds at most grid
+        sqrt(num_parameters) / 2. Their sum is divided by `output_noise`.
         """
         distance = up(self.tolerance / self.regularisation) + up(self.grid * math.sqrt(self.num_parameters) / 2)
         return up(up(distance) / self.output_noise)
 
     def mu_of_distance(self, distance: float) -> float:
-        """Return the mu of Gaussians N(0, noise_scale^2) whose means are `distance` apart, rounded up."""
+        """Return the mu, rounded up, of two Gaussians of standard deviation noise_scale with means `distance` apart."""
         return up(distance / self.noise_scale)
 
     def to_json(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class ObjectivePerturbation:
         """Parse the result of `to_json`.
 
         Raises:
-            PreconditionError: if fields are missing or unknown, or a real number is stated as an integer.
+            PreconditionError: if fields are missing or unknown, or a real number is given as an integer.
             PrivacyError: if a value is out of range.
         """
         names = {field.name for field in fields(cls)}

@@ -1,4 +1,4 @@
-"""Objective perturbation as a method: its mechanism, its numbers, and the texts of its certificates."""
+"""Objective perturbation as a method: its mechanism, its guarantees, and the texts of its certificates."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -33,14 +33,14 @@ _NOT_TAKEN = (
     "cool_down",
     "second_moment",
 )
-"""Settings of a model that this method does not support."""
+"""Model settings that this method does not support."""
 
 
 class Perturbed(ObjectivePerturbation):
-    """Mechanism of a model by this method, with the attributes that the core reads from mechanisms.
+    """Mechanism of a model trained by this method, with the attributes that the core expects of mechanisms.
 
-    A run has `learn_steps` steps, the cap on its solver's iterations, each of which may read all rows. The actual
-    number of iterations depends on the rows and is not disclosed outside its process.
+    A run has `learn_steps` steps: the cap on its solver's iterations, each of which can read all rows. The actual
+    number of iterations depends on the rows and is not disclosed outside the run's process.
     """
 
     method: ClassVar[str] = NAME
@@ -53,7 +53,7 @@ class Perturbed(ObjectivePerturbation):
 
     @property
     def learn_steps(self) -> int:
-        """Number of steps that a run is planned with and accounted for: the cap."""
+        """Number of steps with which a run is planned and accounted for: the cap on iterations."""
         return self.max_iterations
 
     @property
@@ -62,7 +62,7 @@ class Perturbed(ObjectivePerturbation):
         return self.num_slots
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings that are not None, and the method."""
+        """Return the settings that are not None, and the name of the method."""
         return super().to_json() | {"method": NAME}
 
     @classmethod
@@ -73,9 +73,9 @@ class Perturbed(ObjectivePerturbation):
 
 @dataclass(frozen=True, kw_only=True)
 class Versions(Chain):
-    """State of a model: the version that its last run made, a function of the rows present and of fresh noise alone.
+    """State of a model: the version made by its last run, which depends only on the rows present and fresh noise.
 
-    Influences are in units of the output noise: influence / sqrt(variance) is a mu of the version.
+    Influences are scaled such that influence / sqrt(variance), with the variance of the output noise, is a mu.
     """
 
     @cached_property
@@ -103,12 +103,12 @@ def calibrate(
     weight_bound: float | None = None,
     network: PublicNetwork | None = None,
 ) -> Perturbed:
-    """Return the mechanism with the least noise for which `adaptive` of one record is (epsilon, delta) after the first
-    version; `deletion` is 0 whatever the target.
+    """Return the mechanism with the least noise for which the `adaptive` guarantee for one record is (epsilon, delta)
+    after the first version. `deletion` is 0 for any target.
 
     Raises:
-        PreconditionError: for a loss without proof, a network, and every setting that this method does not have.
-        InfeasibleError: if no noise reaches the target.
+        PreconditionError: for a loss that is not proved, a network, or a setting that this method does not have.
+        InfeasibleError: if no amount of noise reaches the target.
     """
     require_proved(objective)
     for name in _NOT_TAKEN:
@@ -136,10 +136,10 @@ def started(mechanism: Any) -> Chain:
 
 
 def advance(chain: Chain, run: Run) -> Chain:
-    """Return the state after a run, whose version does not depend on any before it.
+    """Return the state after a run. Its version does not depend on any earlier version.
 
     Raises:
-        PreconditionError: if the run continues another, or was not planned with the cap of the mechanism.
+        PreconditionError: if the run continues another run, or was not planned with the mechanism's cap.
     """
     if chain.steps or run.steps != chain.mechanism.learn_steps:
         raise PreconditionError("learned_anew", f"Expected each version by {NAME} to be learned from scratch")
@@ -151,13 +151,13 @@ def _recent(mechanism: Any, newest_first: Iterable[tuple[int, Run]]) -> list[Run
 
 
 def _unlearning_mu(chain: Any, *, records: int = 0) -> float:
-    """Return the mu against learning on the current data; records that became null since the version still count."""
+    """Return the mu against training on the current data, covering records that became null since the version."""
     present = chain.edits + records
     return accountant.mu(chain.mechanism, records=present) if present else accountant.deletion_mu(chain.mechanism)
 
 
 def _deletion_mu(chain: Any, *, records: int, steps_present: int, steps_absent: int = 0) -> float:
-    """Return the mu against the same history without the records, which only the versions that contain them reveal."""
+    """Return the mu against the same history without the records. Only versions that contain them reveal them."""
     is_present = steps_present > 0 and steps_absent < chain.steps and records > 0
     return accountant.mu(chain.mechanism, records=records) if is_present else accountant.deletion_mu(chain.mechanism)
 

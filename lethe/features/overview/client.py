@@ -1,4 +1,4 @@
-"""Call that returns the state of a tenant's requests."""
+"""Call that returns an overview of a tenant's requests."""
 
 from lethe.client.methods import H, Resource, call
 from lethe.features.overview import contract

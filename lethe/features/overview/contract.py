@@ -10,33 +10,33 @@ from lethe.contract.sets import Scope, WorkerState
 from lethe.features.webhooks.contract import DeliveryStatus
 
 COUNTED = 100_000
-"""Limit up to which ended requests of one status are counted."""
+"""Limit beyond which ended requests of a status are no longer counted."""
 
 
 class HostOut(Answer):
-    """Host whose workers share the data folder of the gateway."""
+    """Host whose workers share the gateway's data folder."""
 
     name: str = Field(description="Name of the host.")
     workers: WorkerState = Field(description="State of the workers: alive, or silent (no heartbeat for a minute).")
-    seen_at: datetime.datetime = Field(description="Last heartbeat of the host's workers.")
+    seen_at: datetime.datetime = Field(description="Time of the last heartbeat of the host's workers.")
 
 
 class ModelsCountOut(Answer):
     total: int = Field(description="Number of models that are not retired.")
-    waiting: int = Field(description="Number of models whose live version carries people who asked to be forgotten.")
-    failed: int = Field(description="Number of models that could not be learned and are not retried automatically.")
-    audits_passed: int = Field(description="Number of models whose last canary test did not refute its run.")
-    audits_refused: int = Field(description="Number of models whose last canary test refuted its run.")
-    degraded: int = Field(description="Number of models whose live version misses their quality gate.")
-    held: int = Field(description="Number of degraded models that are kept from serving.")
+    waiting: int = Field(description="Number of models with a live version trained on people waiting to be forgotten.")
+    failed: int = Field(description="Number of models that could not be trained and are not retried automatically.")
+    audits_passed: int = Field(description="Number of models whose last canary test found no fault in its run.")
+    audits_refused: int = Field(description="Number of models whose last canary test found a fault in its run.")
+    degraded: int = Field(description="Number of models whose live version fails the quality gate.")
+    held: int = Field(description="Number of degraded models that are not served.")
     first_due_at: datetime.datetime | None = optional(
-        "Earliest deadline of a request whose person a live version still carries; null if there is none."
+        "Earliest deadline of a request about a person a live version was trained on; null if there is none."
     )
 
 
 class BackupsOut(Answer):
-    last_at: datetime.datetime | None = Field(description="Time at which the last backup was finished; null if never.")
-    is_late: bool = Field(description="True if the last backup, or the first start, is over LETHE_BACKUP_DAYS old.")
+    last_at: datetime.datetime | None = Field(description="Time at which the last backup completed; null if never.")
+    is_late: bool = Field(description="True if the last backup (or first start) is over LETHE_BACKUP_DAYS old.")
 
 
 class OverviewOut(Answer):
@@ -44,19 +44,19 @@ class OverviewOut(Answer):
     ended: dict[str, int] = Field(description=f"Number of ended requests by status, each counted up to {COUNTED:,}.")
     at_risk: int = Field(description="Number of open requests due within LETHE_RISK_DAYS.")
     overdue: int = Field(description="Number of open requests past their deadline.")
-    queue_age_seconds: float = Field(description="Seconds for which the oldest request has waited for a worker, or 0.")
-    running: int = Field(description="Number of runs in progress.")
-    workers: WorkerState = Field(description="alive, silent (no heartbeat for a minute) or failing (runs fail).")
-    worker_seen_at: datetime.datetime | None = Field(description="Last heartbeat of any worker; null if never.")
-    hosts: list[HostOut] = Field(description="Hosts whose workers share the data folder and were seen within a week.")
-    models: ModelsCountOut = Field(description="Counts of models by state.")
+    queue_age_seconds: float = Field(description="Seconds the oldest request has waited for a worker; 0 if none waits.")
+    running: int = Field(description="Number of runs that are in progress.")
+    workers: WorkerState = Field(description="State: alive, silent (no heartbeat for a minute) or failing (runs fail).")
+    worker_seen_at: datetime.datetime | None = Field(description="Last heartbeat of any worker; null if none.")
+    hosts: list[HostOut] = Field(description="Hosts sharing the data folder whose workers were seen within a week.")
+    models: ModelsCountOut = Field(description="Number of models in each state.")
     failed_runs: dict[str, int] = Field(description="Failed or abandoned runs without a later success, by error code.")
     undelivered: dict[DeliveryStatus, int] = Field(
-        description=f"Number of undelivered webhooks, counted up to {COUNTED:,} each: pending, tried or not, or dead."
+        description=f"Number of undelivered webhooks, counted up to {COUNTED:,} each: pending (tried or not) or dead."
     )
-    stored_bytes: dict[str, int] = Field(description="Bytes that the tenant stores, by kind.")
-    max_stored_bytes: int = Field(description="Bytes that the tenant may store (LETHE_MAX_TENANT_BYTES).")
-    backups: BackupsOut = Field(description="State of the backups.")
+    stored_bytes: dict[str, int] = Field(description="Number of bytes stored by the tenant, by kind of data.")
+    max_stored_bytes: int = Field(description="Maximum bytes that the tenant may store (LETHE_MAX_TENANT_BYTES).")
+    backups: BackupsOut = Field(description="Age and state of the backups.")
 
 
 _OVERVIEW = ResourceOperations("Operations", "/v1")
@@ -67,6 +67,6 @@ GET = _OVERVIEW.operation(
     "/overview",
     scope=Scope.ACCOUNTING_READ,
     gives=OverviewOut,
-    does="Return the state of a tenant's requests in numbers, from which a caller could learn whether anything is "
+    does="Return counts that describe the state of a tenant's requests. A caller could infer from them whether data is "
     "held.",
 )

@@ -36,11 +36,11 @@ class IdentityProviderUnavailable(Unavailable, title="The identity provider does
 
 
 class Role(ClosedSet):
-    """Role of a person, which sets their scopes (`lethe.features.people.contract.SCOPES_OF`)."""
+    """Role of a user, which determines their scopes (`lethe.features.people.contract.SCOPES_OF`)."""
 
     VIEWER = "viewer"
     OFFICER = "officer"
-    """Makes requests and decides about them."""
+    """Submits requests and decides on them."""
     ENGINEER = "engineer"
     ADMINISTRATOR = "administrator"
     OPERATOR = "operator"
@@ -59,8 +59,8 @@ SCOPES_OF: Mapping[Role, frozenset[Scope]] = {
 
 
 def is_email_normal(address: str) -> bool:
-    """Return True if an address has no compatibility characters. The lower case of the Kelvin
-    sign is k, for example, which would make the address that of another person."""
+    """Return True if an address has no compatibility characters. For example, the Kelvin sign becomes k in lower case,
+    which could turn the address into another person's."""
     return unicodedata.is_normalized("NFKC", address)
 
 
@@ -81,38 +81,36 @@ AnyRole = Annotated[Role, Strict(False)]
 
 
 class UserIn(Body):
-    name: Name = Field(description="Name of the person.")
-    email: Email = Field(
-        description="E-mail address of the person, stored in lower case and unique in the installation."
-    )
-    role: AnyRole = Field(description="Role of the person, which determines the person's scopes.")
+    name: Name = Field(description="Name of the user.")
+    email: Email = Field(description="E-mail address of the user, stored in lower case and unique in the installation.")
+    role: AnyRole = Field(description="Role of the user, which determines the user's scopes.")
 
 
 class UserChangeIn(Body):
-    name: Name | None = optional("New name of the person. Default: unchanged.")
-    role: AnyRole | None = optional("New role of the person; ends all sessions of the person. Default: unchanged.")
+    name: Name | None = optional("New name of the user. Default: unchanged.")
+    role: AnyRole | None = optional("New role of the user; setting it ends all their sessions. Default: unchanged.")
 
 
 class UserOut(Answer):
-    id: str = Field(description="ID of the person.")
-    name: str = Field(description="Name of the person.")
-    email: str = Field(description="E-mail address of the person, in lower case.")
-    role: str = Field(description="Role of the person, which determines the person's scopes.")
-    has_password: bool = Field(description="True if the person has chosen a password.")
-    has_totp: bool = Field(description="True if login also takes a code of an authenticator app.")
-    has_identity: bool = Field(description="True if the person logs in through an identity provider (OpenID Connect).")
-    invited_until: datetime.datetime | None = Field(description="Expiry of an unused invitation; null if none.")
-    created_at: datetime.datetime = Field(description="Time of the first invitation.")
+    id: str = Field(description="ID of the user.")
+    name: str = Field(description="Name of the user.")
+    email: str = Field(description="E-mail address of the user, in lower case.")
+    role: str = Field(description="Role of the user, which determines the user's scopes.")
+    has_password: bool = Field(description="True if the user has chosen a password.")
+    has_totp: bool = Field(description="True if login also requires a code from an authenticator app.")
+    has_identity: bool = Field(description="True if the user logs in through an identity provider (OpenID Connect).")
+    invited_until: datetime.datetime | None = Field(description="Expiry of the unused invitation; null if none.")
+    created_at: datetime.datetime = Field(description="Time at which the user was first invited.")
     disabled_at: datetime.datetime | None = Field(
-        description="Time at which the person was disabled; null while enabled."
+        description="Time at which the user was disabled; null while enabled."
     )
-    last_login_at: datetime.datetime | None = Field(description="Time of the last login; null if never.")
+    last_login_at: datetime.datetime | None = Field(description="Time of last login; null if never logged in.")
 
 
 class InvitedUserOut(UserOut):
     invitation: str = Field(
-        description="Secret path at the gateway where the person chooses a password. Shown once; only its hash is "
-        "stored.",
+        description="Secret path on the gateway at which the user chooses a password. It is shown only once; only its "
+        "hash is stored.",
         repr=False,
     )
 
@@ -127,9 +125,9 @@ CREATE = _USERS.operation(
     gives=InvitedUserOut,
     status=201,
     problems=(UserExists,),
-    does="Invite a person, who chooses a password of their own. The caller cannot grant a role with scopes that the "
-    "caller lacks.\n\nNo `Idempotency-Key` is accepted, because no invitation is stored that could be shown again: a "
-    "repetition is a 409.",
+    does="Invite a user, who then chooses a password. Callers cannot grant a role with scopes that they lack.\n\nNo "
+    "`Idempotency-Key` is accepted, because the invitation is not stored and could not be shown again. A repeated call "
+    "gets a 409.",
 )
 LIST = _USERS.operation(
     "list_users",
@@ -137,7 +135,7 @@ LIST = _USERS.operation(
     scope=Scope.ADMIN,
     query=Paging,
     gives=PageOut[UserOut],
-    does="List all people, including disabled ones, newest first.",
+    does="List all users, including disabled ones, newest first.",
 )
 GET = _USERS.of_one(
     "get_user",
@@ -145,7 +143,7 @@ GET = _USERS.of_one(
     "/{user_id}",
     scope=Scope.ADMIN,
     gives=UserOut,
-    does="Return the role of a person, and their login methods.",
+    does="Return a user's role and login methods.",
 )
 CHANGE = _USERS.of_one(
     "change_user",
@@ -156,7 +154,7 @@ CHANGE = _USERS.of_one(
     gives=UserOut,
     repeat="idempotent",
     problems=(LastAdministrator,),
-    does="Change the name or role of a person.",
+    does="Change a user's name or role.",
 )
 INVITE = _USERS.of_one(
     "invite_user",
@@ -166,8 +164,8 @@ INVITE = _USERS.of_one(
     gives=InvitedUserOut,
     status=201,
     problems=(LastAdministrator,),
-    does="Invite a person again who has lost their password or authenticator app, or was disabled: their previous "
-    "credentials end, and they choose new ones. No `Idempotency-Key` is accepted.",
+    does="Invite a user again who has lost their password or authenticator app, or was disabled. Their previous "
+    "credentials become invalid, and they choose new ones. No `Idempotency-Key` is accepted.",
 )
 DISABLE = _USERS.of_one(
     "disable_user",
@@ -177,5 +175,5 @@ DISABLE = _USERS.of_one(
     gives=type(None),
     status=204,
     problems=(LastAdministrator,),
-    does="Disable a person and end their sessions. Their name stays on record with their past actions.",
+    does="Disable a user and end their sessions. Their name stays on record with their past actions.",
 )

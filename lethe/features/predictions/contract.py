@@ -23,7 +23,7 @@ class PredictionsIn(LargeBody):
     model_config = example(records=[{"age": 39, "work": "private"}])
 
     records: Annotated[list[dict[str, Any] | _Vector], Field(min_length=1, max_length=10_000)] = Field(
-        description="Records: objects by column name, or vectors of numbers if the dataset has no schema."
+        description="Records: objects keyed by column name, or vectors of numbers if there is no schema."
     )
 
 
@@ -33,12 +33,12 @@ class PredictionOut(Answer):
 
 
 class LabelsOut(Answer):
-    labels: list[str] = Field(description="Labels with a probability above 1/2.")
+    labels: list[str] = Field(description="Labels whose probability is above 1/2.")
     probabilities: dict[str, float] = Field(description="Probability of each label.")
 
 
 class ValueOut(Answer):
-    value: float = Field(description="Predicted value in the units of the target, within its range.")
+    value: float = Field(description="Predicted value in the target's units and within its range.")
 
 
 class PredictionsOut(Answer):
@@ -63,6 +63,6 @@ PREDICT = MODELS.of_one(
         problems.InputInvalid,
         TangentServedElsewhere,
     ),
-    does="Predict records with the live version. Records are objects by column name, or vectors if the dataset has no "
-    "schema.",
+    does="Make predictions with the live version. Records are objects keyed by column name, or vectors if the dataset "
+    "has no schema.",
 )

@@ -1,4 +1,4 @@
-"""`client.agents` and `client.identity_issuers`: registered agents and trusted issuers. All calls need admin."""
+"""`client.agents` and `client.identity_issuers`: registered agents and trusted issuers. All calls require admin."""
 
 from lethe.client.methods import H, Keyed, Resource, call, pages
 from lethe.features.protocols import contract

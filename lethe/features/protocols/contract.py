@@ -38,20 +38,20 @@ AgentId = Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$"), WHOLE]
 
 
 class AgentIn(Body):
-    agent_id: AgentId = Field(description="ID of the agent in the network's directory.")
+    agent_id: AgentId = Field(description="ID of the agent in the directory of the Data Rights Protocol network.")
     name: Name = Field(description="Name of the agent.")
     verify_key: Annotated[str, Field(max_length=100)] = Field(
-        description="Ed25519 public key of the agent in base64, as in the directory."
+        description="Ed25519 public key of the agent in base64, as listed in the directory."
     )
 
 
 class AgentOut(Answer):
-    id: str = Field(description="ID of the registration.")
+    id: str = Field(description="ID of the agent's registration.")
     agent_id: str = Field(description="ID of the agent in the network's directory.")
     name: str = Field(description="Name of the agent.")
     verify_key: str = Field(description="Ed25519 public key of the agent in base64.")
     api_key_id: str | None = Field(
-        description="ID of the API key that is the agent's token; null until the agent requests one."
+        description="ID of the API key that serves as the agent's token; null until the agent has requested a token."
     )
     created_at: datetime.datetime = Field(description="Time of registration.")
 
@@ -67,7 +67,7 @@ REGISTER_AGENT = _AGENTS.operation(
     status=201,
     repeat="keyed",
     problems=(AgentExists,),
-    does="Register an agent, which can then request a token at `POST /drp/v1/agent/{agent-id}`.",
+    does="Register an agent. The agent can then request a token at `POST /drp/v1/agent/{agent-id}`.",
 )
 LIST_AGENTS = _AGENTS.operation(
     "list_agents",
@@ -84,7 +84,7 @@ REMOVE_AGENT = _AGENTS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Remove an agent and revoke its token; its requests remain.",
+    does="Remove an agent and revoke its token. Its requests are kept.",
 )
 
 
@@ -92,19 +92,19 @@ _LongText = Annotated[Text, Field(min_length=1, max_length=500)]
 
 
 class IdentityIssuerIn(Body):
-    issuer: _LongText = Field(description="The `iss` claim in the issuer's statements.")
+    issuer: _LongText = Field(description="Value of the `iss` claim in the issuer's statements.")
     audience: _LongText = Field(
-        description="The `aud` claim in the issuer's statements, by which the issuer names this service."
+        description="Value of the `aud` claim in the issuer's statements, which identifies this service."
     )
     jwks: dict[str, Any] = Field(
-        description="Public keys of the issuer (RFC 7517): Ed25519, P-256, or RSA of at least 2048 bits."
+        description="Public keys of the issuer as a JWK set (RFC 7517): Ed25519, P-256, or RSA of at least 2048 bits."
     )
 
 
 class IdentityIssuerOut(Answer):
-    issuer: _LongText = Field(description="The `iss` claim in the issuer's statements.")
-    audience: _LongText = Field(description="Claim `aud` of the issuer's statements.")
-    jwks: dict[str, Any] = Field(description="Public keys of the issuer (RFC 7517).")
+    issuer: _LongText = Field(description="Value of the `iss` claim in the issuer's statements.")
+    audience: _LongText = Field(description="Value of the `aud` claim in its statements.")
+    jwks: dict[str, Any] = Field(description="Public keys of the issuer as a JWK set (RFC 7517).")
     id: str = Field(description="ID of the issuer.")
     created_at: datetime.datetime = Field(description="Time of registration.")
 
@@ -120,7 +120,7 @@ CREATE_ISSUER = _IDENTITY_ISSUERS.operation(
     status=201,
     repeat="keyed",
     problems=(IssuerExists,),
-    does="Trust the statements of this issuer about the subjects of deletion requests.",
+    does="Trust this issuer's statements about the subjects of deletion requests.",
 )
 LIST_ISSUERS = _IDENTITY_ISSUERS.operation(
     "list_identity_issuers",
@@ -128,7 +128,7 @@ LIST_ISSUERS = _IDENTITY_ISSUERS.operation(
     scope=Scope.ADMIN,
     query=Paging,
     gives=PageOut[IdentityIssuerOut],
-    does="List the trusted issuers, newest first.",
+    does="List trusted issuers, newest first.",
 )
 DELETE_ISSUER = _IDENTITY_ISSUERS.of_one(
     "delete_identity_issuer",
@@ -137,5 +137,5 @@ DELETE_ISSUER = _IDENTITY_ISSUERS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Stop trusting the statements of an issuer.",
+    does="Stop trusting an issuer's statements.",
 )

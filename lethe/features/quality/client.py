@@ -1,11 +1,11 @@
-"""Calls about quality gates, and about remedies for models that miss them."""
+"""Calls for quality gates, and for remedies for models that miss them."""
 
 from lethe.client.methods import H, Resource, call
 from lethe.features.quality import contract
 
 
 class ModelGates(Resource[H]):
-    """Calls of `client.models` about quality gates."""
+    """Calls of `client.models` for quality gates and remedies."""
 
     update = call(contract.UPDATE)
     remove_gate = call(contract.REMOVE_GATE)

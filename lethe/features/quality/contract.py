@@ -8,10 +8,10 @@ from lethe.contract.sets import ClosedSet, Scope
 
 
 class RemedyKind(ClosedSet):
-    """Change that can raise the quality of a model."""
+    """Change that can improve a model's quality."""
 
     RELEARN = "relearn"
-    """Learn the same model from scratch."""
+    """Retrain the same model from scratch."""
     MORE_SLOTS = "more_slots"
     L2 = "l2"
 
@@ -19,29 +19,29 @@ class RemedyKind(ClosedSet):
 class ModelChangeIn(fields.Body):
     model_config = fields.example(quality={"metric": "auc", "threshold": 0.8, "on_breach": "hold"})
 
-    quality: QualityIn = Field(description="Quality gate of the model, which replaces any existing gate.")
+    quality: QualityIn = Field(description="New quality gate of the model, replacing any existing one.")
 
 
 class RemedyOut(fields.Answer):
     kind: RemedyKind = Field(
-        description="relearn: the same model from scratch; more_slots, l2: a new model, on a dataset with that many "
-        "slots or with that regularisation."
+        description="relearn: the same model, trained from scratch; more_slots, l2: a new model, on a dataset with "
+        "`num_slots` slots or with regularisation `l2`."
     )
-    num_slots: int = Field(description="Number of slots of the dataset.")
-    l2: float = Field(description="L2 regularisation.")
+    num_slots: int = Field(description="Number of slots of the dataset with this remedy.")
+    l2: float = Field(description="Strength of the L2 regularisation with this remedy.")
     score_noise: float = Field(description="Upper bound on the standard deviation of the noise in a row's score.")
-    learn_passes: float = Field(description="Number of passes over the rows to learn.")
-    request_passes: float = Field(description="Number of passes to forget the first person.")
+    learn_passes: float = Field(description="Number of passes over the rows needed for training.")
+    request_passes: float = Field(description="Number of passes needed to forget the first person.")
     reason: str = Field(description="Explanation of why the remedy may help.")
 
 
 class RemediesOut(fields.Answer):
     model_id: str = Field(description="ID of the model.")
     score_noise: float = Field(
-        description="Upper bound on the standard deviation of the noise in a row's score, for the model as it is."
+        description="Upper bound on the standard deviation of the noise in a row's score, for the current model."
     )
-    noise_is_felt: bool = Field(description="True if this noise costs accuracy; otherwise regularisation or rows do.")
-    remedies: list[RemedyOut] = Field(description="Remedies from public numbers alone, cheapest to learn first.")
+    noise_is_felt: bool = Field(description="True if this noise costs accuracy; otherwise l2 or lack of rows does.")
+    remedies: list[RemedyOut] = Field(description="Remedies derived only from public numbers, cheapest to train first.")
 
 
 UPDATE = MODELS.of_one(
@@ -53,7 +53,7 @@ UPDATE = MODELS.of_one(
     gives=ModelOut,
     repeat="idempotent",
     problems=(problems.ModelRetired, problems.PreconditionFailed),
-    does="Set or replace the quality gate of a model, and judge its live version by it at once.",
+    does="Set or replace a model's quality gate and check its live version against it immediately.",
 )
 REMOVE_GATE = MODELS.of_one(
     "remove_gate",
@@ -63,7 +63,7 @@ REMOVE_GATE = MODELS.of_one(
     gives=ModelOut,
     repeat="idempotent",
     problems=(problems.ModelRetired,),
-    does="Remove the quality gate of a model; a version that was held back is served.",
+    does="Remove a model's quality gate. If its live version was held back, it is now served.",
 )
 RELEASE = MODELS.of_two(
     "release_version",
@@ -73,7 +73,7 @@ RELEASE = MODELS.of_two(
     gives=ModelOut,
     repeat="idempotent",
     problems=(problems.VersionUnknown, problems.WeightsDestroyed),
-    does="Serve the live version although it misses the quality gate. The next version is judged separately.",
+    does="Serve the live version although it fails the quality gate. The next version is checked again.",
 )
 REMEDIES = MODELS.of_one(
     "list_remedies",
@@ -82,5 +82,5 @@ REMEDIES = MODELS.of_one(
     scope=Scope.MODELS_READ,
     gives=RemediesOut,
     problems=(problems.ModelRetired,),
-    does="List remedies that could raise the quality of a model, each with its cost, from public numbers alone.",
+    does="List remedies that could raise a model's quality, with the cost of each, derived only from public numbers.",
 )

@@ -1,10 +1,10 @@
-"""Call of `client.runs` about the queue of work."""
+"""Call of `client.runs` that returns the work queue."""
 
 from lethe.client.methods import H, Resource, call
 from lethe.features.queue import contract
 
 
 class RunQueue(Resource[H]):
-    """Call of `client.runs` about the queue."""
+    """Call of `client.runs` that returns the work queue."""
 
     queue = call(contract.QUEUE)

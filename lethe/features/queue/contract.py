@@ -1,4 +1,4 @@
-"""Operation on the queue of work."""
+"""Operation that returns the work queue."""
 
 import datetime
 
@@ -11,33 +11,33 @@ from lethe.contract.sets import QueueRule, Scope
 
 
 class DueOut(Answer):
-    """Rule by which a dataset is due."""
+    """Rule that makes a dataset due for a run."""
 
-    rule: QueueRule = Field(description="Rule by which the dataset is due.")
-    since: datetime.datetime | None = Field(description="Time since which the rule holds; null after a cut-off run.")
+    rule: QueueRule = Field(description="Rule by which the dataset needs a run.")
+    since: datetime.datetime | None = Field(description="Time since which the rule holds; null if a run was cut off.")
     first_due_at: datetime.datetime | None = Field(description="Earliest deadline of waiting requests; null if none.")
 
 
 class QueuedOut(Answer):
     dataset_id: str = Field(description="ID of the dataset.")
-    model_ids: list[str] = Field(description="IDs of the models that will run, next first, at most 20.")
-    due: list[DueOut] = Field(description="Rules by which the dataset is due.")
-    urgent: bool = Field(description="True if a request is due within a week; such datasets go first.")
+    model_ids: list[str] = Field(description="IDs of the models to run next, in order, at most 20.")
+    due: list[DueOut] = Field(description="Rules by which the dataset needs a run.")
+    urgent: bool = Field(description="True if a request is due within a week. Such datasets come first.")
 
 
 class HourOut(Answer):
-    begins_at: datetime.datetime = Field(description="Start of the hour.")
-    published: int = Field(description="Number of runs that started in this hour and succeeded.")
-    failed: int = Field(description="Number of runs of this hour that failed, were abandoned or cancelled.")
+    begins_at: datetime.datetime = Field(description="Time at which the hour begins.")
+    published: int = Field(description="Number of runs that started in this hour and were successful.")
+    failed: int = Field(description="Number of runs started in this hour that failed or were abandoned or cancelled.")
 
 
 class QueueOut(Answer):
-    at: datetime.datetime = Field(description="Time of the answer.")
+    at: datetime.datetime = Field(description="Time at which the queue was read.")
     next: list[QueuedOut] = Field(
-        description="Due datasets without a run, in the order in which workers claim them; at most 100 per rule."
+        description="Datasets that need a run and have none, in the order workers claim them; at most 100 per rule."
     )
-    running: list[RunOut] = Field(description="Runs in progress, the newest 100.")
-    hours: list[HourOut] = Field(description="Runs of the last 24 hours, by hour, oldest first.")
+    running: list[RunOut] = Field(description="Newest 100 runs in progress.")
+    hours: list[HourOut] = Field(description="Number of runs in each of the last 24 hours, oldest first.")
 
 
 QUEUE = ResourceOperations("Runs", "/v1").operation(
@@ -46,6 +46,6 @@ QUEUE = ResourceOperations("Runs", "/v1").operation(
     "/queue",
     scope=Scope.ACCOUNTING_READ,
     gives=QueueOut,
-    does="Return the next datasets and the rules by which they are due, the runs in progress, and the number of runs "
-    "in each hour of the last day, from which a caller could learn whether anything is held.",
+    does="Return the datasets that are next in line and the rules by which they need a run, the runs in progress, and "
+    "the number of runs in each hour of the last day. A caller could infer from them whether data is held.",
 )

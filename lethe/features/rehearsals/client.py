@@ -1,4 +1,4 @@
-"""Calls of `client.models` about rehearsals."""
+"""Calls of `client.models` for rehearsals."""
 
 from lethe.client.http import Options
 from lethe.client.methods import H, Keyed, Resource, call, call_one, composed, pages
@@ -11,7 +11,7 @@ class _NewRehearsal(contract.RehearsalIn, Keyed):
 
 
 class ModelRehearsals(Resource[H]):
-    """Calls of `client.models` about rehearsals."""
+    """Calls of `client.models` for rehearsals."""
 
     rehearse = call_one(contract.ASK, _NewRehearsal)
     rehearsal = call(contract.GET)
@@ -26,7 +26,7 @@ class ModelRehearsals(Resource[H]):
         timeout_seconds: float | None = None,
         progress: Progress | None = None,
     ) -> contract.RehearsalOut:
-        """Return the rehearsal as soon as it has ended. Raises `WaitTimedOut`."""
+        """Wait until a rehearsal has ended, and return it. Raises `WaitTimedOut`."""
         watch = Watch(subject=f"rehearsal {rehearsal_id}", timeout_seconds=timeout_seconds)
         while True:
             options = Options(within=watch.left)

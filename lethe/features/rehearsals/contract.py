@@ -1,4 +1,4 @@
-"""Operations on rehearsals, which forget people drawn at random on a scratch copy and measure the effect."""
+"""Operations on rehearsals, which forget randomly drawn people in a scratch copy and measure the effect."""
 
 import datetime
 from typing import Annotated, Literal
@@ -30,7 +30,7 @@ class RehearsalStatus(ClosedSet):
     RUNNING = "running"
     COMPLETED = "completed"
     OUTDATED = "outdated"
-    """Completed, but its report was deleted: a person was erased since whose row may have been measured."""
+    """Completed, but its report was deleted, because a person whose row may have been measured was later erased."""
     FAILED = "failed"
     CANCELLED = "cancelled"
 
@@ -48,88 +48,88 @@ class RehearsalIn(Body):
 
     people: Annotated[int, Field(ge=MIN_PEOPLE, le=MAX_PEOPLE)] = Field(
         default=25,
-        description="Number of people to draw: at most half of the people of the dataset, leaving at least 20 others.",
+        description="Number of people to draw: at most half of the dataset's people, leaving at least 20 others.",
     )
 
 
 class MeasuredOut(Answer):
-    """Set of people under one model. Each number is a mean over rows, one drawn at random per person, with two
-    significant digits; accuracies are whole per cents."""
+    """Measurements of one model on a set of people. Each is a mean over rows, one drawn at random per person, rounded
+    to two significant digits; accuracies are rounded to whole per cents."""
 
-    rows: int = Field(description="Number of rows, one per person; two significant digits.")
+    rows: int = Field(description="Number of rows, one per person, rounded to two significant digits.")
     loss: float = Field(description="Mean unweighted loss per row under the model's objective, averaged over labels.")
-    accuracy: float | None = Field(description="Share of correct predictions or labels; null for a target.")
-    mean_absolute_error: float | None = Field(description="Mean absolute error in target units; null without a target.")
+    accuracy: float | None = Field(description="Fraction of correct predictions or labels; null for regression.")
+    mean_absolute_error: float | None = Field(description="Mean absolute error in target units; null for classifiers.")
 
 
 class SetsOut(Answer):
-    forget: MeasuredOut = Field(description="Measurements of the people who were drawn.")
-    retain: MeasuredOut = Field(description="Measurements of half of the other people, at most 5,000, drawn at random.")
+    forget: MeasuredOut = Field(description="Results on the forget set, the people drawn to be forgotten.")
+    retain: MeasuredOut = Field(description="Results on the retain set: half of the others, at most 5,000, at random.")
     test: MeasuredOut | None = Field(
-        description="Measurements of half of the people of the evaluation dataset, at most 5,000, drawn at random; "
-        "null without such a dataset, with fewer than 20 people, or if a person was erased meanwhile."
+        description="Results on the test set: half of the evaluation dataset's people, at most 5,000, drawn at random; "
+        "null if there is no such dataset, it has fewer than 20 people, or a person was erased during the run."
     )
 
 
 class AttackOut(Answer):
-    """Membership attack that guesses from the loss of a row whether the row was learned."""
+    """Membership attack that guesses from a row's loss whether the model was trained on the row."""
 
-    auc: float = Field(description="Area under the ROC curve, from 0 to 1; 0.5 for a random guess.")
+    auc: float = Field(description="Area under the ROC curve, from 0 to 1; 0.5 for random guessing.")
     standard_error: float = Field(description="Standard error of `auc` (Hanley and McNeil 1982).")
 
 
 class EffortOut(Answer):
     steps: int = Field(description="Number of steps of the run.")
-    passes: float = Field(description="Number of passes of the run over all rows.")
-    seconds: float = Field(description="Seconds that the steps took, without measurements.")
+    passes: float = Field(description="Number of passes over all rows in the run.")
+    seconds: float = Field(description="Time the steps took in seconds, excluding measurements.")
 
 
 class ReportedOut(Answer):
-    """One of the three models of a rehearsal."""
+    """Results for one of the three models compared in a rehearsal."""
 
-    sets: SetsOut = Field(description="Measurements by set of people.")
+    sets: SetsOut = Field(description="Results on each set of people.")
     attack: AttackOut | None = Field(description="Membership attack on forget and test sets; null without a test set.")
     effort: EffortOut | None = Field(
-        description="Effort of the model's run; null for the live version, which needs no run."
+        description="Cost of producing the model; null for the live version, which needs no run."
     )
 
 
 class CheckpointOut(Answer):
-    """Scratch copy after a number of steps of forgetting."""
+    """Scratch copy after a given number of unlearning steps."""
 
-    steps: int = Field(description="Number of steps of forgetting so far.")
-    forget: MeasuredOut = Field(description="Measurements of the people who were drawn.")
-    retain: MeasuredOut = Field(description="Measurements of the other people.")
+    steps: int = Field(description="Number of forgetting steps taken so far.")
+    forget: MeasuredOut = Field(description="Results on the people drawn to be forgotten.")
+    retain: MeasuredOut = Field(description="Results on the other people.")
 
 
 class RehearsalReport(Answer):
-    version: int = Field(description="Number of the live version from which the rehearsal started.")
+    version: int = Field(description="Number of the live version that was rehearsed.")
     way: Literal["unlearn", "relearn"] = Field(
-        description="Planned way to forget these records; relearn if unlearning would be no cheaper."
+        description="Way planned for forgetting these people's records: relearn if unlearning would be no cheaper."
     )
-    before: ReportedOut = Field(description="Live version, which learned from all people.")
-    forgotten: ReportedOut = Field(description="Copy of the live version that forgot the people who were drawn.")
+    before: ReportedOut = Field(description="Results of the live version, trained on all people.")
+    forgotten: ReportedOut = Field(description="Results of a copy of the live version that forgot the drawn people.")
     relearned: ReportedOut = Field(
-        description="Second copy, which learned from scratch without the people who were drawn."
+        description="Results of a second copy, trained from scratch without the drawn people."
     )
     curve: list[CheckpointOut] = Field(
-        description="Checkpoints along the steps of forgetting, beginning with the live version."
+        description="Results at checkpoints along the forgetting steps, starting with the live version."
     )
 
 
 class RehearsalOut(Answer):
     id: str = Field(description="ID of the rehearsal.")
     model_id: str = Field(description="ID of the model.")
-    people: int = Field(description="Number of people to draw.")
+    people: int = Field(description="Number of people to draw at random.")
     status: RehearsalStatus = Field(description="Status of the rehearsal.")
-    run_id: str | None = Field(description="ID of the rehearsal's run; null before it starts.")
-    progress: models.ProgressOut | None = Field(description="Progress of the rehearsal's run; null unless running.")
+    run_id: str | None = Field(description="ID of the rehearsal's run; null until it starts.")
+    progress: models.ProgressOut | None = Field(description="Progress of the rehearsal's run; null if not running.")
     report: RehearsalReport | None = Field(
-        description="Results; null until completed, and again once a person of the datasets is erased."
+        description="Results; null until completed, and again once any person in the datasets is erased."
     )
     limits: str = Field(description="Explanation of what the results show and what they do not prove.")
-    error_code: str | None = Field(description="Error code; null if the rehearsal did not fail.")
-    asked_at: datetime.datetime = Field(description="Time of the request for the rehearsal.")
+    error_code: str | None = Field(description="Code of the error; null if the rehearsal did not fail.")
+    asked_at: datetime.datetime = Field(description="Time at which the rehearsal was requested.")
     finished_at: datetime.datetime | None = Field(description="Time at which the rehearsal ended; null until then.")
 
 
@@ -150,10 +150,10 @@ ASK = _REHEARSALS.of_one(
         RehearsalDone,
         RehearsalTooLarge,
     ),
-    does="Draw people at random who did not ask to be forgotten, forget them on a scratch copy of the live version, "
-    "learn another copy without them, measure all three models, and destroy both copies. No record is kept of who was "
-    "drawn, and the model stays unchanged. The same rows are measured to completion once, whichever model is "
-    "rehearsed.",
+    does="Draw people at random who have not asked to be forgotten, forget them in a temporary copy of the live "
+    "version, train another copy without them, measure all three models, and destroy both copies. No record is kept of "
+    "who was drawn, and the model is not changed. The same rows are measured to completion only once, whichever model "
+    "is rehearsed.",
 )
 LIST = _REHEARSALS.of_one(
     "list_rehearsals",
@@ -161,7 +161,7 @@ LIST = _REHEARSALS.of_one(
     scope=Scope.ACCOUNTING_READ,
     query=Paging,
     gives=PageOut[RehearsalOut],
-    does="List the rehearsals of a model, newest first.",
+    does="List a model's rehearsals, newest first.",
 )
 GET = _REHEARSALS.of_two(
     "get_rehearsal",
@@ -170,6 +170,6 @@ GET = _REHEARSALS.of_two(
     scope=Scope.ACCOUNTING_READ,
     gives=RehearsalOut,
     problems=(RehearsalUnknown,),
-    does="Return the progress of a rehearsal or its results: accuracy and loss on the forget, retain and test "
-    "sets, a membership attack, and the effort.",
+    does="Return a rehearsal's progress or its results: accuracy and loss on the forget, retain and test sets, a "
+    "membership attack, and the cost.",
 )

@@ -1,7 +1,7 @@
-"""Agent that erases people from the configured stores, and answers the open tasks of a system with signed reports.
+"""Agent that erases people from the configured stores and answers a system's open tasks with signed reports.
 
-The owner of the stores runs it next to them. If it is killed, it resumes from its journals: a task is answered once its
-report is accepted, and only then are its journal entries removed.
+It is run by the owner of the stores, next to the stores. If it is killed, it resumes from its journals: a task's
+journal entries are removed only after its report has been accepted.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _BY = "lethe store run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
-    """Outcome of a task. `grade` is None if it stays open, because `findings` have ghosts or because of `error`."""
+    """Outcome of a task. `grade` is None if the task stays open, because `findings` have ghosts or due to `error`."""
 
     task_id: str
     grade: Grade | None
@@ -33,8 +33,8 @@ class TaskOutcome:
 
 
 def erase(configuration: Configuration, people: Sequence[Sequence[str]]) -> list[dict[str, erasure.Finding]]:
-    """Erase people from all configured stores. Return for each person the findings by the name of the store; call
-    `finish` when they are reported. Raises `StoreError`."""
+    """Erase people from all configured stores. Return each person's findings, keyed by store name; call `finish` once
+    they have been reported. Raises `StoreError`."""
     by_person: list[dict[str, erasure.Finding]] = [{} for _ in people]
     with store.stopped(configuration.stop, configuration.start):
         for name, store_settings in configuration.stores.items():
@@ -45,23 +45,23 @@ def erase(configuration: Configuration, people: Sequence[Sequence[str]]) -> list
 
 
 def finish(configuration: Configuration, people: Sequence[Sequence[str]]) -> None:
-    """Remove people whose findings are reported from the journals of all stores."""
+    """Remove people whose findings have been reported from all stores' journals."""
     for name in configuration.stores:
         erasure.finish(configuration.state / f"{name}.json", people)
 
 
 def grade_of(findings: Mapping[str, erasure.Finding]) -> Grade | None:
-    """Return the grade of a person's findings in all stores; None if something remains."""
+    """Return the grade that a person's findings in all stores support; None if any data of the person remains."""
     if any(finding.ghosts for finding in findings.values()):
         return None
     return max((reports.grade_of(finding.to_json()) for finding in findings.values()), key=STRENGTH.__getitem__)
 
 
 def answer(client: Client, configuration: Configuration) -> Iterator[TaskOutcome]:
-    """Erase the people of all open tasks of the configured system, answer each task, and yield the outcomes.
+    """Erase the people in all open tasks of the configured system, answer each task, and yield the outcomes.
 
-    A task whose person cannot be identified stays open without stopping others. Raises `StoreError` if no store can be
-    processed; all tasks stay open then.
+    A task whose person cannot be identified stays open without holding up other tasks. Raises `StoreError` if a store
+    cannot be processed, in which case all tasks stay open.
     """
     key = _key(configuration)
     for mark in sorted(configuration.state.glob("*.reported")):
@@ -110,7 +110,7 @@ def _key(configuration: Configuration) -> dict[str, str]:
 
 
 def _due(client: Client, configuration: Configuration) -> Iterator[TaskOut]:
-    """Yield the open tasks whose grace period has ended. A task that was cancelled meanwhile is no longer open."""
+    """Yield the open tasks whose grace period has ended, leaving out tasks that have just been cancelled."""
     now = datetime.datetime.now(datetime.UTC)
     for task in list(client.system_tasks.list(status=TaskStatus.OPEN, system_id=configuration.system)):
         if task.sent_from <= now and client.system_tasks.get(task.id).status == TaskStatus.OPEN:

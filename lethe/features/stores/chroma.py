@@ -25,7 +25,7 @@ _INCLUDE = ("embeddings", "documents", "metadatas", "uris")
 
 
 class Chroma:
-    """Collection in a folder of Chroma. `identifier` is the metadata key that names the person."""
+    """Collection in a Chroma folder. `identifier` is the metadata key whose value names the person."""
 
     kind = "chroma"
     method = "All live records of the folder were copied to a new one, which replaced it."
@@ -135,8 +135,8 @@ def opened(path: Path) -> Iterator[Any]:
 
 def _overwrite_freed_memory() -> None:
     """Make glibc overwrite memory when it is allocated or freed. Chroma writes an index buffer to its file, including
-    uninitialised parts, which could otherwise contain data that this process read earlier. Other libraries are not
-    treated so; the search for residues finds what they leave."""
+    uninitialised parts, which could otherwise contain data that this process read earlier. This is done for Chroma
+    only; the search for residues finds what other libraries leave behind."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_PERTURB, 0xA5)

@@ -1,4 +1,4 @@
-"""Commands of the agent that runs next to a system's stores."""
+"""Commands for the agent that runs next to a system's stores."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ Config = Annotated[Path, typer.Option("--config", exists=True, dir_okay=False, h
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """End with exit code 1 and one line if a store refuses."""
+    """If a store refuses, print a single line and exit with code 1."""
     from lethe.features.stores.store import StoreError
 
     try:
@@ -40,7 +40,7 @@ def erase(
 ) -> None:
     """Erase one person from the configured stores, search the stores' files, and print the findings as JSON.
 
-    Exit code 1 if something remains; the command can be repeated.
+    The exit code is 1 if any data remains. The command can be repeated.
     """
     from lethe.features.stores import agent, configuration
 
@@ -61,9 +61,9 @@ def erase(
 
 @_app.command("run")
 def run(config: Config, url: Url = None, key: Key = None) -> None:
-    """Answer the open tasks of a system: erase each person, search the stores' files, and send the signed report.
+    """Answer a system's open tasks: erase each person, search the stores' files, and send the signed report.
 
-    Prints a line per task. Exit code 1 if a task stays open.
+    Prints one line per task. The exit code is 1 if any task stays open.
     """
     from lethe.features.stores import agent, configuration
 

@@ -1,4 +1,4 @@
-"""Configuration of the agent: a TOML file with the system, its key, and its stores."""
+"""The agent's configuration: a TOML file with the system, its key and its stores."""
 
 import dataclasses
 import tomllib
@@ -22,10 +22,10 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Configuration of the agent. `system` is the id of the system, and `sign_with` the file of its private Ed25519
-    JWK; both are needed to answer tasks only. `identify` is a command that gets the external id of a request as its
-    last argument and prints the person's identifiers, one per line; without it the external id is the identifier.
-    `stop` and `start` are the commands around the work. `stores` maps names to stores, and `state` is the folder of
+    """Configuration of the agent. `system` is the system's id, and `sign_with` the file with its private Ed25519 JWK;
+    both are needed only for answering tasks. `identify` is a command that gets a request's external id as its last
+    argument and prints the person's identifiers, one per line; by default the external id is the identifier. `stop` and
+    `start` are commands to run before and after the work. `stores` maps names to stores, and `state` is the folder for
     journals."""
 
     state: Path
@@ -38,7 +38,7 @@ class Configuration:
 
 
 def load(path: Path) -> Configuration:
-    """Read a configuration; paths in it are relative to its folder. Raises `StoreError`."""
+    """Read a configuration. Relative paths in it start from the configuration file's folder. Raises `StoreError`."""
     try:
         document = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:

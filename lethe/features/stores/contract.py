@@ -16,12 +16,12 @@ class SearchReportIn(Body):
     model_config = example(jws="eyJhbGciOi...", report='{"format":"lethe-search-report/1",...}')
 
     jws: Annotated[Text, Field(min_length=1, max_length=10_000)] = Field(
-        description="Acknowledgement signed with the system's Ed25519 key (compact JWS), whose `evidence_sha256` is "
-        "the SHA-256 of `report`."
+        description="Acknowledgement signed with the system's Ed25519 key (compact JWS); its `evidence_sha256` is the "
+        "SHA-256 of `report`."
     )
     report: Annotated[Text, Field(min_length=1, max_length=100_000)] = Field(
-        description="Search report as JSON text, as `lethe store run` writes it (see docs/vector-stores.md). It holds "
-        "counts, sizes and digests, and no personal data."
+        description="Search report as the JSON text written by `lethe store run` (see docs/vector-stores.md). It "
+        "contains counts, sizes and digests, but no personal data."
     )
 
 
@@ -34,6 +34,6 @@ REPORT = _TASKS.of_one(
     gives=TaskOut,
     repeat="idempotent",
     problems=(SystemTaskEnded, AcknowledgementRefused),
-    does="Confirm that a system has erased a person from its stores and searched their files, with the report that "
-    "the system signed. A report of remains is refused and the task stays open. Repeating the call is a no-op.",
+    does="Confirm that a system has erased a person from its stores and searched their files, by the report that the "
+    "system signed. A report of remaining data is refused, and the task stays open. Repeating the call is a no-op.",
 )

@@ -17,7 +17,7 @@ _PART_BYTES = 2048
 
 
 class Documents:
-    """Folder of documents. `pattern` is a glob with `{identifier}` in it, such as `customers/{identifier}/**`."""
+    """Folder of documents. `pattern` is a glob that contains `{identifier}`, such as `customers/{identifier}/**`."""
 
     kind = "documents"
     method = "The person's files were overwritten with zeros and removed."
@@ -47,7 +47,7 @@ class Documents:
         return sorted(path for path in paths if path.is_file() and not path.is_symlink())
 
     def _pattern_of(self, identifier: str) -> str:
-        """Return the pattern of a person's files. Wildcards in an identifier match literally."""
+        """Return the glob for a person's files. Wildcard characters in the identifier match literally."""
         return self._pattern.replace(PLACE, "".join(f"[{sign}]" if sign in "*?[" else sign for sign in identifier))
 
     def _folders(self, identifier: str) -> set[Path]:
@@ -91,7 +91,7 @@ class Documents:
 
 
 def _parts(path: Path) -> Iterator[bytes]:
-    """Yield the content in parts, so that a copy of any part is found."""
+    """Yield a file's content in parts, so that a copy of any part is found."""
     with path.open("rb") as file:
         while part := file.read(_PART_BYTES):
             yield part

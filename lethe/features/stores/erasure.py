@@ -1,8 +1,8 @@
 """Erase people from a store, and search its files before and after.
 
 Before the deletion, the search must find what the store returned about a person, and the record of a made-up person
-(the control), which is added before and erased with them. Needles are kept in a journal until `finish`, because a store
-returns nothing to search for after the deletion.
+(the control), which is added beforehand and erased together with the person. Needles are kept in a journal until
+`finish`, because after the deletion the store returns nothing to search for.
 """
 
 import dataclasses
@@ -27,8 +27,8 @@ _LIVE_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ghost:
-    """Remains of a person: the kind, the name of the file, and the offset in bytes, in the file or in a decoded part of
-    it."""
+    """Remains of a person's data: its kind, the name of the file, and the byte offset in the file or in a decoded part
+    of the file."""
 
     kind: str
     file: str
@@ -37,9 +37,9 @@ class Ghost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Result for a person. `before`, `control` and `after` map each kind to the numbers sought and found: of the person
-    before the deletion, of the made-up person before it, and of both after it. `not_sought` counts by kind what cannot
-    be distinguished from live records or chance. `files`: number, size and digests of files. `ghosts`: what is left."""
+    """Result for a person. `before`, `control` and `after` map each kind to the numbers sought and found: for the
+    person before deletion, the made-up person before it, and both after it. `not_sought` counts, per kind, needles that
+    live records or chance could match. `files`: number, size and digests of files. `ghosts`: remains."""
 
     store: dict[str, str]
     method: str
@@ -52,7 +52,7 @@ class Finding:
     ghosts: tuple[Ghost, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the finding without names of ghosts, which are for the owner of the store."""
+        """Return the finding without its ghosts, which are only for the owner of the store."""
         document = dataclasses.asdict(self)
         del document["ghosts"]
         return document
@@ -60,7 +60,7 @@ class Finding:
 
 @dataclass(slots=True, kw_only=True)
 class _Sought:
-    """Needle of a person or of their control, and whether files had it before the deletion; None if not searched."""
+    """Needle of a person or control. `was_found` states if files had it before deletion; None if not yet searched."""
 
     needle: Needle
     is_control: bool
@@ -72,7 +72,7 @@ class _Sought:
 
 @dataclass(slots=True, kw_only=True)
 class _JournalEntry:
-    """Journal entry of a person and their made-up companions."""
+    """Journal entry for a person and the made-up people added as controls."""
 
     person: list[str]
     controls: list[str]
@@ -81,14 +81,14 @@ class _JournalEntry:
 
 
 def erase(store: Store, people: Sequence[Sequence[str]], *, journal: Path) -> list[Finding]:
-    """Erase people from a store and return a finding for each. A person is given by all identifiers by which the store
-    may know them.
+    """Erase people from a store and return a finding for each. A person is given by all identifiers under which the
+    store may have records of them.
 
-    `journal` is a file that other users cannot read. It has samples of the needles, so that a call repeated after a
-    crash, or after ghosts were found, searches for the same; `finish` removes them.
+    `journal` is a file that other users cannot read. It keeps samples of the needles, so that a call repeated after a
+    crash, or after ghosts were found, searches for the same needles; `finish` removes them.
 
     Raises:
-        StoreError: if the store cannot be held, read, searched or erased from. Repeat the call.
+        StoreError: if the store cannot be locked, read, searched or erased from. Repeat the call.
     """
     version = store.version()
     with store.held():
@@ -128,7 +128,7 @@ def erase(store: Store, people: Sequence[Sequence[str]], *, journal: Path) -> li
 
 
 def finish(journal: Path, people: Sequence[Sequence[str]]) -> None:
-    """Remove people from the journal, once their findings are reported."""
+    """Remove people from the journal once their findings have been reported."""
     left = [entry for entry in _read(journal) if not any(set(entry.person) & set(person) for person in people)]
     if left:
         _write(journal, left)
@@ -137,7 +137,7 @@ def finish(journal: Path, people: Sequence[Sequence[str]]) -> None:
 
 
 def _begin(store: Store, entries: list[_JournalEntry], person: list[str]) -> _JournalEntry:
-    """Return the journal entry of a person, with the store's records about the person and about a new control."""
+    """Return a person's journal entry, extended by the store's records of the person and of a new control."""
     entry = next((candidate for candidate in entries if set(candidate.person) & set(person)), None)
     if entry is None:
         entry = _JournalEntry(person=[], controls=[], records=0, sought=[])
@@ -161,11 +161,11 @@ def _begin(store: Store, entries: list[_JournalEntry], person: list[str]) -> _Jo
 
 
 Found = dict[int, list[tuple[int, str, str]]]
-"""Match by index of the needle: the sample, the file, and its position."""
+"""Matches keyed by needle index, each with the sample, the file and the position."""
 
 
 def search(files: Iterable[StoreFile], sought: Sequence[Needle]) -> tuple[Found, dict[str, Any]]:
-    """Return the positions of needles in files, and the sizes and digests of the files."""
+    """Return the positions of needles in the files, and the files' sizes and digests."""
     searcher, found, listed, seen = Searcher(sought), Found(), [], Counter[tuple[int, int]]()
     for file in files:
         digest, size = hashlib.sha256(), [0]
@@ -267,7 +267,7 @@ def _read(journal: Path) -> list[_JournalEntry]:
 
 
 def _write(journal: Path, entries: Sequence[_JournalEntry]) -> None:
-    """Replace the journal, before the store is changed."""
+    """Replace the journal. Call this before changing the store."""
     document = [
         {
             "person": entry.person,
@@ -281,7 +281,7 @@ def _write(journal: Path, entries: Sequence[_JournalEntry]) -> None:
 
 
 def replace(path: Path, document: object) -> None:
-    """Write a document as JSON in place of a file, synced, such that other users cannot read it."""
+    """Atomically replace a file with a JSON document, synced to disk and unreadable by other users."""
     new = path.with_name(f"{path.name}.new")
     number = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(number, "w") as file:

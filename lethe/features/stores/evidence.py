@@ -1,4 +1,4 @@
-"""Evidence of a bundle: an acknowledgement with the report of a search in the system's stores."""
+"""Bundle evidence: an acknowledgement with the report on a search of the system's stores."""
 
 import hashlib
 import operator
@@ -26,7 +26,7 @@ def grade(signed: Mapping[str, Any], report: str, expected: tuple[str, str, str]
     in `expected`.
 
     Raises:
-        PreconditionError: if the report is another one, malformed, or reports something left.
+        PreconditionError: if the report is not the signed one, is malformed, or reports remaining data.
     """
     about = operator.itemgetter("task_id", "system_id", "request_id")
     require("acknowledgement_of_line", about(signed) == expected, "the acknowledgement of the line's task and request")

@@ -1,7 +1,7 @@
 """LanceDB, as a folder of tables.
 
-A deletion in LanceDB hides rows: a file is rewritten only when a tenth of its rows are deleted, and the conditions of
-deletions stay in the files of transactions. The adapter copies the live rows to a new table with the same indices,
+Deletion in LanceDB only hides rows: a file is rewritten only once a tenth of its rows are deleted, and the conditions
+of deletions remain in the transaction files. The adapter copies the live rows to a new table with the same indices,
 which replaces the old one. Files are searched both raw and decoded, because texts are compressed.
 """
 
@@ -26,7 +26,7 @@ _BATCHES = 64
 
 
 class LanceDB:
-    """Table in a folder of LanceDB. `identifier` and `record_id` are the columns of the person and of the id."""
+    """Table in a LanceDB folder. `identifier` is the column that names the person, `record_id` the id column."""
 
     kind = "lancedb"
     method = "All live rows of the table were copied to a new one with the same indices, which replaced it."
@@ -150,7 +150,7 @@ def _is_vector(kind: Any) -> bool:
 
 
 def _index_again(table: Any, index: Any) -> None:
-    """Create an index of the same kind on a table. Raises `StoreError` for a kind that this release does not know."""
+    """Create an index of the same kind on a table. Raises `StoreError` for a kind unknown to this release."""
     import dataclasses
 
     import lancedb.index as kinds
@@ -171,7 +171,7 @@ def _index_again(table: Any, index: Any) -> None:
 
 
 def _decoded(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the columns of a file, in parts, with every row in it, deleted or not."""
+    """Yield a file's columns, in parts, including deleted rows."""
     from lance.file import LanceFileReader
 
     first = 0

@@ -1,4 +1,4 @@
-"""Needles: samples of a person's vectors, texts and ids to search for in the files of a store."""
+"""Needles: samples of a person's vectors, texts and ids to search for in a store's files."""
 
 import base64
 import dataclasses
@@ -10,19 +10,19 @@ import numpy as np
 
 KINDS = ("vector", "text", "id")
 SAMPLE = 8
-"""Number of components in a sample of a vector."""
+"""Number of components in a vector sample."""
 MIN_DISTINCT = 4
-"""Minimum number of distinct nonzero components of a sample; fewer resemble other samples or empty space."""
+"""Minimum number of distinct nonzero components in a sample; with fewer, it resembles other data or empty space."""
 MIN_BYTES = 8
-"""Minimum length in bytes of texts and ids; shorter ones occur by chance."""
+"""Minimum length in bytes of texts and ids; shorter ones can occur by chance."""
 _BYTES, _MAX_WHOLE = 32, 48
 _SAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRecord:
-    """Record of a store. `id` is None if it is not stored as text. `vectors` are float arrays of one dimension each,
-    and `texts` the other texts of the record."""
+    """Record in a store. `id` is None if it is not stored as text. `vectors` are one-dimensional float arrays, and
+    `texts` the record's other texts."""
 
     id: str | None
     vectors: tuple[np.ndarray[Any, Any], ...] = ()
@@ -31,9 +31,9 @@ class StoreRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needle:
-    """Vector, text or id of which `samples` are sought: arrays of float64, or bytes. Any sample found reveals it.
-    Without samples it cannot be distinguished from others; `why` is then `too_short` or `too_plain`. `is_held` is True
-    if the store returned it, so that its files must contain it before the deletion."""
+    """Vector, text or id whose `samples` are sought: arrays of float64, or bytes. Any sample found gives it away. A
+    needle without samples is not distinctive; `why` is then `too_short` or `too_plain`. `is_held` is True if the store
+    returned the needle, so that its files must contain it before the deletion."""
 
     kind: str
     samples: tuple[bytes | np.ndarray[Any, Any], ...] = field(repr=False)
@@ -57,7 +57,7 @@ class Needle:
 
 
 def needles(records: Iterable[StoreRecord], identifiers: Sequence[str]) -> list[Needle]:
-    """Return the distinct needles of a person with these records and identifiers."""
+    """Return the distinct needles for a person with these records and identifiers."""
     all_needles = [dataclasses.replace(_of_text("id", identifier), is_held=False) for identifier in identifiers]
     for record in records:
         all_needles += [_of_text("id", record.id)] if record.id is not None else []
@@ -71,7 +71,7 @@ def _key(needle: Needle) -> bytes:
 
 
 def _of_text(kind: str, text: str | bytes) -> Needle:
-    """Return samples of a text in UTF-8: the whole text if it is short, else some parts spread over it."""
+    """Return samples of a text in UTF-8: the whole text if it is short, otherwise parts spread over it."""
     content = text if isinstance(text, bytes) else text.encode("utf8", "surrogatepass")
     if len(content) < MIN_BYTES:
         return Needle(kind=kind, samples=(), why="too_short")
@@ -83,7 +83,7 @@ def _of_text(kind: str, text: str | bytes) -> Needle:
 
 
 def _of_vector(vector: np.ndarray[Any, Any]) -> Needle:
-    """Return samples of 8 components, spread over a vector, as it is and normalised to length one."""
+    """Return samples of 8 components each, spread over a vector, both unchanged and normalised to length one."""
     values = np.asarray(vector, dtype=np.float64)
     width = min(SAMPLE, len(values))
     starts = range(0, len(values) - width + 1, width)

@@ -1,8 +1,8 @@
-"""Table of PostgreSQL with vectors of pgvector.
+"""PostgreSQL table with pgvector vectors.
 
 A deletion leaves dead tuples in the table and its indices, and all data ever written in the write-ahead log; ANALYZE
-copies values to the statistics. The adapter rewrites the table and the statistics, and makes the server remove the
-segments of the log. It needs a superuser, and runs where the server's files can be read.
+copies values to the statistics. The adapter rewrites the table and the statistics, and makes the server remove old log
+segments. It needs a superuser, and must run where the server's files can be read.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ SELECT EXISTS (
 
 
 class PGVector:
-    """Table, as `schema.table`. `identifier` and `record_id` are the columns of the person and of the id."""
+    """Table named `schema.table`. `identifier` is the column that names the person, `record_id` the id column."""
 
     kind = "pgvector"
     method = "The rows were deleted, table, indices and statistics rewritten, and segments of the log removed."
@@ -185,7 +185,7 @@ class PGVector:
         self._drop_log()
 
     def _drop_log(self) -> None:
-        """Make the server remove all segments of the log but the current one, including those kept for reuse."""
+        """Make the server remove all log segments except the current one, including segments kept for reuse."""
         session = self._session
         before = session.execute("SHOW wal_recycle").fetchone()[0]
         session.execute("ALTER SYSTEM SET wal_recycle = off")
@@ -232,7 +232,7 @@ class PGVector:
 
 
 def _texts(value: str, kind: str) -> Iterator[str | bytes]:
-    """Yield the texts of a value as the server stores them."""
+    """Yield the texts in a value as the server stores them."""
     if kind == "uuid":
         yield uuid.UUID(value).bytes
     elif kind == "jsonb":

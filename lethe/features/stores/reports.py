@@ -1,7 +1,7 @@
-"""Search reports: needles sought in a store's files before and after a deletion, as evidence of a task.
+"""Search reports: needles sought in a store's files before and after a deletion, as evidence for a task.
 
-A report is JSON text. The system signs its SHA-256 with the acknowledgement of the task, so that no part of it can be
-changed. It holds counts, sizes and digests, and no personal data.
+A report is JSON text. The system signs its SHA-256 as part of the task's acknowledgement, so that no part of the report
+can be changed. It contains counts, sizes and digests, but no personal data.
 """
 
 import datetime
@@ -15,13 +15,13 @@ from lethe.proof import errors, wellformed
 
 VECTOR_STORES = ("chroma", "lancedb", "pgvector")
 KINDS = (*VECTOR_STORES, "documents")
-"""Supported kinds of stores, which are the kinds that the tests run on."""
+"""Supported kinds of stores: the kinds that the tests cover."""
 FORMAT = "lethe-search-report/1"
 MAX_CHARACTERS = 100_000
 ENCODINGS = ["utf-8", "float16", "float32", "float64", "vectors at length one"]
-"""Forms of needles that are sought: texts and ids in UTF-8, vectors as they are and normalised, in three formats."""
+"""Forms in which needles are sought: texts and ids in UTF-8, vectors unchanged and normalised, in three formats."""
 MAX_LISTED = 50
-"""Maximum number of files of a finding that a report lists; the digest covers all files."""
+"""Maximum number of files that a report lists per finding; the digest covers all files."""
 _SOUGHT = ("vector", "text", "id")
 _OBJECT = wellformed.Kind("an object", lambda value: isinstance(value, dict))
 _LIST = wellformed.Kind("a list of at least one", lambda value: isinstance(value, list) and bool(value))
@@ -59,10 +59,10 @@ _COUNTS: wellformed.Fields = {"sought": wellformed.count(0), "found": wellformed
 def compose(
     task: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], *, at: datetime.datetime | None = None
 ) -> str:
-    """Return the report of a task, given the findings in all of the system's stores as JSON.
+    """Return the report on a task, given the findings in all of the system's stores as JSON.
 
     Raises:
-        PreconditionError: if a finding is malformed, or shows something left.
+        PreconditionError: if a finding is malformed or shows that data remains.
     """
     document = {
         "format": FORMAT,
@@ -79,10 +79,10 @@ def compose(
 
 
 def read(text: str) -> dict[str, Any]:
-    """Return the document of a report.
+    """Parse a report and return its document.
 
     Raises:
-        PreconditionError: if it is malformed, or reports something left (`search_clean`).
+        PreconditionError: if the report is malformed, or reports remaining data (`search_clean`).
     """
     try:
         document = wellformed.read(text)
@@ -110,8 +110,8 @@ def read(text: str) -> dict[str, Any]:
 
 
 def grade_of(finding: Mapping[str, Any]) -> Grade:
-    """Return `searched` if the search found all needles while they were there, in the person's records and in the
-    control, and sought each of their vectors; else `acknowledged`: deleted, not searched."""
+    """Return `searched` if, before the deletion, the search found all needles of the person and the control, and sought
+    each of their vectors; otherwise `acknowledged`: deleted but not searched."""
     kind = "vector" if finding["store"]["kind"] in VECTOR_STORES else "text"
     is_seen = all(
         counts["found"] == counts["sought"] for part in ("before", "control") for counts in finding[part].values()

@@ -1,7 +1,7 @@
-"""Search bytes for samples of vectors, texts and ids.
+"""Search of bytes for samples of vectors, texts and ids.
 
 Texts and ids are sought unchanged, in UTF-8. Vectors are sought at every offset as little-endian float16, float32 and
-float64, within the rounding of the format: stores normalise and convert, which changes the last bits.
+float64, within the format's rounding error, because stores normalise and convert them, which changes the last bits.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,15 +14,15 @@ from lethe.features.stores.needles import MIN_BYTES, Needle
 
 CHUNK_BYTES = 8 * 2**20
 _TOLERANCES = {"<f2": 2e-3, "<f4": 8e-6, "<f8": 8e-6}
-"""Tolerance by format, relative to the largest component of a sample."""
+"""Tolerance for each format, relative to a sample's largest component."""
 _FILTERS = 3
-"""Number of components that select candidates by tables of their upper 16 bits, before all are compared."""
+"""Number of components whose upper 16 bits select candidates by table, before all components are compared."""
 _MAX_COMPARED = 2**18
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Occurrence of a sample: indices of the needle and of its sample, and the offset in bytes."""
+    """Occurrence of a sample: indices of the needle and of its sample, and the byte offset."""
 
     needle: int
     sample: int
@@ -30,7 +30,7 @@ class Hit:
 
 
 class Searcher:
-    """Prepared search of streams of bytes for needles."""
+    """Prepared search for needles in byte streams."""
 
     def __init__(self, needles: Sequence[Needle]) -> None:
         texts: list[tuple[bytes, int, int]] = []
@@ -47,7 +47,7 @@ class Searcher:
         self._overlap = max(lengths, default=1) - 1
 
     def hits(self, chunks: Iterable[bytes]) -> Iterator[Hit]:
-        """Yield each occurrence of a sample in a stream of bytes."""
+        """Yield each occurrence of a sample in a byte stream."""
         before, start = b"", 0
         for chunk in chunks:
             data = before + chunk
@@ -66,7 +66,7 @@ class Searcher:
 
 
 class _Texts:
-    """Samples of bytes, each of at least `MIN_BYTES`."""
+    """Search for byte samples, each at least `MIN_BYTES` long."""
 
     def __init__(self, samples: Sequence[tuple[bytes, int, int]]) -> None:
         self._by_start: dict[bytes, list[tuple[bytes, int, int]]] = {}
@@ -92,7 +92,7 @@ class _Texts:
 
 
 class _Vectors:
-    """Samples of one number of components, in one format."""
+    """Search for vector samples with the same number of components, in one format."""
 
     def __init__(self, dtype: str, samples: Sequence[tuple[Any, int, int]]) -> None:
         self._dtype = np.dtype(dtype)
@@ -106,7 +106,7 @@ class _Vectors:
         self._tables = [self._table(component) for component in range(min(_FILTERS, self._width))]
 
     def _table(self, component: int) -> np.ndarray[Any, Any]:
-        """Return the possible upper 16 bits of a sample's component, in the format and within the tolerance."""
+        """Return which upper 16 bits this component of a sample can have, in this format and within the tolerance."""
         table = np.zeros(2**16, dtype=bool)
         values = self._samples[:, component]
         for low, high in zip(values - self._tolerances, values + self._tolerances, strict=True):

@@ -1,4 +1,4 @@
-"""Stores of people's records: the interface of adapters, and the codes of their refusals."""
+"""Stores of people's records: the adapters' interface, and the codes of their refusals."""
 
 import contextlib
 import hashlib
@@ -15,7 +15,7 @@ from lethe.features.stores.searching import CHUNK_BYTES
 
 
 class StoreError(Exception):
-    """A store cannot be erased from or searched; nothing is acknowledged. `code` names the reason, and the message
+    """A store cannot be searched or erased from, so nothing is acknowledged. `code` names the reason. The message
     contains no personal data."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -25,8 +25,8 @@ class StoreError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFile:
-    """File of a store. `name` is its path in the store, and `is_public` is False if names may be about people.
-    `decoded` yields the unpacked content, in parts with a name; None if the file is only read raw."""
+    """File of a store. `name` is its path in the store; `is_public` is False if the name may identify people. `decoded`
+    yields the unpacked content as named parts; None if the file is only read raw."""
 
     path: Path
     name: str
@@ -41,35 +41,35 @@ class StoreFile:
 
 
 class Store(Protocol):
-    """Store of records. `kind` is chroma, lancedb, pgvector or documents; `method` states how it erases people."""
+    """Store of people's records. `kind` is chroma, lancedb, pgvector or documents; `method` states how it erases."""
 
     kind: str
     method: str
 
     def version(self) -> str:
-        """Return the version of the store. Raises `StoreError` if that version was not tested."""
+        """Return the store's version. Raises `StoreError` if Lethe has not been tested with this version."""
 
     def held(self) -> AbstractContextManager[None]:
-        """Keep other processes out of the store, or raise `StoreError`."""
+        """Keep other processes out of the store. Raises `StoreError` if that is not possible."""
 
     def find(self, identifier: str) -> list[StoreRecord]:
-        """Return the records of a person. Raises `StoreError` if the records have no identifier."""
+        """Return a person's records. Raises `StoreError` if the store's records have no identifier."""
 
     def plant(self, identifier: str) -> None:
-        """Add a record of a made-up person that resembles the others. Raises `StoreError` if the store refuses it."""
+        """Add a record of a made-up person, similar to existing ones. Raises `StoreError` if the store refuses it."""
 
     def erase(self, identifiers: Sequence[str]) -> None:
-        """Delete the records of people, and compact or rebuild the store so that its files hold none of them."""
+        """Delete people's records, and compact or rebuild the store so that its files no longer contain them."""
 
     def files(self) -> Iterable[StoreFile]:
-        """Flush memory to the files, and return all files that may hold records."""
+        """Flush memory to the files, and return all files that may contain records."""
 
     def live(self) -> Iterator[StoreRecord]:
         """Yield all records that the store returns."""
 
 
 def of_package(name: str, module: str, tested: str) -> str:
-    """Return the version of a client, which must be the tested one. Raises `StoreError`."""
+    """Return a client package's version. Raises `StoreError` unless it is the tested version."""
     import importlib.metadata
 
     try:
@@ -82,7 +82,7 @@ def of_package(name: str, module: str, tested: str) -> str:
 
 
 def require_unused(folder: Path) -> None:
-    """Raise `StoreError` if another process has opened a file of a folder, or if this cannot be determined."""
+    """Raise `StoreError` if another process has a file in the folder open, or if this cannot be determined."""
     import psutil
 
     inside = os.path.realpath(folder) + os.sep
@@ -96,7 +96,7 @@ def require_unused(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file next to the store. Raises `StoreError` if another run of Lethe holds it."""
+    """Hold an exclusive lock on a file next to the store. Raises `StoreError` if another Lethe command holds it."""
     import fcntl
 
     with path.open("a") as file:
@@ -109,8 +109,8 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def stopped(stop: Sequence[str], start: Sequence[str]) -> Iterator[None]:
-    """Run the command that stops the application of a store and, in any case at the end, the command that starts it.
-    Raises `StoreError` if the application does not stop."""
+    """Run the command that stops a store's application and, when the block ends for any reason, the one that starts it.
+    Raises `StoreError` if either command fails."""
     if stop and subprocess.run(stop, check=False, stdout=subprocess.DEVNULL).returncode != 0:  # noqa: S603
         raise StoreError("store_not_stopped", "The command that stops the application failed")
     try:
@@ -121,8 +121,8 @@ def stopped(stop: Sequence[str], start: Sequence[str]) -> Iterator[None]:
 
 
 def swap(old: Path, new: Path) -> None:
-    """Replace a folder by the rebuilt one, and destroy the old one. `recover` finishes a swap that a crash cut
-    short."""
+    """Replace a folder with the rebuilt one, and destroy the old one. `recover` finishes a swap interrupted by a
+    crash."""
     aside = old.with_name(f"{old.name}.lethe-old")
     _sync(new)
     old.rename(aside)
@@ -132,7 +132,7 @@ def swap(old: Path, new: Path) -> None:
 
 
 def recover(folder: Path) -> None:
-    """Finish or undo a swap that a crash cut short. Calling it again is a no-op."""
+    """Finish or undo a swap that was interrupted by a crash. Calling this again is a no-op."""
     aside, new = folder.with_name(f"{folder.name}.lethe-old"), folder.with_name(f"{folder.name}.lethe-new")
     if aside.exists() and not folder.exists():
         # The crash was between the two renames. The new folder is complete, because only complete ones are swapped.
@@ -143,7 +143,7 @@ def recover(folder: Path) -> None:
 
 
 def destroy(folder: Path) -> None:
-    """Overwrite each file of a folder with zeros, and remove the folder."""
+    """Overwrite each file in a folder with zeros, and remove the folder."""
     import shutil
 
     for path in sorted(folder.rglob("*")):
@@ -153,7 +153,7 @@ def destroy(folder: Path) -> None:
 
 
 def overwrite(path: Path) -> None:
-    """Overwrite a file with zeros, in place, and sync it. File systems that copy on write keep the old blocks."""
+    """Overwrite a file with zeros in place, and sync it. Copy-on-write file systems keep the old blocks."""
     with path.open("r+b") as file:
         left = path.stat().st_size
         while left:
@@ -181,7 +181,7 @@ def digest_of(file: StoreFile) -> tuple[int, str]:
 
 
 def is_control(identifier: Any) -> bool:
-    """Return True for the identifier of a made-up person."""
+    """Return True if the identifier is that of a made-up person."""
     return isinstance(identifier, str) and identifier.startswith(CONTROL)
 
 

@@ -11,7 +11,7 @@ class _Consent(contract.ConsentIn):
 
 
 class Suppressions(Resource[H]):
-    """`client.suppressions`: people who asked to be forgotten, whose rows are not accepted again."""
+    """`client.suppressions`: people who asked to be forgotten and whose rows are no longer accepted."""
 
     list = pages(contract.LIST)
     lift = call(contract.LIFT, _Consent)

@@ -13,14 +13,14 @@ from lethe.contract.sets import Scope
 class SuppressionOut(Answer):
     id: str = Field(description="ID of the suppression.")
     subject_ref: str = Field(description="Pseudonym of the person: a keyed hash of the subject ID.", repr=False)
-    dataset_id: str = Field(description="ID of the dataset that refuses rows of the person; `*` for every dataset.")
+    dataset_id: str = Field(description="ID of the dataset that refuses rows about the person; `*` for all datasets.")
     request_id: str = Field(description="ID of the deletion request that caused the suppression.")
     created_at: datetime.datetime = Field(description="Time at which the suppression began.")
 
 
 class SuppressionQuery(Paging):
-    subject_id: SubjectId | None = optional("Only suppressions of this person.")
-    kind: Name | None = optional("Kind of this subject ID, such as email. Default: customer_id.")
+    subject_id: SubjectId | None = optional("Only suppressions of the person with this subject ID.")
+    kind: Name | None = optional("Kind of the given subject ID, such as email. Default: customer_id.")
 
 
 class ConsentIn(SubjectIn):
@@ -28,7 +28,7 @@ class ConsentIn(SubjectIn):
 
 
 class LiftedOut(Answer):
-    num_lifted: int = Field(description="Number of suppressions lifted.")
+    num_lifted: int = Field(description="Number of suppressions that were lifted.")
 
 
 _SUPPRESSIONS = ResourceOperations("Suppressions", "/v1/suppressions")
@@ -39,7 +39,7 @@ LIST = _SUPPRESSIONS.operation(
     scope=Scope.REQUESTS_READ,
     query=SuppressionQuery,
     gives=PageOut[SuppressionOut],
-    does="List the people whose rows are refused, and the datasets that refuse them, newest first. The audit log "
+    does="List the people whose rows are refused and the datasets that refuse them, newest first. The audit log "
     "records that a search for a person took place, but not for whom.",
 )
 LIFT = _SUPPRESSIONS.operation(
@@ -49,5 +49,5 @@ LIFT = _SUPPRESSIONS.operation(
     scope=Scope.ADMIN,
     takes=ConsentIn,
     gives=LiftedOut,
-    does="Accept rows of a person who has consented again.",
+    does="Lift the suppressions of a person who has consented again, so that uploads may contain their rows.",
 )

@@ -1,4 +1,4 @@
-"""Acknowledgements of tasks: a system signs with its own Ed25519 key that it has carried out its part of a request.
+"""Acknowledgements of tasks: statements, signed with a system's Ed25519 key, that it has done its part of a request.
 
 `sign` is for the system, which passes the result to `client.system_tasks.acknowledge`; `read` is for verifiers.
 """
@@ -44,8 +44,8 @@ def sign(
     """Return the signed acknowledgement (compact JWS) of a task, given the `data` of its webhook.
 
     `private_jwk` is the system's Ed25519 key (RFC 8037, with `x` and `d`), `by` the person or role that confirms, and
-    `evidence_sha256` the digest (hex) of a document that shows the deletion. `at` is the time of confirmation, with its
-    zone; by default now.
+    `evidence_sha256` the digest (hex) of a document that proves the deletion. `at` is the time of confirmation, with
+    its time zone; the default is now.
 
     Raises:
         ValueError: if the key is not a private Ed25519 key, or a field is malformed.
@@ -64,7 +64,7 @@ def sign(
 
 
 def compact(private_jwk: Mapping[str, str], statement: Mapping[str, Any], *, kind: str) -> str:
-    """Return a statement signed by an Ed25519 key as a compact JWS of type `kind`.
+    """Sign a statement with an Ed25519 key, and return it as a compact JWS of type `kind`.
 
     Raises:
         ValueError: if the key is not a private Ed25519 key.
@@ -89,7 +89,7 @@ def _encoded(content: bytes) -> str:
 
 
 def read(compact_jws: str, public_key: str) -> dict[str, Any] | None:
-    """Return the statement of an acknowledgement; None unless `public_key` signed it.
+    """Return the statement in an acknowledgement; None if its signature does not verify with `public_key`.
 
     `public_key` is `x` of the system's JWK (base64url of 32 bytes).
 
@@ -102,7 +102,7 @@ def read(compact_jws: str, public_key: str) -> dict[str, Any] | None:
 def signed_statement(
     compact_jws: str, public_key: str, *, kind: str, name: str, check: Callable[[Any], None]
 ) -> dict[str, Any] | None:
-    """Return the statement of type `kind` that the key with this `x` signed; None if it did not.
+    """Return the statement of type `kind` if the key with this `x` signed it, otherwise None.
 
     Raises:
         PreconditionError: `<name>_well_formed` if the signed content is not JSON, and the errors of `check`.
@@ -121,7 +121,7 @@ def signed_statement(
 
 
 def payload(compact_jws: str, public_key: str, *, kind: str) -> bytes | None:
-    """Return the payload that the key with this `x` (base64url of 32 bytes) signed as `kind`; None if it did not."""
+    """Return the payload if the key with this `x` (base64url of 32 bytes) signed it as `kind`, otherwise None."""
     try:
         keys = KeySet.import_key_set({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": public_key}]})
     except (JoseError, ValueError, TypeError):

@@ -1,8 +1,8 @@
-"""Bundle of a deletion request: every system with its grade and evidence, and the weakest grade as the headline.
+"""Bundle for a deletion request: every system with its grade and evidence, and the weakest grade as the headline.
 
 The statement is composed and checked by the same code: `check` recomputes each grade from its evidence and the headline
-from the grades, so that a bundle cannot state more than it shows. A kind of evidence of another feature joins by the
-tuple `EVIDENCE` of its module `evidence`.
+from the grades, so that a bundle cannot state more than it shows. Other features register kinds of evidence in the
+tuple `EVIDENCE` of their module `evidence`.
 """
 
 import base64
@@ -34,8 +34,8 @@ EvidenceGrade = Callable[[Line, str, Mapping[str, dict[str, Any]]], Grade]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceKind:
-    """Kind of evidence of a line. `grade` checks the evidence and returns the grade that it supports, given the line,
-    the id of the request and the statements of the bundle's certificates by their JWS; it raises `PreconditionError`.
+    """Kind of evidence that a line can have. `grade` checks the evidence and returns the grade that it supports, given
+    the line, the request id and the bundle's certificate statements keyed by JWS; it raises `PreconditionError`.
     `method` and `limits` are the texts of every line with such evidence. `remark` returns what checked lines with such
     evidence add to the headline."""
 
@@ -49,14 +49,14 @@ class EvidenceKind:
     def worded(
         cls, package: str, name: str, grade: EvidenceGrade, remark: Callable[[Sequence[Line]], Remark] | None = None
     ) -> Self:
-        """Return a kind whose method and limits are under `evidence` in the `sentences.toml` of a package."""
+        """Return a kind whose method and limits are listed under `evidence` in a package's `sentences.toml`."""
         wording = texts(package)["evidence"][name]
         return cls(type=name, grade=grade, method=wording["method"], limits=tuple(wording["limits"]), remark=remark)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
-    """Statement of a verified bundle, and the verdict on its certificates; None if it has none."""
+    """Statement of a verified bundle. `proof` is the verdict on its certificates, None if there are none."""
 
     statement: dict[str, Any]
     proof: proof_files.VerifiedFile | None
@@ -74,13 +74,13 @@ def line(
     ended_at: str | None = None,
     system_map: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a line with the grade that its evidence supports.
+    """Return the line for a system, with the grade that its evidence supports.
 
-    `system` has `id`, `kind` and `name`. `certificates` are the statements of the certificates by JWS. `system_map`
-    tells which people the system may hold, and since when this is complete. Times are RFC 3339 with their zone.
+    `system` has `id`, `kind` and `name`. `certificates` maps each certificate's JWS to its statement. `system_map`
+    states which people the system may hold, and since when this is complete. Times are RFC 3339 with a time zone.
 
     Raises:
-        PreconditionError: if the evidence does not hold.
+        PreconditionError: if the evidence does not hold up.
     """
     kind = _kinds()[evidence["type"]]
     document: dict[str, Any] = {
@@ -101,7 +101,7 @@ def statement(
     *, issued_at: str, request: Mapping[str, Any], lines: Sequence[Line], joint: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return the statement of a bundle. `request` has the fields of `_REQUEST`, and `joint` is the joint guarantee of
-    the certified models; None if it does not exist or covers other models."""
+    the certified models; None if there is none or it covers other models."""
     ordered = sorted(lines, key=lambda entry: (-STRENGTH[Grade(entry["grade"])], entry["system"]["id"]))
     return {
         "format": FORMAT,
@@ -117,7 +117,7 @@ def statement(
 
 
 def headline_of(lines: Sequence[Line]) -> dict[str, Any]:
-    """Return the headline of lines: the weakest grade, `not_reached` without any, and the remarks of their evidence."""
+    """Return the headline for lines: their weakest grade (`not_reached` without lines) and their evidence's remarks."""
     weakest = max((Grade(entry["grade"]) for entry in lines), key=STRENGTH.__getitem__, default=Grade.NOT_REACHED)
     by_kind = {kind: [entry for entry in lines if entry["evidence"]["type"] == kind.type] for kind in _kinds().values()}
     remarks = [kind.remark(found) for kind, found in by_kind.items() if found and kind.remark]
@@ -130,7 +130,7 @@ def _limits(lines: Sequence[Line], joint: Mapping[str, Any] | None) -> list[str]
 
 
 def is_bundle(text: str) -> bool:
-    """Return True if a file holds a bundle: a compact JWS, or JSON with a `jws`, of its media type."""
+    """Return True if a text is a bundle: a compact JWS of its media type, or JSON with such a `jws`."""
     try:
         header = json.loads(_decoded(_jws_in(text).partition(".")[0]))
     except (ValueError, LookupError, TypeError, RecursionError, PrivacyError):
@@ -143,7 +143,7 @@ def verify(
 ) -> VerifiedBundle:
     """Verify a bundle offline: its signature, every certificate and acknowledgement, every grade and the headline.
 
-    Raises `CertificateInvalid`, naming the failed check, and `CertificateBeyondLimits` as `certificates.verify` does.
+    Raises `CertificateInvalid`, naming the failed check, and `CertificateBeyondLimits` like `certificates.verify`.
     """
     compact = _jws_in(text)
     payload = signed_payload(compact, key_set(jwks), kind=TYPE)
@@ -173,7 +173,7 @@ def verify(
 def check(
     document: dict[str, Any], jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
 ) -> proof_files.VerifiedFile | None:
-    """Check a statement whose signature is verified, and return the verdict on its certificates; None without any.
+    """Check a statement whose signature is verified. Return the verdict on its certificates, or None if it has none.
 
     Raises:
         PreconditionError: with the violated condition as `name`.
@@ -217,7 +217,7 @@ def _check_line(entry: Line, request: Mapping[str, Any], certificates: Mapping[s
 def _proof(
     document: dict[str, Any], jwks: dict[str, Any], *, max_epsilon: float | None, max_delta: float | None
 ) -> proof_files.VerifiedFile | None:
-    """Verify the certificates of a bundle like those of a proof file."""
+    """Verify a bundle's certificates like those of a proof file."""
     signed: dict[str, list[dict[str, Any]]] = {"certificate": [], "absence": []}
     for entry in document["lines"]:
         if entry["evidence"]["type"] in signed:
@@ -236,7 +236,7 @@ def _proof(
 
 
 def _certificates(document: dict[str, Any], proof: proof_files.VerifiedFile | None) -> dict[str, dict[str, Any]]:
-    """Map the JWS of each certificate and statement of absence, all verified, to its statement."""
+    """Map the JWS of each verified certificate or statement of absence to its statement."""
     if proof is None:
         return {}
     signed = [entry["evidence"]["jws"] for kind in ("certificate", "absence") for entry in _of(document, kind)]
@@ -248,20 +248,20 @@ def _of(document: dict[str, Any], kind: str) -> list[Line]:
 
 
 def _numbers(evidence: Mapping[str, Any], certificates: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]] | None:
-    """Return the guarantees of a line's certificate; None for other evidence."""
+    """Return the guarantees in a line's certificate; None if its evidence is of another kind."""
     if evidence["type"] != "certificate":
         return None
     return list(certificates[evidence["jws"]]["guarantees"])
 
 
 def require(name: str, holds: bool, expected: str) -> None:
-    """Raise `PreconditionError` with the violated condition as its name unless it holds."""
+    """Raise `PreconditionError`, with the condition's `name`, unless the condition holds."""
     if not holds:
         raise PreconditionError(name, f"Expected {expected}")
 
 
 def _jws_in(text: str) -> str:
-    """Return the JWS of a file, which is the JWS itself or JSON with a `jws`."""
+    """Return the JWS in a file's text, which is either the JWS itself or JSON with a `jws`."""
     return str(wellformed.read(text)["jws"]) if text.lstrip().startswith("{") else text.strip()
 
 

@@ -42,7 +42,7 @@ def acknowledge(
         Path | None, typer.Option(exists=True, dir_okay=False, help="The system's Ed25519 key, as a private JWK")
     ] = None,
 ) -> None:
-    """Confirm that a system has done its task, with its Ed25519 key or with the API key bound to it."""
+    """Confirm that a system has done its task, using its Ed25519 key or the API key bound to it."""
     from lethe.features.systems import acknowledgements
 
     digest = hashlib.sha256(evidence.read_bytes()).hexdigest() if evidence else None
@@ -59,7 +59,7 @@ def acknowledge(
 
 
 def verify_bundle(text: str, jwks: Any, *, max_epsilon: float | None, max_delta: float | None) -> bool:
-    """Verify and print a bundle, and return True; return False for a file of another kind. Raises
+    """Verify and print a bundle and return True, or return False if the file is not a bundle. Raises
     `CertificateInvalid`, `CertificateBeyondLimits`."""
     from lethe.features.systems import bundle
 

@@ -1,4 +1,4 @@
-"""`client.systems` and `client.system_tasks`, and calls of `client.deletion_requests` about systems."""
+"""`client.systems`, `client.system_tasks`, and the calls of `client.deletion_requests` that concern systems."""
 
 from lethe.client.methods import H, Keyed, Resource, call, pages
 from lethe.features.systems import contract
@@ -9,7 +9,7 @@ class _NewSystem(contract.SystemIn, Keyed):
 
 
 class Systems(Resource[H]):
-    """Systems that learned from people or hold data about them."""
+    """Systems that were trained on people's data or hold data about them."""
 
     create = call(contract.CREATE, _NewSystem)
     list = pages(contract.LIST)
@@ -19,7 +19,7 @@ class Systems(Resource[H]):
 
 
 class SystemTasks(Resource[H]):
-    """Tasks of systems outside of Lethe in deletion requests."""
+    """Deletion requests' tasks for systems outside Lethe."""
 
     list = pages(contract.TASKS)
     get = call(contract.TASK)
@@ -28,7 +28,7 @@ class SystemTasks(Resource[H]):
 
 
 class RequestSystems(Resource[H]):
-    """Calls of `client.deletion_requests` about the systems that a request reaches."""
+    """Calls of `client.deletion_requests` concerning the systems that a request reaches."""
 
     systems = call(contract.OF_REQUEST)
     bundle = call(contract.BUNDLE)

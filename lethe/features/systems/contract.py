@@ -1,4 +1,4 @@
-"""Operations on systems, on their tasks in deletion requests, and on the bundle of a request."""
+"""Operations on systems, on their tasks in deletion requests, and on a request's bundle."""
 
 import datetime
 from typing import Annotated, Any
@@ -46,22 +46,22 @@ class BundleNotReady(problems.Conflict, title="The request has no bundle"):
 
 
 class Grade(ClosedSet):
-    """Certainty that a system no longer has the person, strongest first. A request's headline is its weakest grade."""
+    """Certainty that a system no longer holds a person's data, strongest first. A request's headline is the weakest."""
 
     PROVED = "proved"
-    """A certificate recomputes it from a theorem."""
+    """A certificate proves the deletion by a theorem, and its numbers can be recomputed."""
     RETRAINED_HERMETIC = "retrained_hermetic"
-    """Lethe trained the artefact again without the person, in isolation."""
+    """Lethe retrained the artefact without the person, in isolation."""
     RETRAINED_ATTESTED = "retrained_attested"
-    """The system signed that it trained the artefact again without the person."""
+    """The system signed a statement that it retrained the artefact without the person."""
     SEARCHED = "searched"
-    """Lethe looked in the store itself, and erased or found nothing."""
+    """Lethe searched the store itself, and erased the person's data or found none."""
     DECLARED = "declared"
-    """A ledger of the system bounds what it holds, and Lethe recomputed the ledger's number."""
+    """The system's own ledger bounds what the system retains, and Lethe recomputed the ledger's number."""
     ACKNOWLEDGED = "acknowledged"
-    """The system confirmed that it is done; Lethe did not see it."""
+    """The system confirmed the deletion, but Lethe has not verified it."""
     NOT_REACHED = "not_reached"
-    """The system has not confirmed, or does not keep to the bounds by which a person counts as forgotten."""
+    """The system has not confirmed, or exceeds the bounds within which a person counts as forgotten."""
 
 
 STRENGTH = {grade: rank for rank, grade in enumerate(Grade)}
@@ -94,31 +94,31 @@ class SystemIn(Body):
         identifier_kinds=["customer_id"],
     )
 
-    name: Name = Field(description="Name of the system, shown to officers and in the bundle.")
-    contact: Name = Field(description="Person or team responsible for the system, and how to reach them.")
+    name: Name = Field(description="Name of the system, shown to officers and in bundles.")
+    contact: Name = Field(description="Person or team responsible for the system, with contact details.")
     webhook_url: Url = Field(
-        description="HTTPS URL that receives the signed webhooks of the system's tasks.", repr=False
+        description="HTTPS URL to which signed webhooks about the system's tasks are sent.", repr=False
     )
     public_key: PublicKey | None = optional(
-        "Ed25519 public key whose signatures acknowledge tasks: `x` of its JWK (base64url of 32 bytes). Default: none."
+        "Ed25519 public key that verifies acknowledgements: `x` of its JWK (base64url of 32 bytes). Default: none."
     )
     api_key_id: Annotated[str, Field(max_length=100)] | None = optional(
-        "ID of the API key whose calls acknowledge tasks. Default: none."
+        "ID of the API key that may acknowledge the system's tasks. Default: no key."
     )
     dataset_ids: Ids | None = optional(
-        "Datasets whose people the system may hold: a request restricted to other datasets opens no task. "
-        "Default: all datasets of the tenant."
+        "IDs of the datasets with the people whose data the system may hold. A request restricted to other datasets "
+        "opens no task. Default: all datasets of the tenant."
     )
     identifier_kinds: Annotated[list[Kind], Field(max_length=_MAX_NAMED)] = Field(
-        default=[], description="Kinds of identifiers by which the system knows people, such as customer_id."
+        default=[], description="Kinds of identifiers that the system uses for people, such as customer_id."
     )
     map_complete_since: Moment | None = optional(
-        "Time since which the system records everything that it learned or stored about people. Default: unknown."
+        "Time since which the system has recorded everything that it learned or stored about people. Default: unknown."
     )
     parents: Ids = Field(
         default=[],
-        description="IDs of the models and systems that this one was derived from. Requests that concern a parent "
-        "concern this system too.",
+        description="IDs of the models and systems from which this system was derived. Requests that concern a parent "
+        "also concern this system.",
     )
 
 
@@ -126,118 +126,118 @@ class SystemChangeIn(Body):
     name: Name | None = optional("New name of the system. Default: unchanged.")
     contact: Name | None = optional("New contact of the system. Default: unchanged.")
     webhook_url: Url | None = Field(default=None, description="New URL for webhooks. Default: unchanged.", repr=False)
-    public_key: PublicKey | None = optional("New Ed25519 public key, as for a new system. Default: unchanged.")
+    public_key: PublicKey | None = optional("New Ed25519 public key for acknowledgements. Default: unchanged.")
     api_key_id: Annotated[str, Field(max_length=100)] | None = optional(
-        "ID of the API key to bind instead. Default: unchanged."
+        "ID of the new API key that may acknowledge tasks. Default: unchanged."
     )
-    dataset_ids: Ids | None = optional("New datasets whose people the system may hold. Default: unchanged.")
+    dataset_ids: Ids | None = optional("IDs of the datasets whose people the system may hold. Default: unchanged.")
     identifier_kinds: Annotated[list[Kind], Field(max_length=_MAX_NAMED)] | None = optional(
-        "New kinds of identifiers. Default: unchanged."
+        "New kinds of identifiers that the system uses. Default: unchanged."
     )
     map_complete_since: Moment | None = optional(
-        "New time since which the system records everything. Default: unchanged."
+        "New time since which the system has recorded everything. Default: unchanged."
     )
-    parents: Ids | None = optional("New IDs of the models and systems it was derived from. Default: unchanged.")
+    parents: Ids | None = optional("New IDs of the models and systems from which it was derived. Default: unchanged.")
 
 
 class SystemOut(Answer):
-    id: str = Field(description="ID of the system; the ID of the model for one of Lethe's own models.")
-    kind: str = Field(description="Kind of system: model (Lethe's own), task (outside), or a kind of another feature.")
+    id: str = Field(description="ID of the system; for one of Lethe's own models, the ID of the model.")
+    kind: str = Field(description="Kind: model (Lethe's own), task (outside) or a kind from another feature.")
     grade: Grade = Field(description="Strongest grade that the system can reach.")
     name: str = Field(description="Name of the system.")
     contact: str | None = Field(description="Person or team responsible; null for Lethe's own models.")
     webhook_url: str | None = Field(
-        description="URL for webhooks, which may hold a secret; null for callers without admin and for models.",
+        description="URL for webhooks, which may contain a secret; null without admin, and for Lethe's models.",
         repr=False,
     )
-    public_key: str | None = Field(description="Ed25519 public key of the system (base64url); null if none.")
-    api_key_id: str | None = Field(description="ID of the API key bound to the system; null if none.")
-    dataset_ids: list[str] | None = Field(description="Datasets whose people the system may hold; null for all.")
-    identifier_kinds: list[str] = Field(description="Kinds of identifiers by which the system knows people.")
+    public_key: str | None = Field(description="Ed25519 public key of the system (base64url); null if it has none.")
+    api_key_id: str | None = Field(description="ID of the API key that may acknowledge tasks; null if none.")
+    dataset_ids: list[str] | None = Field(description="IDs of datasets whose people the system may hold; null for all.")
+    identifier_kinds: list[str] = Field(description="Kinds of identifiers that the system uses for people.")
     map_complete_since: datetime.datetime | None = Field(
-        description="Time since which the system records everything it learned or stored; null if unknown."
+        description="Time since which the system has recorded all that it learned or stored; null if unknown."
     )
-    parents: list[str] = Field(description="IDs of the models and systems that this one was derived from.")
+    parents: list[str] = Field(description="IDs of the models and systems from which this one was derived.")
     created_at: datetime.datetime = Field(description="Time of registration.")
     retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in use.")
 
 
 class TaskOut(Answer):
-    id: str = Field(description="ID of the task, in the body of its webhooks.")
+    id: str = Field(description="ID of the task, also stated in its webhooks.")
     system_id: str = Field(description="ID of the system that has to act.")
     system_name: str = Field(description="Name of the system that has to act.")
     request_id: str = Field(description="ID of the deletion request.")
-    status: TaskStatus = Field(description="Status: open, acknowledged, closed (not reached) or cancelled.")
+    status: TaskStatus = Field(description="Status: open, acknowledged, closed (system not reached) or cancelled.")
     due_at: datetime.datetime = Field(description="Deadline of the deletion request.")
     overdue: bool = Field(description="True if the task is still open after the deadline of its request.")
     opened_at: datetime.datetime = Field(description="Time at which the task was opened.")
-    sent_from: datetime.datetime = Field(description="End of the grace period, from which the webhook is sent.")
+    sent_from: datetime.datetime = Field(description="End of the grace period, after which the webhook is sent.")
     reminded_at: datetime.datetime | None = Field(description="Time of the last reminder; null if none was sent.")
     ended_at: datetime.datetime | None = Field(description="Time at which the task ended; null while open.")
 
 
 class TaskWithEvidenceOut(TaskOut):
-    by: str | None = Field(description="Person or role that confirmed, as stated by the system; null unless confirmed.")
-    evidence_sha256: str | None = Field(description="SHA-256 (hex) of the system's document; null if none was named.")
+    by: str | None = Field(description="Person or role that confirmed, according to the system; null if none.")
+    evidence_sha256: str | None = Field(description="SHA-256 (hex) of the system's supporting document; null if none.")
     note: str | None = Field(
-        description="Note of the system, or reason of an officer for closing; null if none, or if it was erased."
+        description="System's note, or officer's reason for closing; null if there is none or it was erased."
     )
-    jws: str | None = Field(description="Acknowledgement signed by the system (compact JWS); null if not signed.")
-    api_key_id: str | None = Field(description="ID of the API key that acknowledged without a signature; else null.")
+    jws: str | None = Field(description="Acknowledgement signed by the system (compact JWS); null if there is none.")
+    api_key_id: str | None = Field(description="ID of the API key that acknowledged without signature; else null.")
 
 
 class AcknowledgementIn(Body):
     model_config = example(by="on-call engineer", evidence_sha256="ab" * 32)
 
     jws: Annotated[Text, Field(min_length=1, max_length=10_000)] | None = optional(
-        "Acknowledgement signed with the system's Ed25519 key (compact JWS, see docs/systems.md). "
-        "Default: none, and the API key must be bound to the system."
+        "Acknowledgement signed with the system's Ed25519 key (compact JWS, see docs/systems.md). Default: no "
+        "signature; the calling API key must then be bound to the system."
     )
-    by: Name | None = optional("Person or role that confirms. Required without `jws`, which states it otherwise.")
-    evidence_sha256: Sha256 | None = optional("SHA-256 (hex) of a document that shows the deletion. Default: none.")
-    note: Note | None = optional("Note for officers, sealed and erased with the request's details. Default: none.")
+    by: Name | None = optional("Person or role that confirms. Required without `jws`; otherwise, `jws` states it.")
+    evidence_sha256: Sha256 | None = optional("SHA-256 (hex) of a document that proves deletion. Default: none.")
+    note: Note | None = optional("Note for officers, encrypted and erased with the request's details. Default: none.")
 
 
 class TaskClosureIn(Body):
-    reason: Explanation = Field(description="Reason why the system was not reached, for the record.")
+    reason: Explanation = Field(description="Reason why the system could not be reached, kept on record.")
 
 
 class TasksQuery(Paging):
-    status: TaskStatus | None = optional("Only include tasks with this status.")
-    overdue: bool = Field(default=False, description="Only include open tasks after the deadline of their request.")
-    system_id: Annotated[Text | None, Field(max_length=100, description="Only include tasks of this system.")] = None
-    request_id: Annotated[Text | None, Field(max_length=100, description="Only include tasks of this request.")] = None
+    status: TaskStatus | None = optional("Only tasks with this status.")
+    overdue: bool = Field(default=False, description="Only open tasks that are past their request's deadline.")
+    system_id: Annotated[Text | None, Field(max_length=100, description="Only tasks of this system.")] = None
+    request_id: Annotated[Text | None, Field(max_length=100, description="Only tasks of this request.")] = None
 
 
 class LineOut(Answer):
-    """Line of a request about one system."""
+    """One system's line in a deletion request."""
 
     id: str = Field(description="ID of the system.")
-    kind: str = Field(description="Kind of system: rows or model (Lethe's own), task (outside), or of a feature.")
+    kind: str = Field(description="Kind: rows or model (Lethe's own), task (outside) or from another feature.")
     name: str = Field(description="Name of the system.")
-    grade: Grade = Field(description="Grade reached so far.")
-    waiting: bool = Field(description="True if the request waits for this system.")
+    grade: Grade = Field(description="Grade that the system has reached so far.")
+    waiting: bool = Field(description="True if the request is still waiting for this system.")
     opened_at: datetime.datetime | None = Field(description="Time since which the system has to act; null if unknown.")
-    ended_at: datetime.datetime | None = Field(description="Time at which the system was done; null until then.")
+    ended_at: datetime.datetime | None = Field(description="Time at which the system was finished; null until then.")
     task_id: str | None = Field(description="ID of the system's task; null for Lethe's own models.")
-    certificate_id: str | None = Field(description="ID of the certificate; null if there is none.")
+    certificate_id: str | None = Field(description="ID of the system's certificate; null if there is none.")
 
 
 class RequestSystemsOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
-    grade: Grade = Field(description="Weakest grade of all lines: the headline; not_reached before acceptance.")
+    grade: Grade = Field(description="Headline: the weakest grade of all lines; not_reached until accepted.")
     for_person: dict[str, str] = Field(description="Headline for the person, in English (`en`) and German (`de`).")
     for_officer: dict[str, str] = Field(description="Headline for the officer, in English (`en`) and German (`de`).")
-    waits_for: list[str] = Field(description="Names of the systems that the request waits for.")
-    lines: list[LineOut] = Field(description="One line per system that may hold the person.")
+    waits_for: list[str] = Field(description="Names of the systems for which the request is waiting.")
+    lines: list[LineOut] = Field(description="One line for each system that may hold the person's data.")
 
 
 class BundleOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
-    grade: Grade = Field(description="Weakest grade of all lines: the headline.")
+    grade: Grade = Field(description="Headline of the bundle: the weakest grade of all lines.")
     issued_at: datetime.datetime = Field(description="Time at which the bundle was signed.")
-    jws: str = Field(description="Bundle as a compact JWS (Ed25519). Verify this field.")
-    statement: dict[str, Any] = Field(description="Statement of the JWS, decoded for reading.")
+    jws: str = Field(description="Bundle as a compact JWS (Ed25519). Verify this field, not `statement`.")
+    statement: dict[str, Any] = Field(description="Content of the JWS, decoded for reading.")
 
 
 _SYSTEMS = ResourceOperations("Systems", "/v1/systems", SystemUnknown)
@@ -252,8 +252,8 @@ CREATE = _SYSTEMS.operation(
     gives=SystemOut,
     status=201,
     repeat="keyed",
-    does="Register a system outside of Lethe that may hold people. Requests accepted from now on open a task for it; "
-    "requests accepted before do not.",
+    does="Register a system outside Lethe that may hold people's data. Requests accepted from now on open a task for "
+    "it; earlier requests do not.",
 )
 LIST = _SYSTEMS.operation(
     "list_systems",
@@ -261,7 +261,7 @@ LIST = _SYSTEMS.operation(
     scope=Scope.MODELS_READ,
     query=Paging,
     gives=PageOut[SystemOut],
-    does="List all systems: Lethe's own models, and registered systems including retired ones.",
+    does="List all systems: Lethe's own models and the registered systems, including retired ones.",
 )
 GET = _SYSTEMS.of_one(
     "get_system",
@@ -288,7 +288,7 @@ RETIRE = _SYSTEMS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Open no more tasks for a system. Its open tasks stay open until they are acknowledged or closed.",
+    does="Open no more tasks for a system. Tasks already open remain so until acknowledged or closed.",
 )
 TASKS = _TASKS.operation(
     "list_system_tasks",
@@ -296,7 +296,7 @@ TASKS = _TASKS.operation(
     scope=Scope.ACCOUNTING_READ,
     query=TasksQuery,
     gives=PageOut[TaskOut],
-    does="List tasks of systems, newest first.",
+    does="List the tasks of all systems, newest first.",
 )
 TASK = _TASKS.of_one(
     "get_system_task",
@@ -304,7 +304,7 @@ TASK = _TASKS.of_one(
     "/{task_id}",
     scope=Scope.ACCOUNTING_READ,
     gives=TaskWithEvidenceOut,
-    does="Return a task of a system with its evidence.",
+    does="Return a system's task with its evidence.",
 )
 ACKNOWLEDGE = _TASKS.of_one(
     "acknowledge_system_task",
@@ -315,8 +315,8 @@ ACKNOWLEDGE = _TASKS.of_one(
     gives=TaskOut,
     repeat="idempotent",
     problems=(SystemTaskEnded, AcknowledgementRefused),
-    does="Confirm that a system has done its task, by a signature of the system's key or by the API key bound to "
-    "it. Any other key is refused and the task stays open. Repeating the call is a no-op.",
+    does="Confirm that a system has done its task, by a signature with the system's key or by its bound API key. Any "
+    "other key is refused and the task stays open. Repeating the call is a no-op.",
 )
 CLOSE = _TASKS.of_one(
     "close_system_task",
@@ -327,8 +327,8 @@ CLOSE = _TASKS.of_one(
     gives=TaskOut,
     repeat="idempotent",
     problems=(SystemTaskEnded,),
-    does="Close a task whose system does not answer, so that its request can end. The system counts as not reached, "
-    "which the headline states.",
+    does="Close a task whose system does not respond, so that the request can be completed. The system counts as not "
+    "reached, and the headline says so.",
 )
 OF_REQUEST = _OF_REQUEST.of_one(
     "get_request_systems",
@@ -336,8 +336,8 @@ OF_REQUEST = _OF_REQUEST.of_one(
     "/{request_id}/systems",
     scope=Scope.ACCOUNTING_READ,
     gives=RequestSystemsOut,
-    does="Return the systems that a request reaches, the certainty that each of them no longer has the person, and "
-    "the systems that the request waits for.",
+    does="Return the systems that a request concerns, the grade of certainty that each no longer holds the person's "
+    "data, and the systems for which the request is still waiting.",
 )
 BUNDLE = _OF_REQUEST.of_one(
     "get_request_bundle",
@@ -346,6 +346,6 @@ BUNDLE = _OF_REQUEST.of_one(
     scope=Scope.ACCOUNTING_READ,
     gives=BundleOut,
     problems=(BundleNotReady, problems.CertificateDamaged),
-    does="Return the signed bundle of an accepted request as of now: every system with its grade, evidence and "
-    "limits, and the weakest grade as the headline. `lethe certificate verify` recomputes all of it offline.",
+    does="Return an accepted request's signed bundle as of now: every system with its grade, evidence and limits, and "
+    "the weakest grade as the headline. `lethe certificate verify` recomputes the whole bundle offline.",
 )

@@ -1,4 +1,4 @@
-"""Fixed sentences of a bundle, from `sentences.toml`: headlines in English and German, headings and limits."""
+"""Fixed sentences of bundles, from `sentences.toml`: headlines in English and German, headings and limitations."""
 
 import functools
 import importlib.resources
@@ -11,7 +11,7 @@ from lethe.features.systems.contract import Grade
 
 @functools.cache
 def texts(package: str) -> dict[str, Any]:
-    """Return the texts in `sentences.toml` of a feature's package."""
+    """Return the texts in the `sentences.toml` of a feature's package."""
     return tomllib.loads((importlib.resources.files(package) / "sentences.toml").read_text("utf8"))
 
 
@@ -21,11 +21,11 @@ HEADINGS: list[dict[str, Any]] = _TEXTS["headings"]
 LIMITS: list[str] = _TEXTS["limits"]
 NO_JOINT: str = _TEXTS["no_joint"]
 Remark = Mapping[str, Mapping[str, str]]
-"""What a kind of evidence adds to the headline: `person` and `officer`, each in `en` and `de`."""
+"""Sentences that a kind of evidence adds to the headline: `person` and `officer`, each in `en` and `de`."""
 
 
 def headline(grade: Grade, names: Sequence[str], remarks: Sequence[Remark] = ()) -> dict[str, Any]:
-    """Return the headline of a bundle in English and German; `names` are the names of the systems with this grade."""
+    """Return a bundle's headline in English and German; `names` are the names of the systems with this grade."""
     person, officer, systems = _TEXTS["person"][grade], _TEXTS["officer"][grade], ", ".join(names)
     weakest = {"person": person, "officer": {tongue: f"{text} ({systems})." for tongue, text in officer.items()}}
     return {"grade": grade.value} | {

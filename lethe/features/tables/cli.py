@@ -1,4 +1,4 @@
-"""Commands about tables on this machine, which send no part of them, and plans of models."""
+"""Commands for tables on this machine, no part of which is sent anywhere, and for model plans."""
 
 import inspect
 import json
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 _SHARES = (Metric.ACCURACY, Metric.AUC, Metric.LABEL_ACCURACY, Metric.EXACT_MATCH)
 _MAX_SHOWN_FEATURES = 12
-"""Maximum number of features of the encoded row that is shown."""
+"""Maximum number of the encoded row's features that are shown."""
 TableFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows: .csv, .parquet or .npz")]
 _LIMITS = Limits()
 
 
 def _help(model: type[BaseModel], field: str) -> str | None:
-    """Return the description of a field in the contract."""
+    """Return the contract's description of a model's field."""
     return model.model_fields[field].description
 
 
 def spread(act: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with an option per field of a frozen value in place of its parameter of that type."""
+    """Return a command in which each dataclass parameter is replaced by one option per field of the dataclass."""
     own = inspect.signature(act, eval_str=True).parameters
     values: dict[str, Any] = {name: arg.annotation for name, arg in own.items() if is_dataclass(arg.annotation)}
 
@@ -61,7 +61,7 @@ def spread(act: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Options of the commands that fit models to a file: the settings to try, and the network."""
+    """Options shared by the commands that fit models to a file: the settings to try and the network."""
 
     objective: Annotated[Objective | None, typer.Option(help=_help(ModelIn, "objective"))] = None
     metric: Annotated[Metric | None, typer.Option(help="Default: accuracy, label_accuracy or r_squared")] = None
@@ -86,7 +86,7 @@ class Trial:
     max_network_bytes: Annotated[int, typer.Option(envvar="LETHE_MAX_NETWORK_BYTES", hidden=True)] = _LIMITS.file_bytes
 
     def tangent(self) -> dict[str, Any] | None:
-        """Return the options of a tangent model, None without layers. Raises `InputInvalid` for its settings alone."""
+        """Return the tangent model's options, or None. Raises `InputInvalid` for tangent options without layers."""
         if not self.layers and (self.rank or not self.offset):
             raise InputInvalid(
                 "--rank and --no-offset need --layers.", [FieldError("layers", "expected, with --rank or --no-offset")]
@@ -94,12 +94,12 @@ class Trial:
         return {"layers": self.layers, "rank": self.rank, "offset": self.offset} if self.layers else None
 
     def needs_a_file(self) -> bool:
-        """Return True if an option is set that requires a file."""
+        """Return True if any option that requires a file is set."""
         set_for_a_file = self.epsilon or self.second_moment or self.network or self.network_sha256 or self.tangent()
         return bool(set_for_a_file) or len(self.l2 or []) > 1
 
     def network_file(self) -> "NetworkFile | None":
-        """Return the network to run, if one is named. Raises `PreconditionFailed` for a SHA-256 without a network."""
+        """Return the network to run, or None. Raises `PreconditionFailed` for a SHA-256 without a network."""
         from lethe.features.tables.networks import NetworkFile
 
         if self.network is None:
@@ -120,7 +120,7 @@ def dataset_preview(
     trial: Trial,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
-    """Encode a table on this machine, and show an encoded row and the cost of accuracy and forgetting.
+    """Encode a table on this machine, and show an encoded row and what accuracy and forgetting would cost.
 
     Nothing is sent. The output is about the people in the table: do not publish it.
     """
@@ -134,7 +134,7 @@ def dataset_preview(
 
 
 def _preview(file: Path, schema: Path, trial: Trial, *, epsilons: Sequence[float]) -> "Preview":
-    """Return the preview of a file, with a progress bar. `epsilons` are tried by default."""
+    """Return a file's preview, showing a progress bar. `epsilons` are the targets tried by default."""
     from lethe.features.tables.previewing import preview
 
     try:
@@ -180,9 +180,9 @@ def dataset_infer(
 ) -> None:
     """Propose a schema from a public sample, or from ranges that you state, to be reviewed and edited.
 
-    A schema is public and is kept after people are forgotten. Therefore the sample must have no rows of people who may
-    ask to be forgotten: use a published or synthetic table with the same columns. The values of columns that you state
-    are not read; if all are stated, FILE may be the people's own.
+    A schema is public and is kept after people are forgotten. The sample must therefore contain no rows of people who
+    may ask to be forgotten: use a published or synthetic table with the same columns. The values of columns that you
+    state are not read; if you state every column, FILE may contain those people's data.
     """
     from lethe.features.tables.inferring import infer
 
@@ -231,7 +231,7 @@ def _parse_range(name: str, text: str) -> dict[str, Any]:
 
 
 def _formatted(metric: str, value: float) -> str:
-    """Format a value of a metric, as a percentage if it is a share of rows."""
+    """Format a metric's value, as a percentage if it is a share of rows."""
     return f"{value:.2%}" if metric in _SHARES else f"{value:.4g}"
 
 
@@ -289,8 +289,8 @@ def model_plan(
     """Compare accuracy, epsilon and passes over the rows before a model is created.
 
     For FILE, accuracy is measured on held-out rows on this machine, and nothing is sent; the output is about the people
-    in the file, so do not publish it. For a dataset, accuracy is that of its models' versions on their evaluation data,
-    and its rows are not read. Noise and passes follow from public numbers alone.
+    in the file, so do not publish it. For a dataset, accuracy is what its models' versions reached on their evaluation
+    data; its rows are not read. Noise and passes are computed from public numbers alone.
     """
     if file is not None and schema is not None and dataset is None:
         from lethe.features.insight import costs
@@ -395,8 +395,8 @@ def bar_of(value: float, low: float, high: float) -> str:
 
 
 def _ends(values: list[float]) -> tuple[float, float]:
-    """Return the range (low, high) of a column of bars: from a tenth of the spread below the minimum, but not below 0
-    unless a value is negative, to the maximum."""
+    """Return the range (low, high) of a column of bars. `high` is the maximum; `low` is the minimum less a tenth of the
+    spread, but not below 0 unless a value is negative."""
     low, high = min(values), max(values)
     bottom = low - (high - low) / 10
     return (bottom if low < 0 else max(0.0, bottom)), high

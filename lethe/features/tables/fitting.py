@@ -1,4 +1,4 @@
-"""Models that learn from some of a table's rows by a gateway's mechanism and are measured on the other rows."""
+"""Models trained on some of a table's rows with a gateway's mechanism and measured on the other rows."""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +20,7 @@ from lethe.proof.mechanism import Mechanism
 _CHAINS = 8
 """Number of independent noisy models; plans state their mean accuracy."""
 _MAX_PRODUCTS = 2e11
-"""Maximum number of multiplications for a plan, which take some seconds; a longer chain is cut short."""
+"""Maximum number of multiplications per plan, enough for some seconds; longer chains are cut short."""
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int32]
@@ -29,8 +29,8 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittingPlan:
-    """Cost of a setting (`costs.Cost`), and the accuracy on held-out rows, in the metric of the preview, with and
-    without noise."""
+    """Cost of a setting (`costs.Cost`) and its accuracy on held-out rows, with and without noise, in the preview's
+    metric."""
 
     epsilon: float
     delta: float
@@ -43,11 +43,11 @@ class FittingPlan:
 
 
 _MIN_RATE = 1e-9
-"""Minimum of a predicted rate as a share of the bound; linear models may predict less."""
+"""Minimum predicted rate as a share of the bound, because linear models can predict less."""
 
 
 def metrics_of(objective: Objective) -> tuple[Metric, ...]:
-    """Return the metrics by which a dry run can measure models of an objective, the default first."""
+    """Return the metrics that a dry run can compute for an objective's models, the default first."""
     match objective:
         case Objective.LOGISTIC_REGRESSION:
             return Metric.ACCURACY, Metric.LOG_LOSS
@@ -63,8 +63,8 @@ def metrics_of(objective: Objective) -> tuple[Metric, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Values to learn: classes (n, 1), labels (n, C) or targets from -1 to 1 (n, 1), in which 1 is `half_range` units;
-    and the metric of models, as a gateway computes it (`worker.langevin.evaluate`)."""
+    """Values to predict: classes (n, 1), labels (n, C) or targets from -1 to 1 (n, 1), where 1 stands for `half_range`
+    units; and the metric, computed as by a gateway (`worker.langevin.evaluate`)."""
 
     objective: Objective
     num_classes: int
@@ -82,7 +82,7 @@ class Learned:
         metric: Metric | None = None,
         half_range: float = 1.0,
     ) -> "Learned":
-        """Read labels as a dataset stores them. The default metric is the first of `metrics_of`."""
+        """Read labels in a dataset's stored form. The default metric is the first of `metrics_of`."""
         stored = labels[:, np.newaxis].astype(np.int64)
         metric = metric or metrics_of(objective)[0]
         if objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
@@ -93,7 +93,7 @@ class Learned:
         return replace(self, values=self.values[places])
 
     def share(self, predicted: Floats) -> float:
-        """Return the metric of predictions shaped like the values. The log loss needs scores (`share_of_scores`)."""
+        """Return the metric of predictions shaped like `values`. Log loss needs scores (`share_of_scores`)."""
         match self.metric:
             case Metric.R_SQUARED:
                 total = float(np.square(self.values - self.values.mean()).sum())
@@ -137,7 +137,7 @@ class Learned:
                 return float(np.unique(self.values, axis=0, return_counts=True)[1].max() / len(self.values))
 
     def loss(self, scores: Floats, width: float, factors: Floats | float = 1.0) -> float:
-        """Return the mean loss of scores  # (n, 1) or (n, C), each row's loss multiplied by its factor  # (n, 1)"""
+        """Return the mean loss for scores # (n, 1) or (n, C), with each row's loss multiplied by its factor # (n, 1)"""
         match self.objective:
             case Objective.LOGISTIC_REGRESSION if scores.shape[1] > 1:
                 losses = -np.take_along_axis(log_softmax(scores, axis=1), self.values.astype(np.int64), axis=1)
@@ -173,8 +173,8 @@ class Learned:
 
 
 class FittingRows(Protocol):
-    """Rows whose scores are linear in the parameters, which have this `shape`. `num_products` is the number of
-    multiplications for the scores of a row."""
+    """Rows whose scores are linear in the parameters. `shape` is the parameters' shape, `num_products` the number of
+    multiplications that one row's scores take."""
 
     shape: tuple[int, int]
     num_products: int
@@ -189,7 +189,7 @@ class FittingRows(Protocol):
         """Return the scores of the rows  # (..., *shape) -> (..., n, C)"""
 
     def pulled(self, pull: Floats) -> Floats:
-        """Return the derivative in the parameters, given that in the scores # (..., n, C) -> (..., *shape)"""
+        """Return the gradient in the parameters, given the derivative in the scores  # (..., n, C) -> (..., *shape)"""
 
 
 class LinearRows:
@@ -214,8 +214,8 @@ class LinearRows:
 
 
 class FittingProblem:
-    """Rows of norm <= 1 and their values, split in two. `factors` multiply the losses of rows in learning, and do not
-    count in measuring."""
+    """Rows of norm <= 1 and their values, split into training and test rows. `factors` multiply the rows' losses in
+    training and are ignored in the metric."""
 
     def __init__(
         self, rows: FittingRows, learned: Learned, train: Places, test: Places, factors: Floats | None = None
@@ -226,7 +226,7 @@ class FittingProblem:
         self._minimisers: dict[tuple[float, float], Floats] = {}
 
     def second_moment(self) -> float:
-        """Return the largest eigenvalue of (1/b) sum x x^T over the rows of any batch of the default size."""
+        """Return the largest eigenvalue of (1/b) sum x x^T over any batch of the default size."""
         num_batches = len(self._rows) // calibration.default_batch_size(len(self._rows))
         largest = 0.0
         for batch in np.array_split(np.arange(len(self._rows)), num_batches):
@@ -236,7 +236,7 @@ class FittingProblem:
         return largest
 
     def plan(self, settings: calibration.ModelSettings, random: np.random.Generator) -> FittingPlan:
-        """Return the cost and accuracy of a setting. Raises `PreconditionFailed` if no mechanism has these settings."""
+        """Return the cost and accuracy of the settings. Raises `PreconditionFailed` if no mechanism has them."""
         try:
             mechanism = calibration.mechanism_for(
                 settings,
@@ -272,7 +272,7 @@ class FittingProblem:
         return minimiser.reshape(shape)
 
     def _noisy(self, mechanism: Mechanism, start: Floats, width: float, random: np.random.Generator) -> Floats:
-        """Return the last iterates of chains of the mechanism's steps from `start`  # (chains, 1 or C, d)"""
+        """Return the last iterates of chains from `start` under the mechanism's steps  # (chains, 1 or C, d)"""
         per_step = _CHAINS * self._rows.num_products * mechanism.batch_size * 2
         steps = int(min(mechanism.learn_steps, max(mechanism.num_batches, _MAX_PRODUCTS / per_step)))
         weights = np.broadcast_to(start, (_CHAINS, *start.shape)).copy()

@@ -1,7 +1,7 @@
 """Schemas proposed from a public sample, a file or a frame of pandas, polars or Arrow, to be reviewed before use.
 
-A schema is public and is kept after people are forgotten. Therefore the sample must have no rows of people who may ask
-to be forgotten: published statistics, a synthetic table, or records of the sample's makers.
+A schema is public and is kept after people are forgotten. The sample must therefore contain no rows of people who may
+ask to be forgotten: use published statistics, a synthetic table, or the sample makers' own records.
 """
 
 import csv
@@ -25,8 +25,8 @@ from lethe.encoding.columns import check_csv
 
 
 def columns_of(table: str | Path | Frame) -> dict[str, Any]:
-    """Return the columns by name, in the form that `lethe.encoding` reads. Raises `InputInvalid` for a damaged or
-    unknown kind of file, without quoting its content."""
+    """Return the columns by name, in the form that `lethe.encoding` reads. Raises `InputInvalid` for a damaged file or
+    one of an unknown kind, without quoting its content."""
     if isinstance(table, Frame):
         columns = arrow(table)
         return {name: columns.column(name).combine_chunks() for name in columns.column_names}
@@ -78,12 +78,12 @@ _MAX_LISTED = 50
 _HASHED_FEATURES = 256
 """Number of features of a hashed column; n-grams have sixteen times as many."""
 _MIN_PROSE_WORDS = 3.0
-"""Mean number of words from which a text is prose."""
+"""Minimum mean number of words for texts to be treated as prose."""
 _IGNORED = {"role": "ignored"}
 _MAX_NAMED = 20
-"""Maximum number of columns that an error names."""
+"""Maximum number of columns named in an error."""
 _PER_SCALE = 1.349
-"""Interquartile range of a normal column, in standard deviations."""
+"""Interquartile range of a normal distribution, in standard deviations."""
 
 
 def infer(
@@ -102,14 +102,14 @@ def infer(
 ) -> dict[str, Any]:
     """Return a schema for tables like a public sample, as a document to edit.
 
-    Exactly one column is learned: a `label`, several `labels` joined by the `separator`, a `target` with the range of
-    the sample, or `counts` from 0 to the maximum of the sample. Numbers are standardized by their median and a scale
-    from their quartiles, both to two digits; whole numbers and texts with few distinct values are listed; prose becomes
-    n-grams, and other texts are hashed. Columns with a single value, or of a type that no schema admits, are ignored.
-    The bound `weight_bound` of the column `weight` is never read from the sample.
+    Exactly one column is predicted: a `label`, several `labels` joined by `separator`, a `target` whose range is taken
+    from the sample, or `counts` from 0 to the sample's maximum. Numbers are standardized by their median and a scale
+    derived from their quartiles, both to two digits; whole numbers and texts with few distinct values are listed; prose
+    becomes n-grams, and other texts are hashed. Columns with a single value or an unsupported type are ignored.
+    `weight_bound`, the bound on the column `weight`, is never read from the sample.
 
-    `stated`: columns in the form of a schema, whose values are not read. Unless `public`, only the names of columns are
-    read, and each column must be stated. Raises `InputInvalid` for an unknown column, and one that is not stated.
+    `stated` describes columns in schema form; their values are not read. Unless `public`, only column names are read,
+    and every column must be stated. Raises `InputInvalid` for a column that is unknown or must be stated but is not.
     """
     columns = columns_of(table)
     roles = {"label": label, "labels": labels, "target": target, "counts": counts}
@@ -151,7 +151,7 @@ def infer(
 
 
 def parse_range(text: str) -> dict[str, Any] | None:
-    """Return the settings of a column of numbers or of dates for a range such as "17..90"; None for other texts."""
+    """Return a numeric or date column's settings for a range such as "17..90", or None for any other text."""
     ends = [end.strip() for end in text.split("..")]
     for kind, read in (("numeric", values.numbers), ("datetime", values.seconds)):
         numbers = read(ends).tolist()
@@ -224,7 +224,7 @@ def _moments(moments: Any) -> dict[str, Any]:
 
 
 def _vector_of(lists: list[list[Any]]) -> dict[str, Any]:
-    """Describe lists of equal length. No schema accepts a missing vector: an upload names its line in an error."""
+    """Describe lists of equal length. No schema accepts a missing vector: an upload's error names the line."""
     vectors = values.vectors(lists, len(lists[0]))
     return _vector(vectors) if vectors.size and np.isfinite(vectors).all() else _IGNORED
 
@@ -240,7 +240,7 @@ def _scaling(values: Any) -> dict[str, float]:
 
 
 def _rounded(number: float, scale: float) -> float:
-    """Round to two digits of the scale."""
+    """Round a number to the second significant digit of the scale."""
     digits = 1 - math.floor(math.log10(scale))
     return round(number, digits)
 
@@ -254,7 +254,7 @@ def _distinct(column: Any) -> set[str]:
 
 
 def _name(value: object) -> str | None:
-    """Return a value as a schema lists it; floats and decimals that are whole numbers are written without a point."""
+    """Return a value as written in a schema; floats and decimals that are whole numbers have no decimal point."""
     if isinstance(value, float | Decimal):
         if not math.isfinite(value):
             return None

@@ -1,5 +1,5 @@
-"""Public networks in dry runs: features of rows, computed by the same code in the same separate process as a gateway's,
-and tangent models, each row's Jacobian scaled as by a worker."""
+"""Public networks in dry runs: row features, computed in a separate process by the same code as on a gateway, and
+tangent models, with each row's Jacobian scaled as by a worker."""
 
 import hashlib
 import importlib.util
@@ -29,8 +29,8 @@ _LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSeen:
-    """Network of a dry run, with the fields of `GET /v1/networks/{id}`. `shut_in`: True, because its process could open
-    neither connections nor files; a network is not run otherwise."""
+    """Network of a dry run, with the fields of `GET /v1/networks/{id}`. `shut_in` is always True: a network runs only
+    if its process can open neither connections nor files."""
 
     sha256: str
     input_shape: tuple[int, ...]
@@ -41,7 +41,7 @@ class NetworkSeen:
 
 @dataclass(frozen=True, slots=True)
 class NetworkFile:
-    """ONNX file of a public network. `sha256`: the digest that the file must have; `limits`: limits of its process."""
+    """Public network's ONNX file. `sha256` is the digest that the file must have; `limits` apply to its process."""
 
     path: str | Path
     sha256: str | None = None
@@ -49,7 +49,7 @@ class NetworkFile:
 
 
 class OpenedNetworkFile:
-    """Network in an examined file, whose process starts when it computes features."""
+    """Network loaded from an examined file. Its process starts only when features are computed."""
 
     def __init__(self, examined: process.ExaminedNetwork, limits: Limits) -> None:
         self.content, self._limits = examined.content, limits
@@ -68,7 +68,7 @@ class OpenedNetworkFile:
         )
 
     def features(self, raw: Floats, progress: Progress) -> Floats:
-        """Return the features  # (n, k), of the numbers of encoded records  # (n, d). Raises `RowInvalid` and
+        """Return the features  # (n, k), given the encoded records' numbers  # (n, d). Raises `RowInvalid` and
         `NetworkFailed`."""
         size = int(np.prod(self.seen.input_shape))
         with process.started(
@@ -80,11 +80,11 @@ class OpenedNetworkFile:
 
 
 def opened(network: NetworkFile | str | Path, schema: Schema) -> OpenedNetworkFile:
-    """Examine the file of a network.
+    """Examine a network's file.
 
     Raises `InputInvalid` for a missing file, `NetworkInvalid`, `UploadTooLarge`, `NetworkFailed` (always on systems
-    other than Linux), `SchemaInvalid` if the schema encodes records into other numbers than the network takes, and
-    `ModuleNotFoundError` without the extra `onnx`.
+    other than Linux), `SchemaInvalid` if the encoded records do not match the network's input, and
+    `ModuleNotFoundError` if the extra `onnx` is not installed.
     """
     if sys.platform != "linux":
         raise NetworkFailed("A network needs Linux: its process is held to its memory and shut in by no other system.")
@@ -103,7 +103,7 @@ def opened(network: NetworkFile | str | Path, schema: Schema) -> OpenedNetworkFi
 
 
 def _check_sha256(content: bytes, sha256: str) -> None:
-    """Raise `NetworkInvalid` if the file has another SHA-256, before the network runs."""
+    """Raise `NetworkInvalid` if the file's SHA-256 differs from `sha256`, before the network runs."""
     digest = hashlib.sha256(content).hexdigest()
     if digest != sha256.lower():
         raise NetworkInvalid(
@@ -131,7 +131,7 @@ _TANGENT_OBJECTIVES = (Objective.LOGISTIC_REGRESSION, Objective.MULTILABEL_LOGIS
 
 
 class TangentFittingRows:
-    """Rows of a tangent model, whose scores are o g(x) + J~(x) u (docs/mathematics/tangents.md)."""
+    """Rows of a tangent model, with scores o g(x) + J~(x) u (docs/mathematics/tangents.md)."""
 
     def __init__(self, jacobians: npt.NDArray[np.float32], offsets: npt.NDArray[np.float32]) -> None:
         # (n, k, p) and (n, k)
@@ -156,7 +156,7 @@ class TangentFittingRows:
         return np.asarray(moved + self._offsets, np.float64)
 
     def pulled(self, pull: Floats) -> Floats:
-        """Return the sum over the rows of J~^T times the derivative by the scores  # (..., n, k) -> (..., 1, p)"""
+        """Return the sum over rows of J~^T times the derivative in the scores  # (..., n, k) -> (..., 1, p)"""
         total = np.einsum("...nk,nkp->...p", pull.astype(np.float32), self._jacobians, optimize=True)
         return np.asarray(total[..., np.newaxis, :], np.float64)
 
@@ -164,7 +164,7 @@ class TangentFittingRows:
 def chosen_layers(
     network: OpenedNetworkFile, tangent: Mapping[str, Any], objective: Objective, second_moment: float | None
 ) -> Linearisation:
-    """Return the weights that a tangent model moves. Raises `PreconditionFailed` as a gateway would."""
+    """Return the weights that a tangent model trains. Raises `PreconditionFailed` in the same cases as a gateway."""
     if objective not in _TANGENT_OBJECTIVES:
         raise _refused("Tangent models learn classes or labels, by their logistic losses.", "expected none")
     if second_moment is not None:
@@ -184,11 +184,11 @@ def chosen_layers(
 def rows_of(
     network: OpenedNetworkFile, layers: Linearisation, rows: Features, *, num_scores: int, progress: Progress
 ) -> TangentFittingRows:
-    """Return the rows of a tangent model, computed from encoded rows by torch in this process (extra `tangents`),
-    without limits of time or memory.
+    """Return a tangent model's rows, computed from encoded rows by torch in this process (extra `tangents`) without
+    time or memory limits.
 
-    Raises `PreconditionFailed` if the outputs of the network are not the scores or the Jacobians are too large, and
-    `RowInvalid` for rows whose scores or derivatives are not finite.
+    Raises `PreconditionFailed` if the network's outputs are not the scores or the Jacobians are too large, and
+    `RowInvalid` for rows with non-finite scores or derivatives.
     """
     import torch
 

@@ -1,7 +1,7 @@
 """Dry runs: the encoding of a table by a schema, and the cost of forgetting, on the caller's own machine.
 
-Models learn some of the rows by the mechanism's noisy steps, from the minimiser on, where learning ends, and are
-measured on the others. Every number is about the rows, so none belongs in a schema or a published document.
+Models are trained on some of the rows with the mechanism's noisy steps, starting at the minimiser, where learning ends,
+and are measured on the others. Every number depends on the rows, so none belongs in a schema or a published document.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ E = TypeVar("E", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSeen:
-    """Column of a schema, with the shares of rows in which its value is missing or unknown, or clipped."""
+    """Schema column, with the shares of rows whose value is `unknown` (or missing) or `clipped`."""
 
     name: str
     kind: str
@@ -47,12 +47,12 @@ class ColumnSeen:
 class Preview:
     """Result of a dry run. All accuracies are values of `metric`.
 
-    `lengths`: the 5th, 50th and 95th percentile of the norms of rows before scaling. `row`: the encoded row of median
-    norm, as column, position in the column, and number, without zeros; the bias is last. `second_moment`: the largest
-    eigenvalue of the second moment of any random batch; None for a tangent model. `majority`: the accuracy of the best
-    constant prediction. `scikit_learn`: the accuracy of the tuned `scikit_learn_model` on the same features; None
-    without scikit-learn, and for log_loss. `network`: the network that computes the rows, to which lengths, row and
-    warnings refer; or the network of a tangent model with `num_moved` parameters, which refer to its inputs."""
+    `lengths`: the 5th, 50th and 95th percentile of row norms before scaling. `row`: the nonzero entries of the encoded
+    row of median norm, each as column, position in the column and number, with the bias last. `second_moment`: the
+    largest eigenvalue of the second moment of any random batch; None for a tangent model. `majority`: the accuracy of
+    the best constant prediction. `scikit_learn`: the accuracy of the tuned `scikit_learn_model` on the same features;
+    None if scikit-learn is not installed, and for log_loss. `network`: the network whose outputs `lengths`, `row` and
+    warnings describe, or that of a tangent model with `num_moved` parameters, where they describe its inputs."""
 
     num_rows: int
     num_features: int
@@ -90,16 +90,16 @@ def preview(
     tangent: Mapping[str, Any] | None = None,
     progress: Progress = lambda status, done, total: None,
 ) -> Preview:
-    """Encode a table by the schema, and fit and measure models of its rows, all on this machine.
+    """Encode a table with the schema, then fit and evaluate models on its rows, all on this machine.
 
-    `objective`: by default that of a model of such a dataset. `metric`: by default accuracy, label_accuracy or
-    r_squared; or log_loss of classes or labels, exact_match of labels, mean_absolute_error of a target in its units, or
-    mean_poisson_deviance of counts. `l2`: by default the one for the number of rows, a quarter of it, and four times
-    it. `delta`: by default 1 / n^1.1. `second_moment`: the bound that models state. `seed`: that of the split and of
-    the noise. `network`: the ONNX file of the public network that computes the rows from the encoded numbers, run in a
-    separate process as by a gateway (extra `onnx`); a `NetworkFile` adds a SHA-256 and limits. `tangent`: learn a
+    `objective`: by default a gateway's choice for such a dataset. `metric`: by default accuracy, label_accuracy or
+    r_squared; otherwise log_loss (classes or labels), exact_match (labels), mean_absolute_error (a target, in its
+    units) or mean_poisson_deviance (counts). `l2`: by default the value for the number of rows, a quarter of it, and
+    four times it. `delta`: by default 1 / n^1.1. `second_moment`: the bound that the models state. `seed`: for the
+    split and the noise. `network`: ONNX file of the public network that computes features from encoded rows, in a
+    separate process as on a gateway (extra `onnx`); a `NetworkFile` adds a SHA-256 and limits. `tangent`: train a
     tangent model of the network with these `layers`, `rank`, `seed`, `least_norm` and `offset`, as in
-    `client.models.create` (extra `tangents`). `progress` receives the numbers of encoded rows and of fitted models.
+    `client.models.create` (extra `tangents`). `progress` receives the numbers of encoded rows and fitted models.
 
     Raises `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `NetworkInvalid`, `NetworkFailed` and `PreconditionFailed`
     as a gateway would, and `InputInvalid` for a missing file.
@@ -172,7 +172,7 @@ def preview(
 
 
 def _encoded(table: str | Path | Frame, schema: Schema) -> tuple[dict[str, Any], Labelled]:
-    """Return the columns of a table and its encoded records."""
+    """Return a table's columns and its encoded records."""
     columns = inferring.columns_of(table)
     missing = [name for name in schema.used if name not in columns]
     refuse(SchemaInvalid, [FieldError(f"column {name}", "is missing") for name in missing])
@@ -185,7 +185,7 @@ def _encoded(table: str | Path | Frame, schema: Schema) -> tuple[dict[str, Any],
 
 
 def _objectives(schema: Schema) -> list[Objective]:
-    """Return the objectives that learn the labels or the target of a schema, the default first."""
+    """Return the objectives available for a schema's labels or target, the default first."""
     if schema.target:
         counts = [Objective.POISSON_REGRESSION] if schema.target.counts else []
         return [*counts, Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES]
@@ -195,7 +195,7 @@ def _objectives(schema: Schema) -> list[Objective]:
 
 
 def _choose(field: str, name: str | None, allowed: Sequence[E], refusal: str) -> E:
-    """Return the named member, by default the first. Raises `PreconditionFailed`."""
+    """Return the named member of `allowed`, by default the first. Raises `PreconditionFailed` for any other name."""
     if name is None:
         return allowed[0]
     if name not in allowed:
@@ -204,7 +204,7 @@ def _choose(field: str, name: str | None, allowed: Sequence[E], refusal: str) ->
 
 
 def _each(features: fitting.Floats) -> dict[str, slice]:
-    """Map the name of each feature of a network, as a gateway names it, to its position."""
+    """Map the gateway's name for each of a network's features to the feature's position."""
     return {f"feature[{place}]": slice(place, place + 1) for place in range(features.shape[1])}
 
 

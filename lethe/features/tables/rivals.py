@@ -1,4 +1,4 @@
-"""Models of scikit-learn on the same features: the accuracy without any guarantee."""
+"""scikit-learn models on the same features, to show the accuracy without any guarantee."""
 
 import importlib.util
 import warnings
@@ -21,12 +21,12 @@ _SCORING = {
 def scikit_learn(
     features: Floats, learned: Learned, train: Places, test: Places, factors: Floats | None = None
 ) -> tuple[str, float] | None:
-    """Return the name of a tuned model and its metric on the test rows; None without scikit-learn, if all train rows
-    have the same value, and for log_loss.
+    """Return the name of a tuned model and its metric on the test rows. The result is None if scikit-learn is not
+    installed or all training rows have the same value, and for log_loss.
 
-    Targets are fitted by ridge or Huber regression, and counts by Poisson regression too, whichever is best in
-    cross-validation on the train rows; for mean_poisson_deviance, which needs positive rates, by Poisson regression
-    alone. Classes are fitted by a logistic regression, and labels by one each. `factors` multiply the losses of rows.
+    Targets are fitted by ridge or Huber regression, and counts by Poisson regression as well; cross-validation on the
+    training rows selects the best. mean_poisson_deviance needs positive rates, so it uses only Poisson regression.
+    Classes are fitted by one logistic regression, labels by one each. `factors` multiply the rows' losses.
     """
     if learned.metric is Metric.LOG_LOSS or importlib.util.find_spec("sklearn") is None:
         return None

@@ -1,4 +1,4 @@
-"""Theorems: every theorem of the field that this product uses, measures itself against, or warns of.
+"""Theorems: every theorem of the field that this product uses, compares itself with, or warns about.
 
 `CALCULATOR` holds the bounds by name; `evaluate` computes one of them. Each bound is declared once, as a function whose
 arguments are annotated with their meaning and range: `bound.py` reads the annotations, `symbols.py` defines them.
@@ -20,11 +20,11 @@ CALCULATOR: Mapping[str, Bound] = MappingProxyType(
 
 
 def evaluate(name: str, params: Mapping[str, object]) -> Outputs:
-    """Return the outputs of a bound at JSON parameters: infinity is "inf", and "1/n" the reciprocal of n.
+    """Return a bound's outputs for JSON parameters, where "inf" stands for infinity and "1/n" for the reciprocal of n.
 
     Raises `DomainError` for an unknown bound, an unknown or missing parameter, a wrong type or a number out of range;
-    `PreconditionError` or `NotionError` for a hypothesis violated or denied; `InfeasibleError` for a target out of
-    reach.
+    `PreconditionError` or `NotionError` for a violated or denied hypothesis; and `InfeasibleError` for a target that
+    cannot be reached.
 
     >>> evaluate("gdp_eps", {"mu": 0.05, "delta": "1/12000"})
     Traceback (most recent call last):

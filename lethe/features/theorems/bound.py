@@ -4,9 +4,9 @@ The signature is the declaration. Each argument is annotated with a symbol of `s
 `Domain` (meaning and range); `bound` reads the annotations and adds the title, source, statement and assumptions, which
 are the table of the function's name in `theorems.toml`.
 
-No number is clamped. A number outside its domain raises `DomainError`. A `hypothesis` is a condition that no number
-shows, such as a decision rule that was fixed in advance; a `notion` is one about the meaning of the guarantee. The
-theorem assumes both, and a caller who denies one gets its error. A result that is not a number is refused as well.
+No number is clamped. A number outside its domain raises `DomainError`. A `hypothesis` is a condition that numbers
+cannot show, such as that a decision rule was fixed in advance; a `notion` is a condition on the guarantee's meaning.
+The theorem assumes both, and denying one raises its error. A result that is not a number is refused as well.
 """
 
 import functools
@@ -27,7 +27,7 @@ Outputs = dict[str, Any]
 """Results by name: float, int, str, bool, None, or a list of numbers."""
 
 _FORMULA_WORK = 100
-"""Units of work of a theorem that is a formula."""
+"""Units of work for a theorem that is a closed formula."""
 _MAX_ENTRIES = 10_000
 """Maximum length of a list."""
 _EVERYWHERE = "[-inf, inf]"
@@ -39,11 +39,11 @@ class NotionError(PrivacyError):
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The meaning of a symbol and the values that it takes.
+    """Meaning of a symbol and the values that it can take.
 
-    `interval`, in the usual notation, holds every number of a real, an integer or a list: "(1, inf)" is open at both
+    `interval`, in the usual notation, must contain the number, or each number in a list: "(1, inf)" is open at both
     ends, "(1, inf]" contains infinity. `unit` is the unit of the number, or of each number in the list. `refusal` makes
-    a boolean a hypothesis, and is the error for its denial.
+    a boolean a hypothesis and is the error raised if the hypothesis is denied.
     """
 
     kind: Kind
@@ -54,7 +54,7 @@ class Domain:
     refusal: type[PreconditionError] | type[NotionError] | None = None
 
     def contains(self, value: float) -> bool:
-        """Return True if `value` lies in the interval; NaN never does.
+        """Return True if `value` lies in the interval, which NaN never does.
 
         >>> real("a rate", "[0, 1)").contains(0.0), real("a rate", "[0, 1)").contains(1.0)
         (True, False)
@@ -67,12 +67,12 @@ class Domain:
 
     @property
     def low(self) -> float | None:
-        """Lower end of the interval; None if there is none."""
+        """Lower end of the interval, or None if it is unbounded below."""
         return self._finite_end(0)
 
     @property
     def high(self) -> float | None:
-        """Upper end of the interval; None if there is none."""
+        """Upper end of the interval, or None if it is unbounded above."""
         return self._finite_end(1)
 
     def _finite_end(self, side: int) -> float | None:
@@ -81,7 +81,7 @@ class Domain:
 
     @property
     def is_hypothesis(self) -> bool:
-        """True for a condition that numbers cannot verify: assumed to hold unless denied."""
+        """True for a condition that numbers cannot verify and that is assumed to hold unless denied."""
         return self.refusal is not None
 
     @property
@@ -99,17 +99,17 @@ notion = partial(Domain, "boolean", refusal=NotionError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter(Domain):
-    """Argument of a bound. A parameter that is not required has a default; None stands for an omitted value."""
+    """Argument of a bound. An optional parameter has a default; None stands for an omitted value."""
 
     name: str
     required: bool
     default: object
 
     def accept(self, value: object, params: Mapping[str, object]) -> Any:
-        """Return the argument of the function for `value`. `params` has all parameters, for a real written "1/n".
+        """Return the function argument for `value`. `params` has all parameters and resolves a real written as "1/n".
 
         Raises:
-            DomainError: if the value has another type or is out of range.
+            DomainError: if the value has the wrong type or is out of range.
             PreconditionError: or `NotionError`, if a hypothesis is denied.
         """
         if value is None and self.default is None and not self.required:
@@ -172,7 +172,7 @@ class Parameter(Domain):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """One theorem: its statement, the assumptions that the caller must establish, and the function of its value."""
+    """One theorem: its statement, the assumptions that the caller must establish, and the function that computes it."""
 
     name: str
     title: str
@@ -184,7 +184,7 @@ class Bound:
     function: Callable[..., Outputs]
 
     def evaluate(self, params: Mapping[str, object]) -> Outputs:
-        """Return the outputs, ready for JSON (infinity as "inf"). Raises the errors of the module's docstring."""
+        """Return the outputs, ready for JSON (infinity as "inf"). Raises the errors in the module's docstring."""
         by_name = {parameter.name: parameter for parameter in self.parameters}
         for name in params:
             expect(name in by_name, f"no parameter {name!r} of {self.name}, which has {', '.join(by_name)}")
@@ -210,8 +210,8 @@ class Bound:
 
 
 def bound(function: Callable[..., Outputs], *, name: str = "", **fixed: Any) -> Bound:
-    """Make a bound of a function whose arguments, except those that are `fixed`, are annotated with symbols. Its texts
-    are under `name`, by default the function's name, in `theorems.toml`."""
+    """Build a bound from a function whose arguments, except those in `fixed`, are annotated with symbols. Its texts are
+    read from `theorems.toml` under `name`, by default the function's name."""
     omitted = inspect.Parameter.empty
     hints = get_type_hints(function, include_extras=True)
     name = name or function.__name__
@@ -243,24 +243,24 @@ def _texts() -> dict[str, Any]:
 
 
 def expect(condition: bool, detail: str) -> None:
-    """Check a condition on the numbers of a theorem, or raise `DomainError`."""
+    """Raise `DomainError` unless a condition on a theorem's numbers holds."""
     if not condition:
         raise DomainError(f"Expected {detail}")
 
 
 def require(condition: bool, name: str, detail: str) -> None:
-    """Check the named condition of a theorem, or raise `PreconditionError`."""
+    """Raise `PreconditionError` unless a theorem's named condition holds."""
     if not condition:
         raise PreconditionError(name, f"Expected {detail}")
 
 
 def steps_up(steps: float) -> int:
-    """Round a number of steps up to an integer >= 0, beyond its rounding error."""
+    """Round a number of steps up to an integer >= 0, allowing for the number's rounding error."""
     return max(0, math.ceil(steps + 1e-12 * abs(steps)))
 
 
 def num_batches(total: int, batch: int, *, at_most: int) -> int:
-    """Return `total` / `batch`. Raises `DomainError` if that is not an integer, or is more than `at_most`."""
+    """Return `total` / `batch`. Raises `DomainError` if the quotient is not an integer or exceeds `at_most`."""
     number, rest = divmod(total, batch)
     expect(not rest and number <= at_most, f"total={total} to be a multiple of batch={batch}, at most {at_most} times")
     return number
@@ -284,7 +284,7 @@ def _ends(interval: str) -> tuple[float, float]:
 
 
 def _domain(hint: Any) -> Domain:
-    """Return the domain of `Annotated[T, domain]`, or of its union with None."""
+    """Return the domain in the annotation `Annotated[T, domain]`, or in its union with None."""
     for part in (hint, *get_args(hint)):
         for note in getattr(part, "__metadata__", ()):
             if isinstance(note, Domain):
@@ -293,7 +293,7 @@ def _domain(hint: Any) -> Domain:
 
 
 def _without_reciprocal(name: str, value: object, params: Mapping[str, object]) -> object:
-    """Return the number that "1/n" stands for, or another value unchanged."""
+    """Return the number that "1/n" stands for, or any other value unchanged."""
     if not isinstance(value, str) or not value.startswith("1/") or value[2:] not in params:
         return value
     n = params[value[2:]]

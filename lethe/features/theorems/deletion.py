@@ -1,11 +1,11 @@
 """Data deletion: Chourasia and Shah, "Forget unlearning".
 
-Sections 3 and 4 are about requesters who watch what is published and choose their requests by it. Theorems 4.1 and 4.3
-are printed for a certificate that bounds each version on its own. With requesters who read published versions that is
-not enough: later databases contain rows that were written by requests which had seen the record. A counterexample with
-epsilon = 0 and p = 1: A publishes the bit D; step 1 publishes a constant; step 2 a fresh pad r; step 3 D_3 + r; the
-requester read the first version and copied the bit into another row, so that two releases together reveal it while each
-alone does not. The statements hold for the joint law of the versions and the history of requests, which is what noisy
+Sections 3 and 4 are about requesters who watch what is published and choose their requests accordingly. Theorems 4.1
+and 4.3 are printed for a certificate that bounds each version on its own. If requesters read published versions, that
+is not enough: later databases contain rows written by requesters who had seen the record. A counterexample with epsilon
+= 0 and p = 1: A publishes the bit D; step 1 publishes a constant; step 2 a fresh pad r; step 3 D_3 + r; the requester
+read the first version and copied the bit into another row, so that two releases together reveal it while each alone
+does not. The statements hold for the joint law of the versions and the history of requests, which is what noisy
 gradient descent certifies.
 
 Theorem 5.1 and Appendix G are about noisy gradient descent on convex losses. Each bound has two forms: as printed, at
@@ -26,11 +26,11 @@ from lethe.features.theorems import symbols as sym
 from lethe.features.theorems.bound import NotionError, Outputs, bound, expect, require, steps_up
 
 Rate = Callable[[float, float], float]
-"""Contraction rate of one step in continuous time, by lambda and eta."""
+"""Contraction rate of one step in continuous time, as a function of lambda and eta."""
 
 
 def _printed_rate(lam: float, _eta: float) -> float:
-    """Return the lower bound lambda/2 of c1, which the printed forms use."""
+    """Return lambda/2, the lower bound on c1 that the printed forms use."""
     return lam / 2
 
 
@@ -311,7 +311,7 @@ def t52(
 
 
 def _advantage(q: float, eps: float, scope: str, p: int, releases: int) -> float:
-    """Return the minimum of the two branches of Theorem 4.1 and 1. Raises `NotionError` if a joint bound is needed."""
+    """Return the minimum of 1 and the two branches of Theorem 4.1. Raises `NotionError` if a joint bound is needed."""
     if scope == "marginal" and p > 0 and releases > 1:
         raise NotionError(f"scope: Expected a joint bound, or p={p} == 0, or releases={releases} == 1")
     log_one_plus = eps
@@ -331,7 +331,7 @@ def _require_small_step(eta: float, lam: float, beta: float | None) -> None:
 
 
 def _initial_variance(lam: float, sigma: float, eta: float, beta: float | None, actual: float | None) -> float:
-    """Return the maximum variance of the initial law, or raise `PreconditionError` if `actual` exceeds the maximum."""
+    """Return the initial law's maximum variance. Raises `PreconditionError` if `actual` exceeds it."""
     _require_small_step(eta, lam, beta)
     maximum = sigma**2 / _rate(lam, eta)
     require(actual is None or actual <= maximum, "initial_variance", f"actual variance {actual} <= {maximum:.6g}")

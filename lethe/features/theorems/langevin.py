@@ -4,7 +4,7 @@ Theorems 3.2 and 3.3 are about one batch. The decay e^(-m eta K/alpha) of the pa
 inequality; kept, it shifts the order instead and the 1/alpha goes away (`eps_order_shift`).
 
 Corollary 3.4 and Algorithms 4 to 8 are about sequences of batches. The corollary doubles the order at every request, so
-that old requests hardly decay and the steps per request grow forever; `shift.py` does not. The slips of the printed
+old requests hardly decay and the steps per request grow without limit; `shift.py` avoids this. The slips of the printed
 listings are corrected: Algorithms 5 and 6 count one step after the test and return one too many, the index of Algorithm
 6 starts at -1, Algorithm 4 returns K instead of sigma, and the first sigma that reaches it instead of the smallest. The
 step counts that the authors' code stores for two-class data belong to a smoothness constant measured on the data (L =
@@ -26,7 +26,7 @@ from lethe.features.theorems.bound import NotionError, Outputs, bound, expect, n
 from lethe.proof.errors import DomainError, InfeasibleError
 
 _MAX_REQUESTS = 200
-"""Maximum length of a sequence by Corollary 3.4: request s evaluates the first one at the order 2^(s - 1) alpha."""
+"""Maximum length of a sequence for Corollary 3.4, where s requests evaluate the first one at order 2^(s - 1) alpha."""
 _TRIALS = 40
 """Minimum number of orders tried to find whether one number of steps suffices."""
 
@@ -343,7 +343,7 @@ def _exp(value: float) -> float:
 
 
 def _learning_slope(S: int, Mlip: float, m: float, sigma: float, n: int) -> float:
-    """Return eps0(alpha)/alpha of a converged chain, for groups of S."""
+    """Return eps0(alpha)/alpha of a converged chain, for groups of S records."""
     return 4 * (S * Mlip / (sigma * n)) ** 2 / m
 
 
@@ -353,7 +353,7 @@ def _triangle(alpha: float) -> float:
 
 
 def _sequence(alpha: float, steps: list[int], slope: float, rate: float) -> float:
-    """Evaluate Corollary 3.4 from the first request, at the order 2^(s-1) alpha, to the last, at alpha."""
+    """Evaluate Corollary 3.4 from the first request, at order 2^(s-1) alpha, to the last, at order alpha."""
     work.spend(len(steps))
     order = alpha * 2.0 ** (len(steps) - 1)
     eps = math.exp(-rate * steps[0] / order) * slope * order
@@ -364,7 +364,7 @@ def _sequence(alpha: float, steps: list[int], slope: float, rate: float) -> floa
 
 
 def _least_epsilon(steps: list[int], slope: float, rate: float, delta: float) -> float:
-    """Minimise Mironov's epsilon over all orders; any order that the search returns gives a valid epsilon."""
+    """Return Mironov's epsilon minimised over all orders; the epsilon is valid at whatever order the search finds."""
 
     def log_epsilon(log_excess: float) -> float:
         excess = math.exp(log_excess)
@@ -376,7 +376,7 @@ def _least_epsilon(steps: list[int], slope: float, rate: float, delta: float) ->
 
 
 def _least(reached: Callable[[int], bool], *, near: int, at_most: int) -> int:
-    """Return the minimum K >= 1 that meets a condition, given that every larger K meets it as well."""
+    """Return the minimum K >= 1 that meets a condition, provided that every larger K also meets it."""
     low, high, stride = 0, near, 1
     while not reached(high):
         if high >= at_most:

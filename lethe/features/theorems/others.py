@@ -10,9 +10,9 @@ from lethe.features.theorems.bound import Outputs, bound, expect, geometric, req
 from lethe.proof import conversion
 
 _CLIP_WORK = 20
-"""Units of work of one step of `model_clip_delta`."""
+"""Units of work for one step of `model_clip_delta`."""
 _STEPS_RESERVED = 1000
-"""Number of steps of `model_clip_delta` whose work is reserved at once."""
+"""Number of `model_clip_delta` steps for which work is reserved at a time."""
 
 
 @bound
@@ -120,7 +120,7 @@ def _epochs(eta: float, m: float, n: int, b: int, L: float | None) -> float:
 
 
 def _theta(eps: float, r: float) -> float:
-    """Return `theta_hs` without its outward margin, which the recursion would amplify; to 1e-12 for r >= 1e-3."""
+    """Return `theta_hs`, within 1e-12 for r >= 1e-3, without the outward margin that the recursion would amplify."""
     if r < 1e-3:
         return conversion.gdp_delta(epsilon=eps, mu=r)
     first, second = (float(scipy.special.log_ndtr(sign * r / 2 - eps / r)) for sign in (1, -1))

@@ -32,7 +32,7 @@ def rdp_delta_cks(alpha: sym.Order, rho: sym.Divergence, eps: sym.Epsilon) -> Ou
 
 @bound
 def rdp_delta_single_order_optimal(alpha: sym.Order, rho: sym.Divergence, eps: sym.Epsilon) -> Outputs:
-    """Search along q: the permitted coins form a convex set, so that the largest p and the gain are concave in q."""
+    """Search along q. The permitted coins form a convex set, so both the largest p and the gain are concave in q."""
     above = renyi.renyi_to_delta_cks(order=alpha, divergence=rho, epsilon=eps)
     # The margin covers the rounding of the constraint, 0 at p = q. `relaxed` is log q without 1 - p and 1 - q; above
     # `top`, p = 1 is allowed, and the gain falls with q or is negative.
@@ -186,12 +186,12 @@ def _log_geometric(eps: float, k: int) -> float:
 
 
 def _grown(eps: float, delta: float) -> float:
-    """Return e^eps delta, at most 1."""
+    """Return min(e^eps delta, 1)."""
     return math.exp(min(eps + math.log(delta), 0.0)) if delta > 0 else 0.0
 
 
 def _distinguished(fpr: float, fnr: float, delta: float) -> float:
-    """Return the minimum epsilon whose (epsilon, delta)-indistinguishability allows a test with these error rates."""
+    """Return the minimum epsilon at which (epsilon, delta)-indistinguishability permits these test error rates."""
 
     def branch(excess: float, rate: float) -> float:
         if excess <= 0:

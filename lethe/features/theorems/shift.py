@@ -188,7 +188,7 @@ def cyclic_batches(
     between = _windows(quiet, B - 1)
 
     def mu_of_place(age: int) -> float:
-        """Return the mu of the batch that was last read `age` steps before the last of the T steps."""
+        """Return the mu of the batch last read `age` steps before the last of the T steps."""
         # `first` counts from the first step, `last` from the start of the cool-down.
         first, last = (T - age - 1) % B, q - 1 - age
         path: list[Span[float]] = []
@@ -217,7 +217,7 @@ def cyclic_batches(
 
 
 def _advance(reach: float, v: float, steps: int, gap: float, c: float, eta: float, sigma: float) -> tuple[float, float]:
-    """Return (Delta, v) after `steps` steps whose gradients are `gap` apart."""
+    """Return (Delta, v) after `steps` steps with gradients `gap` apart."""
     return (
         c**steps * reach + eta * gap * geometric(c, steps),
         c ** (2 * steps) * v + 2 * eta * sigma**2 * geometric(c * c, steps),
@@ -236,7 +236,7 @@ def _spread(eta: float, sigma: float, c: float) -> float:
 
 
 def _windows(steps: list[Span[float]], length: int) -> list[Span[float]]:
-    """Compose each window of `length` consecutive steps; the list is empty if there are fewer steps."""
+    """Compose each window of `length` consecutive steps. The result is empty if there are fewer steps."""
     if length > len(steps):
         return []
     windows, done, doubled, size = [_NO_STEP] * (len(steps) + 1), 0, steps, 1

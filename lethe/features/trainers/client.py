@@ -1,4 +1,4 @@
-"""`client.training_tables` and `client.trainers`: models that are trained again from scratch without a person."""
+"""`client.training_tables` and `client.trainers`, for models that are retrained from scratch without a person."""
 
 from lethe.client.methods import H, Keyed, Resource, call, pages, upload
 from lethe.contract.fields import optional
@@ -14,7 +14,7 @@ class _NewTrainer(contract.TrainerIn, Keyed):
 
 
 class TrainingTables(Resource[H]):
-    """Tables of original columns, from which trainers learn."""
+    """Tables of original columns on which trainers train models."""
 
     upload = upload(contract.UPLOAD_TABLE, _NewTable)
     list = pages(contract.LIST_TABLES)
@@ -23,7 +23,7 @@ class TrainingTables(Resource[H]):
 
 
 class Trainers(Resource[H]):
-    """Trainers, which a worker runs in isolation on the rows that are present."""
+    """Trainers, which a worker runs in isolation on a table's current rows."""
 
     create = call(contract.CREATE, _NewTrainer)
     list = pages(contract.LIST)

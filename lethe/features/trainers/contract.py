@@ -1,4 +1,4 @@
-"""Operations on training tables, on trainers, and on the artefacts of their trainings."""
+"""Operations on training tables, trainers, and the artefacts that trainers produce."""
 
 import datetime
 from typing import Annotated, Any
@@ -18,43 +18,43 @@ _MAX_FILES_BYTES = 2**19
 class TrainingStatus(ClosedSet):
     RUNNING = "running"
     PUBLISHED = "published"
-    """Its artefacts are the live ones, or were until a later training was published."""
+    """The training's artefacts are live, or were until a later training was published."""
     FAILED = "failed"
     ABANDONED = "abandoned"
-    """Its worker died or was cut off; nothing was published."""
+    """The training's worker died or was cut off; nothing was published."""
 
 
 class TableFileIn(datasets.RowsIn):
-    """Rows with their original columns, in a CSV, Parquet or Arrow file."""
+    """CSV, Parquet or Arrow file of rows with their original columns."""
 
-    subject_column: Name = Field(description="Column that names the person of each row. Trainers never see it.")
-    subject_kind: Name | None = optional("Kind of the identifiers in subject_column. Default: customer_id.")
+    subject_column: Name = Field(description="Column that identifies the person of each row. Trainers never see it.")
+    subject_kind: Name | None = optional("Kind of identifiers in subject_column. Default: customer_id.")
 
 
 class TrainingTableIn(TableFileIn):
-    name: Name = Field(description="Name of the table, and of the dataset that records the people of its rows.")
+    name: Name = Field(description="Name of the table, and of the dataset that records the people in its rows.")
 
 
 class ColumnOut(Answer):
     name: str = Field(description="Name of the column.")
-    type: str = Field(description="Type of the column in Arrow's notation.")
+    type: str = Field(description="Arrow type of the column.")
 
 
 class TableOut(Answer):
-    """Training table. Its rows are sealed, and are erased with the person."""
+    """Training table. Its rows are sealed; a person's rows are erased when the person is erased."""
 
     id: str = Field(description="ID of the table.")
     name: str = Field(description="Name of the table.")
-    dataset_id: str = Field(description="ID of the dataset that records the people of the rows; requests name it.")
-    subject_column: str = Field(description="Column of the uploaded file that named the person of each row.")
-    columns: list[ColumnOut] = Field(description="Columns that trainers see.")
-    num_rows: int | None = Field(description="Number of rows present; null for callers without accounting:read.")
+    dataset_id: str = Field(description="ID of the dataset that records the rows' people; requests refer to it.")
+    subject_column: str = Field(description="Column of the uploaded file that identified each row's person.")
+    columns: list[ColumnOut] = Field(description="Columns visible to trainers.")
+    num_rows: int | None = Field(description="Number of remaining rows; null for callers without accounting:read.")
     created_at: datetime.datetime = Field(description="Time of the upload.")
-    retired_at: datetime.datetime | None = Field(description="Time at which the rows were destroyed; null while held.")
+    retired_at: datetime.datetime | None = Field(description="Time at which the rows were destroyed; null until then.")
 
 
 class NewTableOut(TableOut):
-    warnings: list[str] = Field(description="Subject IDs that requests may not find, with the remedy. Shown once.")
+    warnings: list[str] = Field(description="Subject IDs that requests might not find, with a remedy. Shown only once.")
 
 
 Command = Annotated[list[Annotated[Text, Field(min_length=1, max_length=1000)]], Field(min_length=1, max_length=50)]
@@ -73,67 +73,67 @@ class TrainerIn(Body):
         min_metric=0.87,
     )
 
-    name: Name = Field(description="Name of the trainer, under which bundles list it.")
-    table_id: Name = Field(description="ID of the training table.")
+    name: Name = Field(description="Name of the trainer, shown in bundles.")
+    table_id: Name = Field(description="ID of the table to train on.")
     command: Command = Field(
-        description="Program with its arguments, run in the trainer's folder: it reads rows.arrow and holdout.arrow "
-        "(Arrow streams), and writes its artefacts and metrics.json. The command `python` is the worker's."
+        description="Program and arguments, run in the trainer's folder. It reads rows.arrow and holdout.arrow (Arrow "
+        "streams) and writes its artefacts and metrics.json. The command `python` runs the worker's Python."
     )
     score_command: Command | None = optional(
-        "Program that reads artefacts/* and rows.arrow, and writes losses.npy: one float64 per row. Needed "
-        "by tests that measure losses."
+        "Program that reads artefacts/* and rows.arrow and writes losses.npy with one float64 per row. Tests that "
+        "measure losses need it."
     )
     files: dict[FileName, Annotated[str, Field(max_length=_MAX_FILES_BYTES)]] = Field(
         default_factory=dict,
         max_length=50,
-        description="Source files of the trainer by name, at most 512 KiB together.",
+        description="Source files of the trainer, keyed by name; at most 512 KiB in total.",
     )
     lock: Annotated[Text, Field(max_length=100_000)] = Field(
-        description="Lock file: a line NAME==VERSION per Python distribution. Workers with other versions are "
+        description="Lock file with one NAME==VERSION line per Python distribution. Workers whose versions differ are "
         "refused. Empty if the trainer needs none."
     )
     artefacts: Annotated[list[FileName], Field(min_length=1, max_length=50)] = Field(
-        description="Names of the files that the command writes below artefacts/, all of which are published."
+        description="Names of the files that the command writes to artefacts/. All of them are published."
     )
     metrics: Annotated[list[Name], Field(max_length=50)] | None = optional(
-        "Names of the numbers in metrics.json that are stored and shown. Default: none."
+        "Names of the numbers in metrics.json to store and show. Default: none."
     )
     holdout: Annotated[float, Field(ge=0, le=0.5)] = Field(
         default=0.1,
-        description="Share of the people, drawn at random for each training, whose rows are in holdout.arrow, for "
-        "metrics, and not in rows.arrow. 0: no such file.",
+        description="Fraction of people, drawn at random for each training, whose rows are in holdout.arrow for "
+        "computing metrics, not in rows.arrow. 0: no holdout file.",
     )
     group_ids: bool = Field(
         default=False,
-        description="Add the column lethe_group to both files: a random number per person, to split rows by person.",
+        description="Add a column lethe_group to both files, a random number per person, for splitting by person.",
     )
-    metric: Name | None = optional("Metric, one of metrics, that the quality gate compares.")
+    metric: Name | None = optional("Name of the metric, one of `metrics`, that the quality gate checks.")
     min_metric: Annotated[float, Field(allow_inf_nan=False)] | None = optional(
-        "Minimum of the metric; artefacts below it are published but held back from download."
+        "Minimum value of the metric. Artefacts below it are published but cannot be downloaded until released."
     )
     seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
-        default=600, description="Maximum duration of the command in seconds."
+        default=600, description="Maximum running time of the command in seconds."
     )
     memory_mib: Annotated[int, Field(ge=64, le=1_048_576)] = Field(
-        default=4096, description="Maximum memory of all processes together, and of the trainer's folder, in MiB each."
+        default=4096, description="Maximum memory of all processes together, and maximum size of the folder, in MiB."
     )
     processes: Annotated[int, Field(ge=1, le=1024)] = Field(default=64, description="Maximum number of processes.")
     artefacts_mib: Annotated[int, Field(ge=1, le=512)] = Field(
-        default=64, description="Maximum size of all artefacts together in MiB."
+        default=64, description="Maximum total size of the artefacts in MiB."
     )
     repeat_one_in: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=20,
-        description="One training in this many, drawn at random, is run a second time on the same rows and seed, and "
-        "refused if the artefacts differ. 1 repeats every training.",
+        description="One in this many trainings, drawn at random, is run a second time with the same rows and seed, "
+        "and refused if its artefacts differ. 1 repeats every training.",
     )
     canary_people: Annotated[int, Field(ge=0, le=200)] = Field(
         default=150,
-        description="Number of invented people that each training learns and the next one is to forget: at most a "
-        "tenth of the rows. 0, fewer than 20, or no score_command: none, and no test that a retraining forgets.",
+        description="Number of synthetic people that each training learns and the next must forget, at most a tenth of "
+        "the rows. If 0, below 20 or without score_command, none are added and forgetting is not tested.",
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=60 * 86_400)] = Field(
         default=0,
-        description="Maximum seconds for which a retraining waits for further requests. Due dates take precedence.",
+        description="Maximum seconds that a retraining waits for more requests. Due dates take precedence.",
     )
 
     @model_validator(mode="after")
@@ -150,68 +150,66 @@ class TrainerIn(Body):
 
 
 class ArtefactOut(Answer):
-    name: str = Field(description="Name of the file below artefacts/.")
+    name: str = Field(description="Name of the file in artefacts/.")
     sha256: str = Field(description="SHA-256 (hex) of the artefact.")
-    size: int = Field(description="Size in bytes.")
+    size: int = Field(description="Size of the artefact in bytes.")
 
 
 class TrainingOut(Answer):
     id: str = Field(description="ID of the training.")
     status: TrainingStatus = Field(description="Status of the training.")
     revision: int = Field(
-        description="Revision of the dataset that the training read: everyone erased up to this revision is absent."
+        description="Revision of the dataset on which the training ran: everyone erased up to this revision is absent."
     )
     started_at: datetime.datetime = Field(description="Time at which the training started.")
     ended_at: datetime.datetime | None = Field(description="Time at which the training ended; null while running.")
-    error_code: str | None = Field(description="Code of the failure's reason; null otherwise.")
-    repeated: bool = Field(description="True if a second run on the same rows and seed gave the same artefacts.")
-    held: bool = Field(description="True if the artefacts miss the minimum of the metric and are held back.")
-    metrics: dict[str, float] = Field(description="Metrics that the trainer wrote.")
+    error_code: str | None = Field(description="Code of the reason for failure; null if it did not fail.")
+    repeated: bool = Field(description="True if a second run with the same rows and seed produced the same artefacts.")
+    held: bool = Field(description="True if the artefacts fall below `min_metric` and are held back.")
+    metrics: dict[str, float] = Field(description="Metrics written by the trainer.")
     findings: dict[str, dict[str, Any]] = Field(
-        description="Verdicts of tests on the artefacts by name, such as canary_people; empty without tests."
+        description="Results of tests on the artefacts, keyed by test, such as canary_people; empty if none were made."
     )
-    artefacts: list[ArtefactOut] = Field(description="Artefacts; empty unless published.")
+    artefacts: list[ArtefactOut] = Field(description="Artefacts of the training; empty unless published.")
 
 
 class TrainerOut(Answer):
-    """Trainer with the state of its live artefacts."""
+    """Trainer, including the state of its live artefacts."""
 
     id: str = Field(description="ID of the trainer.")
     name: str = Field(description="Name of the trainer.")
-    table_id: str = Field(description="ID of its training table.")
+    table_id: str = Field(description="ID of the table to train on.")
     sha256: str = Field(
-        description="SHA-256 (hex) of commands, files and lock file, by which bundles name the trainer."
+        description="SHA-256 (hex) of the commands, files and lock file, which identifies the trainer in bundles."
     )
     lock_sha256: str = Field(description="SHA-256 (hex) of the lock file.")
-    metric: str | None = Field(description="Metric of the quality gate; null without one.")
-    min_metric: float | None = Field(description="Minimum of the metric; null without a gate.")
-    live_training_id: str | None = Field(
-        description="ID of the training whose artefacts are live; null before the first."
-    )
+    metric: str | None = Field(description="Metric of the quality gate; null if there is no gate.")
+    min_metric: float | None = Field(description="Minimum value of the metric; null if there is no gate.")
+    live_training_id: str | None = Field(description="ID of the training whose artefacts are live; null if none is.")
     waiting_requests: int | None = Field(
-        description="Number of open requests that wait for a retraining; null for callers without accounting:read."
+        description="Number of open requests waiting for a retraining; null for callers without accounting:read."
     )
-    error_code: str | None = Field(description="Code of the last training's failure; null if the last one succeeded.")
+    error_code: str | None = Field(description="Error code of the last training; null if it succeeded.")
     failures: int = Field(description="Number of failed or abandoned trainings since the last success.")
-    retry_at: datetime.datetime | None = Field(description="Time of the next attempt after a failure; null otherwise.")
+    retry_at: datetime.datetime | None = Field(description="Time of the next attempt after a failure; null if none.")
     created_at: datetime.datetime = Field(description="Time of registration.")
-    retired_at: datetime.datetime | None = Field(description="Time at which its artefacts were destroyed; null in use.")
+    retired_at: datetime.datetime | None = Field(description="Time of destruction of its artefacts; null while in use.")
 
 
 class PlannedOut(Answer):
-    start_by: datetime.datetime = Field(description="Time by which the retraining starts.")
-    request_ids: list[str] = Field(description="Requests that the retraining serves.")
+    start_by: datetime.datetime = Field(description="Time by which the retraining must start.")
+    request_ids: list[str] = Field(description="IDs of the requests that the retraining serves.")
     due_at: datetime.datetime = Field(description="Earliest due date among these requests.")
-    late: bool = Field(description="True if the due date can no longer be met at the expected duration.")
+    late: bool = Field(description="True if the due date can no longer be met, given the expected duration.")
 
 
 class TrainerPlanOut(Answer):
-    """Fewest retrainings that meet every due date of the requests known now."""
+    """Smallest set of retrainings that meets the due date of every currently known request."""
 
     expected_seconds: float = Field(
-        description="Duration of the last published training, or the limit before the first."
+        description="Duration of the last published training in seconds; before the first, the time limit."
     )
-    retrainings: list[PlannedOut] = Field(description="Retrainings in the order of their start.")
+    retrainings: list[PlannedOut] = Field(description="Planned retrainings in the order of their start.")
 
 
 _TABLES = operation.ResourceOperations("Trainers", "/v1/training-tables", problems.NotFound)
@@ -230,8 +228,8 @@ UPLOAD_TABLE = _TABLES.operation(
         problems.SubjectSuppressed,
         problems.InputInvalid,
     ),
-    does="Seal the rows of a CSV, Parquet or Arrow file with their original columns, for trainers. A dataset of the "
-    "same name records the people of the rows; deletion requests find and erase them like rows of any dataset.",
+    does="Store the rows of a CSV, Parquet or Arrow file in encrypted form for trainers, in the original columns. A "
+    "dataset of the same name records the rows' people; deletion requests erase them as in any dataset.",
 )
 LIST_TABLES = _TABLES.operation(
     "list_training_tables",
@@ -268,8 +266,8 @@ CREATE = _TRAINERS.operation(
     status=201,
     repeat="keyed",
     problems=(problems.NotFound, problems.StorageQuotaExceeded),
-    does="Register a trainer. A worker trains it at once, and again from scratch whenever a person is erased from its "
-    "table: without network, in a folder of its own, on the rows that are present and a fresh seed.",
+    does="Register a trainer. A worker trains it immediately, and retrains it from scratch whenever a person is erased "
+    "from its table: without network access, in its own folder, on the remaining rows and with a new seed.",
 )
 LIST = _TRAINERS.operation(
     "list_trainers",
@@ -285,7 +283,7 @@ GET = _TRAINERS.of_one(
     "/{trainer_id}",
     scope=Scope.MODELS_READ,
     gives=TrainerOut,
-    does="Return a trainer with the state of its trainings.",
+    does="Return a trainer and the state of its trainings.",
 )
 RETIRE = _TRAINERS.of_one(
     "retire_trainer",
@@ -294,7 +292,7 @@ RETIRE = _TRAINERS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Retire a trainer and destroy its artefacts. Requests no longer wait for it. Repeating is a no-op.",
+    does="Retire a trainer and destroy its artefacts. Requests no longer wait for it. Repeating the call is a no-op.",
 )
 TRAININGS = _TRAINERS.of_one(
     "list_trainings",
@@ -303,7 +301,7 @@ TRAININGS = _TRAINERS.of_one(
     scope=Scope.MODELS_READ,
     query=Paging,
     gives=PageOut[TrainingOut],
-    does="List the trainings of a trainer, newest first.",
+    does="List a trainer's trainings, newest first.",
 )
 PLAN = _TRAINERS.of_one(
     "get_trainer_plan",
@@ -311,7 +309,7 @@ PLAN = _TRAINERS.of_one(
     "/{trainer_id}/plan",
     scope=Scope.ACCOUNTING_READ,
     gives=TrainerPlanOut,
-    does="Return the fewest retrainings that meet the due date of every open request, with their requests.",
+    does="Return the smallest set of retrainings that meets all due dates, with the requests each serves.",
 )
 RELEASE = _TRAINERS.of_one(
     "release_trainer",
@@ -320,7 +318,7 @@ RELEASE = _TRAINERS.of_one(
     scope=Scope.MODELS_WRITE,
     gives=TrainerOut,
     repeat="idempotent",
-    does="Release live artefacts that miss the minimum of the metric. Repeating the call is a no-op.",
+    does="Release live artefacts that were held back by the quality gate. Repeating the call is a no-op.",
 )
 ARTEFACT = _TRAINERS.of_two(
     "get_artefact",
@@ -329,5 +327,5 @@ ARTEFACT = _TRAINERS.of_two(
     scope=Scope.MODELS_READ,
     gives=bytes,
     problems=(problems.ModelHeld, problems.WeightsDestroyed),
-    does="Return a live artefact. The download is recorded, because a copy outside is never retrained.",
+    does="Return a live artefact. The download is recorded, because exported copies are never retrained.",
 )

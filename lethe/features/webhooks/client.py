@@ -1,11 +1,11 @@
-"""`client.webhooks`: payloads sent to receivers of callbacks, and the secret that signs them."""
+"""`client.webhooks`: payloads sent to callback receivers, and the secret that signs them."""
 
 from lethe.client.methods import H, Resource, call, pages
 from lethe.features.webhooks import contract as webhook_deliveries
 
 
 class Webhooks(Resource[H]):
-    """Calls of `client.webhooks`."""
+    """Webhook deliveries and the secret that signs them, as `client.webhooks`."""
 
     list = pages(webhook_deliveries.LIST)
     get = call(webhook_deliveries.GET)

@@ -38,23 +38,23 @@ class WebhookEvent(ClosedSet):
 
 
 class DeliveryOut(Answer):
-    id: str = Field(description="ID of the delivery, in the header webhook-id of every attempt.")
+    id: str = Field(description="ID of the delivery, sent in the webhook-id header of every attempt.")
     request_id: str = Field(description="ID of the deletion request.")
-    event: str = Field(description="Type of the event, such as deletion_request.completed.")
+    event: str = Field(description="Type of event, such as deletion_request.completed.")
     status: DeliveryStatus = Field(
-        description="Status: pending, delivered, gone (the receiver answered 410) or dead (abandoned after three days)."
+        description="Status: pending, delivered, gone (the receiver returned 410) or dead (abandoned after three days)."
     )
     host: str = Field(description="Host of the receiver.")
-    url: str | None = Field(description="URL of the receiver; null without admin, as it may hold a secret.", repr=False)
+    url: str | None = Field(description="URL of the receiver; null without admin: it may contain a secret.", repr=False)
     attempts: int = Field(description="Number of attempts so far.")
-    error: str | None = Field(description="Stable code of the last attempt's error; null if none.")
+    error: str | None = Field(description="Stable error code of the last attempt; null if it had none.")
     next_attempt_at: datetime.datetime | None = Field(description="Time of the next attempt; null unless pending.")
-    created_at: datetime.datetime = Field(description="Time from which the delivery may be sent.")
-    ended_at: datetime.datetime | None = Field(description="Time of delivery or abandonment; null while pending.")
+    created_at: datetime.datetime = Field(description="Time of creation; the delivery is not sent earlier.")
+    ended_at: datetime.datetime | None = Field(description="Time it was delivered or abandoned; null while pending.")
 
 
 class SentOut(DeliveryOut):
-    body: str | None = Field(description="Body as sent, byte for byte; null for callers without admin.", repr=False)
+    body: str | None = Field(description="Body exactly as sent; null for callers without admin.", repr=False)
 
 
 class RedeliveriesIn(Body):
@@ -64,37 +64,37 @@ class RedeliveriesIn(Body):
         description="Status of the deliveries to send again."
     )
     request_id: Annotated[
-        Text | None, Field(max_length=100, description="Only include deliveries of this deletion request.")
+        Text | None, Field(max_length=100, description="Only deliveries about this deletion request.")
     ] = None
-    ended_before: Moment | None = optional("Only include deliveries that ended earlier. Default: all deliveries.")
+    ended_before: Moment | None = optional("Only deliveries that ended before this time. Default: any time.")
     limit: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=500, description="Maximum number of deliveries that this call sends again."
+        default=500, description="Maximum number of deliveries to send again in this call."
     )
 
 
 class RedeliveriesOut(Answer):
-    replayed: int = Field(description="Number of deliveries that this call sends again.")
-    more: bool = Field(description="True if more deliveries match: repeat the call with the same `ended_before`.")
+    replayed: int = Field(description="Number of deliveries that are being sent again.")
+    more: bool = Field(description="True if more deliveries match; repeat the call with the same `ended_before`.")
 
 
 class SecretOut(Answer):
-    secret: str = Field(description="Secret that signs webhooks: `whsec_` and the base64 of 32 bytes.", repr=False)
-    generation: int = Field(description="Number of the secret, which each rotation increases by 1.")
+    secret: str = Field(description="Secret that signs webhooks: `whsec_` and 32 bytes in base64.", repr=False)
+    generation: int = Field(description="Number of the secret; each rotation increases it by 1.")
     rotated_at: datetime.datetime | None = Field(description="Time of the last rotation; null if never rotated.")
-    previous_until: datetime.datetime | None = Field(description="End of use of the previous secret; null if none.")
+    previous_until: datetime.datetime | None = Field(description="End of the previous secret's use; null if none.")
 
 
 class SecretRotationIn(Body):
-    generation: int = Field(ge=1, le=1_000_000_000, description="Generation of the secret to replace.")
+    generation: int = Field(ge=1, le=1_000_000_000, description="Generation of the secret that is to be replaced.")
 
 
 class WebhookDeliveriesQuery(Paging):
-    status: DeliveryStatus | None = optional("Only include deliveries with this status.")
+    status: DeliveryStatus | None = optional("Only deliveries with this status.")
     undelivered: bool = Field(
-        default=False, description="Only include deliveries that are dead, or pending, tried or not."
+        default=False, description="Only deliveries that are dead or pending, whether or not they were tried."
     )
     request_id: Annotated[
-        Text | None, Field(max_length=100, description="Only include deliveries of this deletion request.")
+        Text | None, Field(max_length=100, description="Only deliveries about this deletion request.")
     ] = None
 
 
@@ -107,8 +107,8 @@ LIST = _WEBHOOK_DELIVERIES.operation(
     scope=Scope.REQUESTS_READ,
     query=WebhookDeliveriesQuery,
     gives=PageOut[DeliveryOut],
-    does="List deliveries, newest first. Callers who may not learn whether anything is held only see deliveries of "
-    "requests by such callers.",
+    does="List deliveries, newest first. Callers who are not allowed to know whether data is held see only deliveries "
+    "for requests of such callers.",
 )
 GET = _WEBHOOK_DELIVERIES.of_one(
     "get_webhook_delivery",
@@ -116,7 +116,7 @@ GET = _WEBHOOK_DELIVERIES.of_one(
     "/webhook-deliveries/{delivery_id}",
     scope=Scope.REQUESTS_READ,
     gives=SentOut,
-    does="Return the state of a delivery, and its body.",
+    does="Return a delivery's state and its body.",
 )
 REPLAY = _WEBHOOK_DELIVERIES.of_one(
     "replay_webhook_delivery",
@@ -125,7 +125,7 @@ REPLAY = _WEBHOOK_DELIVERIES.of_one(
     scope=Scope.ADMIN,
     gives=SentOut,
     status=202,
-    does="Send a delivered or abandoned message again under the same ID. A pending delivery stays unchanged.",
+    does="Send a delivered or abandoned message again under the same ID. Pending deliveries are left unchanged.",
 )
 REPLAY_ALL = _WEBHOOK_DELIVERIES.operation(
     "replay_webhook_deliveries",
@@ -134,7 +134,7 @@ REPLAY_ALL = _WEBHOOK_DELIVERIES.operation(
     scope=Scope.ADMIN,
     takes=RedeliveriesIn,
     gives=RedeliveriesOut,
-    does="Send matching deliveries again, each under its ID, oldest first, `limit` of them in one transaction.",
+    does="Send matching deliveries again under their IDs, oldest first, up to `limit` in one transaction.",
 )
 SECRET = _WEBHOOK_DELIVERIES.operation(
     "get_webhook_secret",
@@ -142,7 +142,7 @@ SECRET = _WEBHOOK_DELIVERIES.operation(
     "/webhook-secret",
     scope=Scope.ADMIN,
     gives=SecretOut,
-    does="Return the secret with which receivers verify webhooks.",
+    does="Return the secret for verifying webhooks.",
 )
 ROTATE_SECRET = _WEBHOOK_DELIVERIES.operation(
     "rotate_webhook_secret",
@@ -153,5 +153,5 @@ ROTATE_SECRET = _WEBHOOK_DELIVERIES.operation(
     gives=SecretOut,
     repeat="idempotent",
     problems=(SecretNotPresent,),
-    does="Replace the current secret; for a day both sign. Repeating the call with the same `generation` is a no-op.",
+    does="Replace the current secret; both sign for one day. Repeating the call with the same `generation` is a no-op.",
 )

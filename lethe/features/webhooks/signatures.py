@@ -24,7 +24,7 @@ _SECONDS = re.compile(r"0|[1-9][0-9]{0,11}")
 
 
 class WebhookUnverified(Exception):
-    """Call that must not be trusted. Subclasses state the reason."""
+    """The webhook call must not be trusted. Subclasses state the reason."""
 
 
 class HeadersMalformed(WebhookUnverified):
@@ -36,24 +36,24 @@ class SignatureWrong(WebhookUnverified):
 
 
 class TimestampOutsideTolerance(WebhookUnverified):
-    """The signature is correct but too old or from the future, so that the call may be a replay."""
+    """The signature is correct but its timestamp is too old or in the future, so the call may be a replay."""
 
 
 class SecretMalformed(ValueError):
-    """The secret is not `whsec_` and the base64 of 24 to 64 bytes."""
+    """The secret is not `whsec_` followed by the base64 encoding of 24 to 64 bytes."""
 
 
 def secret_from(key: bytes) -> str:
-    """Return the secret, as shown to receivers, for 32 random bytes."""
+    """Return the secret made of 32 random bytes, in the form shown to receivers."""
     if len(key) != _NEW_KEY_BYTES:
         raise SecretMalformed(f"Expected a key of {_NEW_KEY_BYTES} bytes")
     return _PREFIX + base64.b64encode(key).decode()
 
 
 def sign(body: bytes, *, message_id: str, sent_at: datetime.datetime, secrets: Sequence[str]) -> dict[str, str]:
-    """Return the three headers of one attempt, with a signature by each of `secrets` (two during a rotation).
+    """Return the three headers for one attempt, signed with each of `secrets` (two during a rotation).
 
-    `message_id` is the same for all attempts, so that receivers recognise repeated ones; `sent_at` is the time of this
+    `message_id` is the same for all attempts, so that receivers recognise repeats; `sent_at` is the time of this
     attempt. Raises `SecretMalformed`.
     """
     if not _MESSAGE_ID.fullmatch(message_id):
@@ -76,15 +76,15 @@ def verify(
     now: datetime.datetime,
     tolerance: datetime.timedelta = TOLERANCE,
 ) -> str:
-    """Verify a call against `secret` and return its ID. A call with a known ID repeats an earlier one.
+    """Verify a call against `secret` and return its ID. A call whose ID was seen before is a repeat.
 
-    The names of `headers` are matched without regard to case, and `body` must have the bytes as received.
+    Header names are matched case-insensitively. `body` must be the exact bytes received.
 
     Raises:
         HeadersMalformed: if a header is missing or malformed.
         SignatureWrong: if no signature matches.
         TimestampOutsideTolerance: if the timestamp is not within `tolerance` of `now`.
-        SecretMalformed: if `secret` is not a secret.
+        SecretMalformed: if `secret` does not have the form of a secret.
     """
     fields = {name.lower(): value for name, value in headers.items()}
     message_id, timestamp, signatures = (fields.get(name, "") for name in (ID, TIMESTAMP, SIGNATURE))

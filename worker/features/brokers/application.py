@@ -1,4 +1,4 @@
-"""Celery application of a worker, which `worker.celery_app` names for commands.
+"""Celery application of a worker, which commands find as `worker.celery_app`.
 
 Modules that only a worker needs are imported when it starts, so that a beat or a health check starts within a second.
 """
@@ -35,7 +35,7 @@ app.conf.beat_schedule = {"sweep": {"task": notifiers.TASK, "schedule": settings
 
 @setup_logging.connect  # type: ignore[untyped-decorator]
 def _logs_are_set_up(**_: object) -> None:
-    """Receive the signal, so that Celery skips its own logging set-up, which logs message bodies."""
+    """Handle the signal so that Celery skips its own logging setup, which would log message bodies."""
 
 
 @worker_init.connect  # type: ignore[untyped-decorator]

@@ -17,7 +17,7 @@ _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, RecursionError
 
 
 class Consumer(consumer.Consumer):  # type: ignore[misc]
-    """Consumer that drops messages without a valid task. Any other error of its loop counts as a lost connection."""
+    """Consumer that drops messages without a valid task. Any other error in its loop counts as a lost connection."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -66,7 +66,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
 
 
 class _Channel(kombu_redis.Channel):
-    """Channel that skips malformed messages. They have left their list by the time they are parsed."""
+    """Channel that skips malformed messages, which have already left their Redis list when they are parsed."""
 
     def _brpop_read(self, **options: Any) -> Any:
         try:

@@ -10,7 +10,7 @@ from worker import handlers
 
 
 def run_test(installation: Installation, claimed_run: ClaimedRun, root: str, holder: handlers.Holder) -> None:
-    """Run a canary test and end it with its statistics. A failed test is not repeated."""
+    """Run a canary test and end the run with the test's statistics. A failed test is not repeated."""
     assert claimed_run.mechanism is not None
     assert claimed_run.audit is not None
     observed: Observed | None = None

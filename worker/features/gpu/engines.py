@@ -26,12 +26,12 @@ _NOISE_AT_ONCE = 2**20
 
 
 class Walk:
-    """Walk of steps x <- Proj_R((1 - step_size * l2) x - (step_size / slots) G(x) + nu xi), the same as
-    `step.projected_noisy_step`, on the batches and with the step sizes of a `schedule`.
+    """Walk of steps x <- Proj_R((1 - step_size * l2) x - (step_size / slots) G(x) + nu xi), equivalent to
+    `step.projected_noisy_step`, with the batches and step sizes of a `schedule`.
 
-    The pass computes G, and `noise` fills a buffer with the xi of the next steps, from which a cursor on the device
-    selects, so that every step is the same sequence of device operations. On a GPU, `STEPS_PER_GRAPH` steps are
-    captured as one graph, with bitwise the same result. `place` maps slots to rows of the pass.
+    The pass computes G. `noise` fills a buffer with xi for the next steps, from which a cursor on the device selects,
+    so that every step is the same sequence of device operations. On a GPU, `STEPS_PER_GRAPH` steps are captured as one
+    graph, with bitwise identical results. `place` maps slots to rows of the pass.
 
     A context manager: on exit every buffer that held an iterate, its gradient or noise is overwritten.
     """
@@ -68,7 +68,7 @@ class Walk:
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def state(self, *, steps_done: int) -> State:
-        """Return a copy of the current state on the CPU."""
+        """Return a copy of the current state, on the CPU."""
         parameters, lanes = (part.to("cpu", copy=True) for part in (self._parameters, self._lanes))
         return State(parameters=parameters, steps_done=steps_done, lanes=lanes)
 
@@ -135,7 +135,7 @@ _GROWTH = 8
 
 
 class DeviceRows:
-    """Rows of some slots in float32 on `device`, copied block by block. The caller's rows are only read.
+    """Rows of the given slots in float32 on `device`, copied block by block. The caller's rows are only read.
 
     A context manager: on exit the copy is overwritten and its memory released. Raises MemoryError if the rows do not
     fit on the device.
@@ -152,7 +152,7 @@ class DeviceRows:
         device: torch.device,
         slots: Sequence[slice] | None = None,
     ) -> None:
-        """Copy the rows of `slots`, disjoint ranges; None for all rows."""
+        """Copy the rows of `slots`, which are disjoint ranges; None copies all rows."""
         self._device, self._width = device, features.shape[1]
         self._source, self._num_classes, self._loss = (features, labels), num_classes, loss
         self._row_weights = weights
@@ -165,7 +165,7 @@ class DeviceRows:
         self._open(tuple(slots))
 
     def gradient(self, parameters: Tensor, block: slice = slice(None)) -> Tensor:
-        """Return the sum over the rows `block` of the gradient of their loss  # (1, d) or (C, d) float64, on the CPU"""
+        """Return the sum of the loss gradients of the rows `block`  # (1, d) or (C, d) float64, on the CPU"""
         with self._computing():
             try:
                 self._pass.weights[:, : self._width].copy_(parameters)
@@ -220,7 +220,7 @@ class DeviceRows:
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
-        """Enter the rows' device and stream (graphs need a separate stream), full precision, and no autograd."""
+        """Enter the rows' device and stream (graphs need their own), with full precision and without autograd."""
         with ExitStack() as stack:
             stack.enter_context(torch.no_grad())
             stack.enter_context(passes.full_precision())
@@ -252,7 +252,7 @@ class DeviceRows:
                     self._factors[place].copy_(torch.from_numpy(as_factors(self._row_weights[part])))
 
     def _place(self, row_range: slice) -> slice:
-        """Return the range of the copy that holds the rows of these slots."""
+        """Return the range of the copy that contains these slots' rows."""
         if self._slots == (slice(0, len(self._source[0])),):
             return row_range
         first = 0
@@ -273,7 +273,7 @@ class DeviceRows:
     def _upload(
         self, features: NDArray[np.float32], labels: NDArray[np.int32], rows_there: Tensor, labels_there: Tensor
     ) -> None:
-        """Copy the rows through one buffer, padded with zero columns, and overwrite the buffer."""
+        """Copy the rows through one buffer padded with zero columns, then overwrite the buffer."""
         num_rows, columns = rows_there.shape
         block_rows = min(num_rows, max(1, _UPLOAD_BYTES // (4 * columns)))
         buffer = torch.zeros(block_rows, columns, pin_memory=self._device.type == "cuda")
@@ -302,7 +302,7 @@ def open_rows(
     *,
     device: torch.device,
 ) -> DeviceRows | None:
-    """Copy the rows of a linear model to a GPU (`worker.langevin.engines.Engine`)."""
+    """Copy a linear model's rows to a GPU (`worker.langevin.engines.Engine`)."""
     if device.type == "cpu" or mechanism.is_tangent:
         return None
     num_classes, loss = mechanism.num_classes, Loss.of(mechanism)

@@ -1,7 +1,7 @@
 """Two-class gradient in one read of the rows, as a Triton kernel. Imported only on machines with a GPU.
 
-Each program owns a range of consecutive rows and sums them in a fixed order without atomics, so that a device always
-gives the same bits. Products and sums of a tile are in float32; tiles are added in float64. Interpreted on the CPU,
+Each program owns a range of consecutive rows and sums them in a fixed order without atomics, so results on one device
+are bitwise the same. Products and sums of a tile are in float32; tiles are added in float64. Interpreted on the CPU,
 this moves the gradient of 32,561 rows by 0.00003 of one record's maximum contribution, that of a million by 0.0004.
 """
 
@@ -17,7 +17,7 @@ _MAX_TILE_ROWS = 256
 
 
 def sum_of_gradients(rows: Tensor, labels: Tensor, weights: Tensor, partials: Tensor) -> None:
-    """Overwrite `partials` with the gradient sums over the rows of each program; their total is the sum over all rows.
+    """Overwrite `partials` with the gradient sums over each program's rows; their total is the sum over all rows.
 
     `rows` (n, width) float32, contiguous; `labels` (n,) int32, 0 or 1; `weights` (1, width) float32; `partials`
     (programs, width) float64, contiguous. width <= MAX_WIDTH.

@@ -1,6 +1,6 @@
 """Noise generated on the device: a ChaCha20 keystream in integer tensor operations, turned into normal numbers.
 
-The reasons are in `worker/langevin/noise.py`. ChaCha20 (RFC 8439) needs only 32-bit additions, exclusive ors and
+`worker/langevin/noise.py` gives the reasons. ChaCha20 (RFC 8439) needs only 32-bit additions, exclusive ors and
 rotations, which are exact and the same on every device.
 """
 
@@ -24,19 +24,19 @@ _TO_COLUMNS = (0, 1, 2, 3, 7, 4, 5, 6, 10, 11, 8, 9, 13, 14, 15, 12)
 
 
 class FillsNoise(Protocol):
-    """Source of independent standard normal numbers, new ones at every call."""
+    """Source of independent standard normal numbers, fresh at every call."""
 
     def fill(self, out: Tensor) -> None: ...  # (k, d) float64, contiguous, on the source's device
 
 
 class DeviceNoise:
-    """Production source on a device: a fresh 256-bit key from the operating system, and a keystream generated there.
+    """Production noise source on a device, which expands a fresh 256-bit key from the operating system.
 
     Block i of the keystream is ChaCha20 (20 rounds) at the 64-bit counter i, nonce 0: words 12 and 13 of the state are
-    the counter, low half first, as in Bernstein's original; below 2^32 blocks this is RFC 8439 with nonce 0. A counter
-    is used once, and a key for at most 2^62 blocks. Each number is the normal quantile, in float64, of an odd multiple
-    of 2^-53 formed from the low 52 bits of 8 bytes of keystream: 2^52 values up to 8.21, so that the truncated tails
-    lose a mass of 2.2e-16 per number, as in `SystemNoise`.
+    the counter, low half first, as in Bernstein's original; below 2^32 blocks this is RFC 8439 with nonce 0. Each
+    counter is used once, and each key for at most 2^62 blocks. Each number is the normal quantile, in float64, of an
+    odd multiple of 2^-53 formed from the low 52 bits of 8 bytes of keystream: 2^52 values up to 8.21, so the truncated
+    tails lose a mass of 2.2e-16 per number, as in `SystemNoise`.
 
     A source belongs to the process that created it: it cannot be copied or pickled, and raises after a fork. The key
     stays on the device; closing overwrites it.
@@ -99,19 +99,19 @@ class DeviceNoise:
 
 
 def quantiles(words: Tensor, *, out: Tensor) -> None:
-    """Write to `out`, (n,) float64, the normal quantile of the cell (of 2^52) that the low 52 bits of each word name.
+    """Write to `out`, (n,) float64, the normal quantile of the cell (of 2^52) given by each word's low 52 bits.
 
-    `words`, (n,) int64, retains only these bits.
+    Only these bits remain in `words`, (n,) int64.
     """
     out.copy_(words.bitwise_and_(_CELLS - 1))
     torch.special.ndtri(out.add_(0.5).div_(_CELLS), out=out)
 
 
 def chacha20_(states: Tensor) -> None:
-    """Replace each column by its keystream block: the block function of RFC 8439, section 2.3  # (16, n) int32
+    """Replace each column with its keystream block: the block function of RFC 8439, section 2.3  # (16, n) int32
 
-    Each row of the RFC's square is four consecutive rows, so that one operation does a quarter of a round for all four
-    columns of all blocks. Intermediate values, which reveal the key, are overwritten.
+    Each row of the RFC's square is stored as four consecutive rows, so one operation handles all four columns of all
+    blocks in parallel. Intermediate values, which would reveal the key, are overwritten.
     """
     to_diagonals, to_columns = (torch.tensor(order, device=states.device) for order in (_TO_DIAGONALS, _TO_COLUMNS))
     work, turned, spare = states.clone(), torch.empty_like(states), torch.empty_like(states[:4])

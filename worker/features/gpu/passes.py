@@ -39,8 +39,8 @@ class Pass(Protocol):
 
 
 def over(rows: Tensor, labels: Tensor, num_classes: int, loss: Loss = LOGISTIC, factors: Tensor | None = None) -> Pass:
-    """Return the fastest pass over these rows, whose losses are scaled by `factors` (n,) if given: fused for the
-    logistic loss of two classes on a GPU with Triton, otherwise in blocks."""
+    """Return the fastest pass over these rows: fused for two-class logistic loss on a GPU with Triton, otherwise in
+    blocks. If `factors` (n,) are given, they scale the rows' losses."""
     if rows.is_cuda and num_classes == 2 and loss == LOGISTIC and factors is None and _triton_works():
         # Imported late, because it imports Triton, which comes only with torch's CUDA builds.
         from worker.features.gpu import kernel
@@ -51,7 +51,7 @@ def over(rows: Tensor, labels: Tensor, num_classes: int, loss: Loss = LOGISTIC, 
 
 
 class Fused:
-    """Pass with one read of the rows: a tile stays in registers for scores, residuals and gradient. For two classes."""
+    """Two-class pass that reads rows once: tiles stay in registers for scores, residuals and gradient."""
 
     def __init__(self, rows: Tensor, labels: Tensor, *, programs: int) -> None:
         from worker.features.gpu import kernel
@@ -72,7 +72,7 @@ class Fused:
 
 
 class Blocked:
-    """Pass of matrix products over blocks of rows. A block that exceeds the device's cache is read twice."""
+    """Pass that uses matrix products over blocks of rows. A block larger than the device's cache is read twice."""
 
     def __init__(
         self, rows: Tensor, labels: Tensor, num_classes: int, loss: Loss = LOGISTIC, factors: Tensor | None = None
@@ -113,8 +113,8 @@ class Blocked:
             buffer.zero_()
 
     def _slopes(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """Return the slopes of the losses; for cross-entropy, probabilities less the one-hot label  # (b, 1) or
-        (b, C)"""
+        """Return the slopes of the losses; for cross-entropy, the probabilities less the one-hot label  # (b, 1) or (b,
+        C)"""
         residuals: Tensor = self._residuals[: len(scores)]
         hits = self._hits[: len(scores)]
         if self._loss.objective is Objective.POISSON_REGRESSION and self._loss.width is not None:
@@ -152,7 +152,7 @@ def _triton_works() -> bool:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Compute matrix products of float32 in float32, regardless of the precision that the process has set in torch."""
+    """Compute float32 matrix products in full float32, regardless of the precision setting of torch."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -1,12 +1,12 @@
-"""Engine of tangent models, on the CPU or a GPU: the sum of the records' gradients, by a pass through the network.
+"""Engine for tangent models, on the CPU or a GPU: the sum of the records' gradients, from a pass through the network.
 
 A stored row is its record's features and a constant, divided by their norm. The network therefore receives the features
 divided by the constant; a null row has constant 0 and counts nothing. The scale of a row is computed when a run first
 reads it and is discarded with the run: no value derived from a record is stored next to it.
 
 Products are in single precision, sums over blocks of 256 rows in double. Their order depends on the device and its
-number of threads, so that this gradient, unlike that of linear models, is not bitwise the same everywhere; the
-difference is far below the noise (docs/sharp-edges.md).
+number of threads, so this gradient, unlike a linear model's, is not bitwise the same everywhere; the difference is far
+below the noise (docs/sharp-edges.md).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,13 +33,13 @@ _BLOCK_ROWS = 64
 # Jacobian entries in double precision per block: half a gigabyte.
 _BLOCK_NUMBERS = 2**26
 _AGREEMENT = 2.0**-8
-"""Maximum relative difference between the two computations of a record, far above the error of single precision."""
+"""Maximum relative difference between a record's two computations, far above single-precision error."""
 _NEARBY = 2.0**-16
-"""Relative distance of the inputs at which a kink is sought, far above the error of single precision."""
+"""Relative change of the inputs within which a kink is looked for, far above single-precision error."""
 
 
 class TangentRows:
-    """Rows of a run on a public network. A context manager, which overwrites everything computed from rows on exit."""
+    """Rows of a run on a public network. A context manager that overwrites everything computed from rows on exit."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class TangentRows:
     ) -> None:
         """Prepare the tangent model.
 
-        `features` (n, d) are rows of norm at most 1, the bias last; `labels` are (n,), and `weights` (n,) in units of
-        2^-23. Raises ValueError for a network that does not fit the rows or the mechanism.
+        `features` (n, d) are rows of norm at most 1, with the bias last; `labels` are (n,); `weights` (n,) are
+        multiples of 2^-23. Raises ValueError for a network that does not fit the rows or the mechanism.
         """
         self._features, self._labels, self._row_weights = features, labels, weights
         self._device = device or torch.device("cpu")
@@ -63,7 +63,7 @@ class TangentRows:
         self._scales = np.full(len(features), np.nan, np.float32)
 
     def gradient(self, parameters: Tensor, block: slice = slice(None)) -> Tensor:
-        """Return the sum over the rows `block` of the gradient of their loss at `parameters`  # (1, d) float64"""
+        """Return the sum of the loss gradients of the rows `block` at `parameters`  # (1, d) float64"""
         inputs, labels, factors, scales = self._inputs_of(block)
         gradient = self._tangent.gradient(
             parameters.to(self._device),
@@ -86,11 +86,11 @@ class TangentRows:
         self._scales.fill(0)
 
     def differs(self, ours: Tensor, parameters: Tensor, block: slice, *, bound: float) -> bool:
-        """Return True if `ours` is not the sum of the gradients, recomputed from each row's Jacobian in double
-        precision, or if a Jacobian is larger than the mechanism permits. `bound` is the tolerated difference.
+        """Return True if `ours` differs from the sum of the gradients, recomputed from each row's Jacobian in double
+        precision, or if a Jacobian is larger than the mechanism permits. `bound` is the difference tolerated.
 
-        A row at a kink of the network (of a ReLU) may be on either side of it in single precision. Therefore the change
-        of a row's gradient nearby is tolerated, too.
+        In single precision, a row at a kink of the network (at a ReLU) can fall on either side of the kink. The change
+        in a row's gradient near the row is therefore tolerated as well.
         """
         is_present = self._features[block][:, -1] > 0
         inputs, labels = network_inputs(self._features[block][is_present]), self._labels[block][is_present]
@@ -124,13 +124,13 @@ class TangentRows:
         return not apart <= tolerated
 
     def _factors(self, block: slice) -> Tensor:
-        """Return the factors of the losses of the rows `block`  # (n,)"""
+        """Return the loss factors of the rows `block`  # (n,)"""
         if self._row_weights is None:
             return torch.ones(len(self._labels[block]))
         return torch.from_numpy(as_factors(self._row_weights[block]))
 
     def _inputs_of(self, block: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return inputs, labels, factors and scales of the rows `block`. The scale of a null row is 0."""
+        """Return the inputs, labels, factors and scales of the rows `block`. A null row's scale is 0."""
         inputs = torch.from_numpy(network_inputs(self._features[block])).to(self._device)
         labels = torch.from_numpy(np.array(self._labels[block])).to(self._device)
         self._loss.require_labels(self._labels[block], self._mechanism.num_classes)
@@ -152,7 +152,7 @@ class TangentRows:
 def tangent_of(
     mechanism: Mechanism, network: bytes, *, device: torch.device | None = None, dtype: torch.dtype = torch.float32
 ) -> Tangent:
-    """Return the tangent model of a mechanism. Raises ValueError if `network` is not the mechanism's."""
+    """Return a mechanism's tangent model. Raises ValueError if `network` is not the mechanism's network."""
     stated = mechanism.network
     if stated is None or stated.linearisation is None or sha256(network).hexdigest() != stated.sha256:
         raise ValueError("Expected the network whose tangent the mechanism states")
@@ -169,8 +169,8 @@ def tangent_of(
 def scored(
     mechanism: Mechanism, network: bytes, parameters: NDArray[np.float64], rows: Iterable[LabelledRows]
 ) -> Iterator[LabelledRows]:
-    """Replace each non-null row by its scores under the `parameters` (1, p), to evaluate it as a linear model whose
-    weights are the identity."""
+    """Replace each non-null row with its scores under the `parameters` (1, p), so that it can be evaluated with a
+    linear model whose weights are the identity."""
     tangent = tangent_of(mechanism, network)
     for features, labels in rows:
         is_present = features[:, -1] > 0
@@ -200,7 +200,7 @@ def open_rows(
     *,
     device: torch.device,
 ) -> TangentRows | None:
-    """Open the rows of a tangent model (`worker.langevin.engines.Engine`)."""
+    """Open a tangent model's rows (`worker.langevin.engines.Engine`)."""
     if not mechanism.is_tangent:
         return None
     network = backend.network or b""

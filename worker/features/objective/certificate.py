@@ -1,4 +1,4 @@
-"""Bound on the norm of the gradient at which a solver ended, computed separately from it and including rounding."""
+"""Bound on the gradient's norm where a solver stopped, computed independently of the solver and including rounding."""
 
 import math
 
@@ -25,11 +25,11 @@ def gradient_norm_bound(
     objective: Objective,
     class_weights: tuple[float, ...] | None = None,
 ) -> float:
-    """Return a bound on |sum of gradients + num_slots l2 point + perturbation|, in exact arithmetic.
+    """Return an upper bound on the exact value of |sum of gradients + num_slots l2 point + perturbation|.
 
-    `regularisation` is (num_slots, l2). The rounding of each operation is bounded by the standard model of floating
-    point (Higham, "Accuracy and Stability of Numerical Algorithms", Section 3.1), in any order of summation, and
-    added. Sums of blocks are exact (`math.fsum`). NaN where the point is not finite.
+    `regularisation` is (num_slots, l2). Each operation's rounding error is bounded by the standard model of floating
+    point (Higham, "Accuracy and Stability of Numerical Algorithms", Section 3.1), for any order of summation, and
+    added. Sums over blocks are exact (`math.fsum`). The result is NaN if the point is not finite.
     """
     strength = regularisation[0] * regularisation[1]
     totals: list[Floats] = [strength * point, perturbation]

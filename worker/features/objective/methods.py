@@ -27,10 +27,10 @@ def run(
     show: Show,
     **others: Any,
 ) -> Ran:
-    """Make a version from the rows present and from fresh noise. The arguments are those of `chain.run`.
+    """Train a version on the current rows with fresh noise. The arguments are those of `chain.run`.
 
     No progress is reported before the end, because the number of iterations depends on the rows. Raises
-    `RunDiffersFromPlan` if the run should continue an earlier version, carry lanes or stop in between, and the errors
+    `RunDiffersFromPlan` if the run is to continue an earlier version, have lanes or stop at checkpoints, and the errors
     of `solver.minimise`.
     """
     is_anew = first_step == 0 and steps == mechanism.learn_steps and not initial.any()

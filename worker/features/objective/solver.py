@@ -1,7 +1,7 @@
 """Solver of objective perturbation. No other file handles the perturbation xi or the minimiser without noise.
 
 Passes are in double precision: the tolerance is far below what single precision resolves. The minimiser starts at the
-origin whatever was published before, so that a version is a function of the rows present and of fresh noise alone.
+origin whatever was published before, so a version depends only on the current rows and fresh noise.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ from worker.langevin.noise import Noise
 from worker.langevin.window import blocks
 
 NEWTON_PARAMETERS = 512
-"""Largest number of parameters of a part up to which the Hessian is factorised."""
+"""Maximum number of parameters of a part for which the Hessian is factorised."""
 _MEMORY = 30
 _MAX_HALVINGS = 60
 
@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minimised:
-    """Version that was released: `parameters` on the mechanism's grid  # (1, d) or (C, d) float64
+    """Released version, with `parameters` on the mechanism's grid  # (1, d) or (C, d) float64
 
     `records` counts the non-null rows that were read.
     """
@@ -90,7 +90,7 @@ def minimise(
 
 
 class _Rows:
-    """Rows in double precision, a block at a time. The assumptions of the guarantee are checked at construction."""
+    """Rows read in double precision, block by block. The guarantee's assumptions are checked at construction."""
 
     def __init__(
         self, mechanism: ObjectivePerturbation, features: NDArray[np.float32], stored: NDArray[np.int32]
@@ -118,14 +118,14 @@ class _Rows:
             self.records += int(np.count_nonzero(squares))
 
     def gradient(self, point: Floats) -> Floats:
-        """Return the sum over all rows of the gradient of their loss  # (1, d) or (C, d)"""
+        """Return the sum of the loss gradients of all rows  # (1, d) or (C, d)"""
         total = np.zeros_like(point)
         for x, chances, factors, block in self._passed(point):
             total += (self._residuals(chances, block) * factors).T @ x
         return total
 
     def gradient_and_hessians(self, point: Floats) -> tuple[Floats, list[Floats]]:
-        """Return the gradient, and the Hessian of each independent part: (d, d) of each score, or (C d, C d)."""
+        """Return the gradient and the Hessian of each independent part: (d, d) per score, or (C d, C d)."""
         total, (scores, width) = np.zeros_like(point), point.shape
         joint = scores > 1 and not self._of_labels
         hessians = [np.zeros((point.size,) * 2)] if joint else [np.zeros((width, width)) for _ in range(scores)]
@@ -147,7 +147,7 @@ class _Rows:
         return total, hessians
 
     def _passed(self, point: Floats) -> Iterator[tuple[Floats, Floats, Floats | float, slice]]:
-        """Yield each block's rows, probabilities, factors and range of slots; overwrite them afterwards."""
+        """Yield each block's rows, probabilities, factors and slots; then overwrite rows and probabilities."""
         for block in blocks(len(self.features)):
             x = self.features[block].astype(np.float64)
             chances = x @ point.T
@@ -183,7 +183,7 @@ def _solve(
     point: Floats,
     on_progress: Callable[[int], None],
 ) -> None:
-    """Move `point` until its gradient is well below the tolerance or no longer falls."""
+    """Move `point` until the gradient there is well below the tolerance or no longer falls."""
     strength = mechanism.num_slots * mechanism.l2
     # Half is left to the bound on the rounding of the gradient.
     tolerance, per_part = mechanism.gradient_tolerance / 2, mechanism.num_columns * mechanism.num_scores
@@ -202,7 +202,7 @@ def _solve(
 def _newton(
     rows: _Rows, gradient: Callable[[Floats], Floats], strength: float, perturbation: Floats, point: Floats
 ) -> Iterator[float]:
-    """Take Newton steps, each halved until the norm of the gradient falls; yield that norm before each step."""
+    """Take Newton steps, halving each until the gradient's norm falls; yield that norm before each step."""
     while True:
         total, hessians = rows.gradient_and_hessians(point)
         total += strength * point + perturbation
@@ -223,12 +223,12 @@ def _newton(
 
 
 def _parts(values: Floats, hessians: list[Floats]) -> list[Floats]:
-    """Return views of `values`, one per Hessian: all of it, or one row each."""
+    """Return views of `values`, one per Hessian: the whole array, or one row each."""
     return [values.reshape(-1)] if len(hessians) == 1 else list(values)
 
 
 def _lbfgs(gradient: Callable[[Floats], Floats], strength: float, point: Floats) -> Iterator[float]:
-    """Take L-BFGS steps by slopes alone, because values round long before slopes do; yield the gradient's norm."""
+    """Take L-BFGS steps from slopes alone, which stay precise longer than values; yield the gradient's norm."""
     pairs: list[tuple[Floats, Floats, float]] = []
     now = gradient(point)
     try:
@@ -264,7 +264,7 @@ def _lbfgs(gradient: Callable[[Floats], Floats], strength: float, point: Floats)
 
 
 def _inverse_times(values: Floats, pairs: list[tuple[Floats, Floats, float]], strength: float) -> Floats:
-    """Return the L-BFGS approximation of the inverse Hessian times `values` (Nocedal, Wright, Algorithm 7.4)."""
+    """Return the L-BFGS inverse Hessian approximation times `values` (Nocedal, Wright, Algorithm 7.4)."""
     result, shares = values.copy(), []
     for moved, changed, curvature in reversed(pairs):
         shares.append(float(np.vdot(moved, result)) / curvature)

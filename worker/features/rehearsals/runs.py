@@ -1,8 +1,8 @@
-"""Rehearsal: a copy of the live version forgets people drawn at random, another copy learns without them, and all
+"""Rehearsal: one copy of the live version forgets people drawn at random, another is trained without them, and all
 three versions are measured for what they reveal about these people.
 
-Each copy takes the same steps as a run, in its own process, on the stored rows with those of the people null in memory.
-Nothing is written. A copy is discarded after its measurement.
+Each copy takes the same steps as a run, in its own process, on the stored rows, with these people's rows null in
+memory. Nothing is written. Each copy is discarded after it has been measured.
 """
 
 import functools
@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 LabelledRows = tuple[NDArray[np.float32], NDArray[np.int32]]
 """Features (n, d) and labels (n,) of rows that are not null."""
 RunWithoutPeople = Callable[..., isolated.IsolatedResult]
-"""`isolated.run` on rows without the people who were drawn. It takes the arguments `initial`, `first_step`, `steps`,
+"""`isolated.run` on rows without the people drawn. It takes the arguments `initial`, `first_step`, `steps`,
 `on_progress` and `checkpoints`."""
 
 _DECIMALS = 2
@@ -53,7 +53,7 @@ _DIGITS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgetting:
-    """Planned way to forget the people: `steps` from `initial`, after `first_step` earlier steps of the chain."""
+    """Planned way to forget the people drawn: `steps` from `initial`, after the chain's `first_step` earlier steps."""
 
     way: str
     initial: Floats
@@ -63,7 +63,7 @@ class Forgetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sets:
-    """Rows on which a rehearsal measures, one per person, in memory."""
+    """Rows on which a rehearsal measures models, one per person, in memory."""
 
     forget: LabelledRows
     retain: LabelledRows
@@ -72,7 +72,7 @@ class Sets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Measurements of a model. `network` is for a tangent model; `target` is the range of a regression's target."""
+    """Measurements of a model. `network` is set for a tangent model, `target` (the target's range) for a regression."""
 
     mechanism: Mechanism
     network: bytes | None = None
@@ -90,7 +90,7 @@ class Measure:
         return prediction.scores(identity, of_rows)
 
     def of(self, outputs: Floats, labels: NDArray[np.int32]) -> contract.MeasuredOut:
-        """Return the means of the rows' losses and correct predictions, for scores `outputs` (n, c)."""
+        """Return the mean loss and share of correct predictions over the rows, given scores `outputs` (n, c)."""
         right, missed = self._right(outputs, labels), None
         if self.target is not None:
             mechanism = self.mechanism
@@ -105,8 +105,8 @@ class Measure:
         )
 
     def losses(self, outputs: Floats, labels: NDArray[np.int32]) -> Floats:
-        """Return the unweighted loss of each row, defined in docs/mathematics/losses.md; for several labels their mean
-        # (n,)"""
+        """Return the unweighted loss of each row (docs/mathematics/losses.md); with several labels, the mean over the
+        labels  # (n,)"""
         width = self.mechanism.loss_width or 1.0
         match self.mechanism.objective:
             case Objective.LOGISTIC_REGRESSION if outputs.shape[1] > 1:
@@ -129,7 +129,7 @@ class Measure:
                 return np.asarray((outputs[:, 0] - labels / UNIT) ** 2 / 2)
 
     def _right(self, outputs: Floats, labels: NDArray[np.int32]) -> Floats | None:
-        """Return the share of each row's labels that is predicted correctly  # (n,); None for a target."""
+        """Return the share of each row's labels that is predicted correctly  # (n,), or None for a target."""
         objective = self.mechanism.objective
         if objective.is_regression:
             return None
@@ -140,8 +140,8 @@ class Measure:
 
 
 def rehearse(installation: Installation, claimed_run: ClaimedRun, root: str, holder: handlers.Holder) -> None:
-    """Draw people, forget them on one copy, learn another without them, and end the run with the report. The identities
-    of the people who were drawn never leave this function."""
+    """Draw people at random, forget them in one copy, train another without them, and end the run with the report. The
+    identities of the people drawn never leave this function."""
     mechanism = claimed_run.mechanism
     assert mechanism is not None
     assert claimed_run.parent_version_id is not None
@@ -196,10 +196,10 @@ HANDLERS: tuple[handlers.HandledKind, ...] = ((RunKind.REHEARSAL, rehearse),)
 
 @contextmanager
 def _measured_on(installation: Installation, claimed_run: ClaimedRun, root: str, selection: Drawn) -> Iterator[Sets]:
-    """Copy the rows on which a rehearsal measures, and overwrite the copies when the block ends.
+    """Copy the rows on which a rehearsal measures models, and overwrite the copies when the block ends.
 
-    No mean is taken over too few people: a small test set is dropped, and for a small forget or retain set
-    `RehearsalTooLarge` is raised.
+    No mean is taken over too few people: a test set that is too small is dropped, and a forget or retain set that is
+    too small raises `RehearsalTooLarge`.
     """
 
     def copy(dataset_id: str, root: str, slots: tuple[int, ...]) -> None:
@@ -239,9 +239,9 @@ def run(
     measure: Measure,
     on_progress: Callable[[int], None],
 ) -> contract.RehearsalReport:
-    """Unlearn and retrain copies of the model on the rows that remain, and return the report.
+    """Unlearn one copy of the model, retrain another on the rows that remain, and return the report.
 
-    `without` runs steps on these rows. `on_progress(steps_done)` counts the steps of both, and may raise to stop.
+    `without` runs steps on these rows. `on_progress(steps_done)` counts the steps of both copies and may raise to stop.
     """
     clock = _Clock(on_progress)
     curve = [_checkpoint(0, live, sets, measure)]
@@ -284,7 +284,7 @@ def run(
 
 
 class _Clock:
-    """Clock that measures the seconds of steps, without pauses of the run."""
+    """Clock that measures the time taken by steps in seconds, excluding pauses of the run."""
 
     def __init__(self, on_progress: Callable[[int], None]) -> None:
         self._on_progress = on_progress
@@ -349,15 +349,15 @@ def _reported(
 
 
 def _measured(parameters: Floats, rows: LabelledRows, measure: Measure) -> tuple[contract.MeasuredOut, Floats]:
-    """Return the measurements of the rows, and the loss of each row."""
+    """Return the measurements on the rows and each row's loss."""
     features, labels = rows
     row_scores = measure.scores(parameters, features, labels)
     return measure.of(row_scores, labels), measure.losses(row_scores, labels)
 
 
 def attack(members: Floats, others: Floats) -> contract.AttackOut:
-    """Return the area under the ROC curve, with its error, of an attack that guesses that low-loss rows were
-    learned."""
+    """Return the area under the ROC curve, with its error, of an attack that guesses that low-loss rows were trained
+    on."""
     ranked = np.sort(others)
     below, above = np.searchsorted(ranked, members, "left"), np.searchsorted(ranked, members, "right")
     auc = 1 - float((below + above).mean()) / (2 * len(others))

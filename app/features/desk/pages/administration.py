@@ -1,7 +1,7 @@
-"""Administration: tenants, API keys, and, for operators, the settings, versions and readiness of the installation.
+"""Administration: tenants, API keys and, for operators, the installation's settings, versions and readiness.
 
-The page of a tenant has its policy, identity issuers and agents. The form of the policy has regulations as rows and
-durations with their units; a change is shown before it is saved. A key is created and shown once, rotated with an
+A tenant's page shows its policy, identity issuers and agents. The policy form has one row per regulation, and durations
+with units; a change is shown before it is saved. A key is shown once, when it is created; it can be rotated with an
 overlap, and revoked.
 """
 
@@ -61,7 +61,7 @@ _MAX_ROWS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChange:
-    """Field of the policy before and after a change."""
+    """Policy field before and after a change."""
 
     label: str
     before: str
@@ -70,7 +70,7 @@ class PolicyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimitInForce:
-    """Time limit that a regulation sets, and its one extension, in words, with the law from which they come."""
+    """Time limit that a regulation sets, and its only extension, in words, with their legal source."""
 
     regulation: str
     limit: str
@@ -87,7 +87,7 @@ def show_own(context: TheContext, done: Done = "") -> Response:
 
 @router.post("/tenant/policy")
 def change_policy(context: TheContext, form: Form) -> Response:
-    """Show how the form differs from the policy; once that is confirmed, change the fields that differ."""
+    """Show how the form differs from the policy; once the user confirms, change the fields that differ."""
     context.require(tenants.change_own_tenant)
     try:
         own = context.ask(tenants.get_own_tenant)
@@ -107,7 +107,7 @@ def change_policy(context: TheContext, form: Form) -> Response:
 
 @router.post("/tenant/issuers")
 def add_issuer(context: TheContext, form: Form) -> Response:
-    """Register an issuer, whose signed statements on people's identity are accepted."""
+    """Register an issuer whose signed statements about people's identity are accepted."""
 
     def arguments() -> dict[str, Any]:
         jwks = _json(form, "jwks", gettext("expected a JSON Web Key Set"))
@@ -124,7 +124,7 @@ def delete_issuer(context: TheContext, issuer_id: str) -> Response:
 
 @router.post("/tenant/agents")
 def add_agent(context: TheContext, form: Form) -> Response:
-    """Register an agent of the Data Rights Protocol, whose signed requests are accepted."""
+    """Register a Data Rights Protocol agent whose signed requests are accepted."""
 
     def arguments() -> dict[str, Any]:
         return {"body": checked(AgentIn, **{name: text(form, name) for name in ("agent_id", "name", "verify_key")})}
@@ -139,13 +139,13 @@ def remove_agent(context: TheContext, agent: str) -> Response:
 
 @router.get("/tenants")
 def list_tenants(context: TheContext, place: ThePlace) -> Response:
-    """List all tenants of the installation, for its operators."""
+    """List all of the installation's tenants, for its operators."""
     return _all(context, place)
 
 
 @router.post("/tenants")
 def create_tenant(context: TheContext, form: Form) -> Response:
-    """Create a tenant, and show the key of its first administrator once."""
+    """Create a tenant, and show its first administrator's key once."""
     try:
         created = context.ask(tenants.create_tenant, body=checked(TenantIn, name=text(form, "name")))
     except Problem as error:
@@ -156,7 +156,7 @@ def create_tenant(context: TheContext, form: Form) -> Response:
 def _changed(
     context: RequestContext, done: Done, endpoint: Callable[..., Any], arguments: Callable[[], dict[str, Any]]
 ) -> Response:
-    """Call `endpoint` and redirect to the page of the tenant, or show that page with the error."""
+    """Call `endpoint` and redirect to the tenant's page, or show that page with the error."""
     try:
         context.ask(endpoint, **arguments())
     except NotFound:
@@ -202,13 +202,13 @@ def _own(
 
 
 def _items(context: RequestContext, endpoint: Callable[..., Any]) -> list[Any]:
-    """Return the items of a list; none for a caller who may not read it."""
+    """Return a list's items; an empty list if the caller may not read them."""
     page = context.ask_if_allowed(endpoint, limit=_PER_PAGE)
     return list(page.items) if page else []
 
 
 def _limits_in_force(policy: Policy) -> list[TimeLimitInForce]:
-    """Return the effective time limits, the product's first. A limit of the tenant replaces the product's."""
+    """Return the effective time limits, built-in ones first. A tenant's own limit replaces the built-in one."""
     laws = labels("laws")
     limits = []
     for name, limit in deadlines.limits(policy).items():
@@ -234,7 +234,7 @@ def _all(context: RequestContext, place: PagePosition, *, error: Problem | None 
 
 @functools.cache
 def _zones() -> list[str]:
-    """Return the names of time zones for a picker."""
+    """Return the time zone names for a picker."""
     return sorted(name for name in zoneinfo.available_timezones() if "/" in name or name == "UTC")
 
 
@@ -247,7 +247,7 @@ def _in_units(seconds: int) -> tuple[int, str]:
 
 
 def _rows(policy: Mapping[str, Any], filled: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the rows of the regulations form: as submitted, or else the policy's and some empty rows."""
+    """Return the rows of the regulations form: those submitted, or else the policy's plus some empty rows."""
     if filled:
         return [
             {"name": filled[f"regulation_{row}"], "may_pause": filled.get(f"may_pause_{row}") == "yes"}
@@ -261,9 +261,9 @@ def _rows(policy: Mapping[str, Any], filled: Mapping[str, str]) -> list[dict[str
 
 
 def _policy_in_form(form: FormData, *, num_regulations: int) -> dict[str, Any]:
-    """Return the policy of a form; values that cannot be converted stay text, which `_checked_policy` refuses.
+    """Return the policy entered in a form. Values that cannot be converted stay text, which `_checked_policy` refuses.
 
-    `num_regulations` is the number of effective regulations, whose rows come first. Raises `InputInvalid`.
+    `num_regulations` is the number of existing regulations, whose rows come first. Raises `InputInvalid`.
     """
     policy: dict[str, Any] = {name: text(form, name) for name in _CHOICES}
     policy["auto_accept"] = text(form, "auto_accept") == "yes"
@@ -283,9 +283,9 @@ def _policy_in_form(form: FormData, *, num_regulations: int) -> dict[str, Any]:
 
 
 def _regulations(form: FormData, *, num_regulations: int) -> dict[str, Any]:
-    """Return the regulations of a form. A row without a name removes an effective regulation.
+    """Return the regulations entered in a form. Clearing the name in an existing regulation's row removes it.
 
-    Raises `InputInvalid` for a new row without a name, and for two rows with one name.
+    Raises `InputInvalid` for a new row without a name, and for two rows with the same name.
     """
     regulations: dict[str, Any] = {}
     for row in range(_MAX_ROWS):
@@ -318,7 +318,7 @@ def _unchanged(*faults: FieldError) -> InputInvalid:
 
 
 def _changes(current: Mapping[str, Any], changed: Mapping[str, Any]) -> list[PolicyChange]:
-    """Return the old and the new value of each field that differs, and of each regulation that does."""
+    """Return the old and new values of each field and each regulation that differ."""
     changes = [
         PolicyChange(label=words(name), before=_value(name, current[name]), after=_value(name, after))
         for name, after in changed.items()
@@ -337,7 +337,7 @@ def _changes(current: Mapping[str, Any], changed: Mapping[str, Any]) -> list[Pol
 
 
 def _value(name: str, value: Any) -> str:
-    """Return the value of a field of the policy in words."""
+    """Return a policy field's value in words."""
     if value is None:
         return gettext("none")
     if isinstance(value, bool):
@@ -354,7 +354,7 @@ def _value(name: str, value: Any) -> str:
 
 
 def _recorded(name: str, value: Any) -> str:
-    """Describe the value of a field in an audit entry, where names of people are recorded only as "set"."""
+    """Describe a field's value for an audit entry; values that may name people are recorded only as "set"."""
     return gettext("set") if name in MAY_NAME_SOMEBODY and value else _value(name, value)
 
 
@@ -418,13 +418,13 @@ def create_key(context: TheContext, form: Form) -> Response:
 
 @router.get("/keys/{key_id}")
 def show_key(context: TheContext, key_id: str) -> Response:
-    """Show the permissions of a key, and how to rotate or revoke it."""
+    """Show a key's permissions, and how to rotate or revoke the key."""
     return _one(context, key_id)
 
 
 @router.post("/keys/{key_id}/rotate")
 def rotate_key(context: TheContext, form: Form, key_id: str) -> Response:
-    """Create the successor of a key, and show it once."""
+    """Create a key's successor, and show it once."""
     try:
         body = checked(RotationIn, overlap_seconds=parse_number(text(form, "overlap_seconds") or "0"))
         created = context.ask(tenants.rotate_api_key, key_id=key_id, body=body)
@@ -436,7 +436,7 @@ def rotate_key(context: TheContext, form: Form, key_id: str) -> Response:
 
 @router.post("/keys/{key_id}/revoke")
 def revoke_key(context: TheContext, key_id: str) -> Response:
-    """Revoke a key at once."""
+    """Revoke a key immediately."""
     try:
         context.ask(tenants.revoke_api_key, key_id=key_id)
     except Problem as error:
@@ -512,7 +512,7 @@ _MAY_HOLD_SECRETS = {"store_url", "otlp_endpoint"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """Effective setting. `value` is None if the setting is empty, or if it is set and secret (`is_secret`)."""
+    """Effective setting. `value` is None if the setting is empty, or if it is a secret (`is_secret`) that is set."""
 
     variable: str
     value: str | None
@@ -523,7 +523,7 @@ class InForce:
 
 @router.get("/settings")
 def show_settings(context: TheContext) -> Response:
-    """Show every setting with its value and its description."""
+    """Show every setting with its value and description."""
     context.require(tenants.list_tenants)
     installation = context.call.installation
     return context.page(
@@ -541,7 +541,7 @@ def show_settings(context: TheContext) -> Response:
 
 
 def in_force(settings: Settings) -> list[InForce]:
-    """Return all effective settings in the order of the documentation."""
+    """Return all effective settings in the order in which they are documented."""
     return [
         _in_force(name, getattr(settings, name), field.default, field.description or "")
         for name, field in Settings.model_fields.items()

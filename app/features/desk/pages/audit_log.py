@@ -1,4 +1,4 @@
-"""Audit log: its entries by actor, action, object and day, their totals and export, and its signed checkpoints."""
+"""Audit log: entries filtered by actor, action, object and day; their totals and export; and signed checkpoints."""
 
 import csv
 import datetime
@@ -40,7 +40,7 @@ TheFilters = Annotated[dict[str, str], Depends(_filters)]
 
 @router.get("/audit-log")
 def list_entries(context: TheContext, place: lists.ThePlace, query: TheFilters) -> Response:
-    """List entries of the audit log, newest first."""
+    """List audit log entries, newest first."""
     page = _entries(context, query, limit=place.size, cursor=place.cursor)
     checkpoints = context.ask(custody.list_audit_checkpoints, limit=1).items
     return context.page(
@@ -56,7 +56,7 @@ def list_entries(context: TheContext, place: lists.ThePlace, query: TheFilters) 
 
 @router.get("/audit-log/totals")
 def show_totals(context: TheContext, query: TheFilters) -> Response:
-    """Show the number of matching entries by action."""
+    """Show the number of matching entries for each action."""
     context.require(custody.list_audit_entries)
     with context.call.reading() as session:
         totals = repository.audit_totals(
@@ -73,7 +73,7 @@ def export_entries(
     # Other downloads use the same name for this parameter.
     format: Literal["csv", "json"] = "csv",  # noqa: A002
 ) -> Response:
-    """Download the newest matching entries, with names next to ids."""
+    """Download the newest matching entries, with names alongside ids."""
     page = _entries(context, query, limit=MAX_EXPORTED)
     lines = [
         entry.model_dump(mode="json")
@@ -92,13 +92,13 @@ def export_entries(
 
 @router.post("/audit-log/verify")
 def verify_log(context: TheContext) -> Response:
-    """Recompute the hash chain of the audit log."""
+    """Recompute the audit log's hash chain."""
     return context.page("audit_log/verdict.html", verdict=context.ask(custody.verify_audit_log))
 
 
 @router.get("/audit-log/checkpoints.json")
 def download_checkpoints(context: TheContext) -> Response:
-    """Download the last signed checkpoints, to be kept out of reach of anyone who could forge the log."""
+    """Download the latest signed checkpoints, to be stored out of reach of anyone who could forge the log."""
     checkpoints = context.ask(custody.list_audit_checkpoints, limit=_MAX_CHECKPOINTS)
     return pages.json_file("audit-checkpoints.json", checkpoints.items)
 
@@ -106,7 +106,7 @@ def download_checkpoints(context: TheContext) -> Response:
 def _entries(
     context: RequestContext, query: Mapping[str, str], *, limit: int, cursor: str | None = None
 ) -> AuditPageOut:
-    """Return a page of matching entries, as the API would. Days begin in the tenant's time zone."""
+    """Return a page of matching entries in the API's format. Days begin at midnight in the tenant's time zone."""
     context.require(custody.list_audit_entries)
     with context.call.reading() as session:
         rows = repository.audit_entries(
@@ -123,7 +123,7 @@ def _entries(
 
 
 def _matching(context: RequestContext, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the filters of a query as arguments. Days that do not exist in the calendar are ignored."""
+    """Return a query's filters as keyword arguments. Invalid dates are ignored."""
     zone = context.caller.policy.time_zone
     matching: dict[str, Any] = {name: query[name] for name in ("object_id", "actor", "action") if name in query}
     for name, days in (("since", 0), ("until", 1)):

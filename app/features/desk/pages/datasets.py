@@ -1,4 +1,4 @@
-"""Datasets: their rows and schema, the models that learn from them, and uploads."""
+"""Datasets: their rows and schema, the models trained on them, and uploads."""
 
 import json
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ def new_dataset(context: TheContext) -> Response:
 
 @router.post("/datasets/new")
 def upload_dataset(context: TheContext, form: Form) -> Response:
-    """Create a dataset and show it, or show the faulty lines of the file and the expected values."""
+    """Create a dataset and show it, or show the file's faulty lines and the expected values."""
     context.require(datasets.create_dataset)
     values = {name: text(form, name) for name in _FIELDS}
     try:
@@ -124,13 +124,13 @@ def show_dataset(
 
 @router.get("/datasets/{dataset_id}/live")
 def live_dataset(context: TheContext, dataset_id: str) -> Response:
-    """Refresh the changing part of an open page of a dataset."""
+    """Refresh the live part of an open dataset page."""
     return context.page("datasets/live.html", **_details(context, dataset_id))
 
 
 @router.post("/datasets/{dataset_id}/records")
 def upload_records(context: TheContext, form: Form, dataset_id: str) -> Response:
-    """Add rows to a dataset, or show the faulty lines of the file."""
+    """Add rows to a dataset, or show the file's faulty lines."""
     context.require(additions.add_records)
     try:
         answer = context.ask(
@@ -178,7 +178,7 @@ def _form(context: RequestContext, *, values: Mapping[str, str], error: Problem 
 
 
 def _known_columns(context: RequestContext) -> dict[str, list[str]]:
-    """Map the columns of the newest schemas to the kind and public facts with which the form states them."""
+    """Map the column names in the newest schemas to the kind and public facts that the form shows for them."""
     known: dict[str, list[str]] = {}
     for dataset in context.ask(datasets.list_datasets, limit=_MAX_SCHEMAS).items:
         for name, settings in (dataset.schema_ or {"columns": {}})["columns"].items():
@@ -187,7 +187,7 @@ def _known_columns(context: RequestContext) -> dict[str, list[str]]:
 
 
 def _stated(settings: Mapping[str, Any]) -> list[str]:
-    """Return the kind of a column and its public facts; the kind is empty for a column that the form cannot state."""
+    """Return a column's kind and its public facts; the kind is empty if the form has no such kind."""
     kinds = {"numeric": "number", "datetime": "date", "categorical": "category", "hashed": "code", "text": "text"}
     kind = kinds.get(settings["kind"], "") if "kind" in settings else settings["role"]
     kind = "counts" if settings.get("counts") else kind if kind in COLUMN_KINDS else ""
@@ -200,10 +200,10 @@ _COLUMNS = TypeAdapter(list[tuple[str, str, str]])
 
 
 def _schema(form: FormData) -> str | None:
-    """Return the schema of the columns that the form states, each by name, kind and facts; None if it states none.
+    """Return the schema of the columns in the form, each given by name, kind and facts; None if there are no columns.
 
-    The form sends the columns in one JSON field, because a form with files has few fields. Raises `InputInvalid`, which
-    names the columns without the range or the values that their kind needs.
+    The form sends the columns in one JSON field, because the number of fields in a form with files is limited. Raises
+    `InputInvalid`, which names the columns that lack the range or values required by their kind.
     """
     try:
         columns = _COLUMNS.validate_json(text(form, "columns") or "[]")
@@ -222,7 +222,7 @@ def _schema(form: FormData) -> str | None:
 
 
 def _settings(kind: str, facts: str) -> dict[str, Any] | None:
-    """Return the settings of a column; None if its kind needs other facts."""
+    """Return a column's settings; None if its facts do not suit its kind."""
     if kind in _WITHOUT_FACTS:
         return _WITHOUT_FACTS[kind]
     if kind in ("category", "label"):
@@ -239,7 +239,7 @@ def _settings(kind: str, facts: str) -> dict[str, Any] | None:
 
 
 def _classes(text: str) -> str | None:
-    """Parse class names separated by commas; None if the field is empty."""
+    """Parse class names separated by commas. Return None if the field is empty."""
     names = [name.strip() for name in text.split(",")]
     return json.dumps(names) if any(names) else None
 
@@ -265,5 +265,5 @@ def _file(form: FormData) -> UploadFile:
 
 
 def _suppressed(form: FormData) -> str:
-    """Return how the form treats rows of suppressed people."""
+    """Return the form's choice for rows of suppressed people: "skip" or "refuse"."""
     return "skip" if text(form, "suppressed") == "skip" else "refuse"

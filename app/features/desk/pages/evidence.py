@@ -1,4 +1,4 @@
-"""Evidence in plain words: what certificates prove and do not prove, and the results of runs' canary tests."""
+"""Evidence in plain language: what certificates prove and do not prove, and the results of runs' canary tests."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -36,10 +36,10 @@ _PER_PAGE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryTestInWords:
-    """Canary test of a run, in words and in numbers for gauges.
+    """Canary test of a run, in words and as numbers for gauges.
 
-    `wrong` lists the findings that refuted the run. `noise_off` and `visits_off` are numbers of standard deviations,
-    for `squares` and `groups` degrees of freedom. `share` is the proved part of the certified epsilon, at most 4/3.
+    `wrong` lists the findings that refuted the run. `noise_off` and `visits_off` are deviations in standard deviations,
+    from `squares` and `groups` degrees of freedom. `share` is the proved epsilon over the certified one, at most 4/3.
     """
 
     audit: AuditOut
@@ -55,10 +55,10 @@ class CanaryTestInWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateInWords:
-    """Certificate in words. `numbers` has each guarantee with its comparison.
+    """Certificate in words. `numbers` pairs each guarantee with a comparison.
 
-    `is_weak`: whether the target is beyond the default bounds. `relation` states how the epsilons of the heading, of
-    the canary test and of the numbers relate.
+    `is_weak`: whether the target is weaker than the default bounds. `relation` explains how the epsilons in the
+    heading, the canary test and the numbers relate.
     """
 
     certificate: CertificateOut
@@ -72,7 +72,7 @@ class CertificateInWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestedRun:
-    """Run with its canary test, the version that it published, if any, and the proved part of the certified ε."""
+    """Run with its canary test, the version that it published (if any), and the proved share of the certified ε."""
 
     run: RunOut
     audit: AuditOut
@@ -131,7 +131,7 @@ def _proved_share(audit: AuditOut) -> float:
 
 
 def between(audit: AuditOut) -> str:
-    """Format both bounds as "proved ≤ ε ≤ certified"; only the certified bound if the proved one exceeds it."""
+    """Format both bounds as "proved ≤ ε ≤ certified", or only the certified bound if the proved bound exceeds it."""
     certified = f"ε ≤ {at_most(audit.epsilon, 3)}"
     if audit.epsilon_lower_bound > audit.epsilon:
         return certified
@@ -139,7 +139,7 @@ def between(audit: AuditOut) -> str:
 
 
 def of_certified_run(audit: AuditOut) -> str:
-    """Return the text that the canary test of its run adds to a certificate."""
+    """Return the text that a certificate gains from its run's canary test."""
     guesses = audit.guesses
     text = gettext(
         "A canary test attacked the run with {canaries} and {controls}. It proves that of a record at its worst at "
@@ -162,7 +162,7 @@ def of_certified_run(audit: AuditOut) -> str:
 
 
 def certificate_in_words(certificate: CertificateOut, *, model: str = "") -> CertificateInWords:
-    """Return a certificate in sentences, which call its model `model` (default: its id)."""
+    """Return a certificate in words. The sentences refer to its model as `model` (default: the model's id)."""
     statement = certificate.statement
     guarantees = [insight.guarantee_of(guarantee) for guarantee in statement["guarantees"]]
     unlearning = of_notion(guarantees, Notion.UNLEARNING)
@@ -216,7 +216,7 @@ def certificate_in_words(certificate: CertificateOut, *, model: str = "") -> Cer
 
 
 def _relation(unlearning: GuaranteeOut, audit: AuditOut | None) -> str:
-    """Return how the epsilons of a certificate relate."""
+    """Explain how a certificate's epsilons relate to each other."""
     texts = [
         gettext(
             "ε ≤ {epsilon} in the heading is the bound to quote: it covers everybody who had been forgotten by then."
@@ -255,14 +255,14 @@ def download_certificate(context: TheContext, certificate_id: str) -> Response:
 
 @router.get("/certificates/{certificate_id}.jws")
 def download_jws(context: TheContext, certificate_id: str) -> Response:
-    """Download the signed text of a certificate."""
+    """Download a certificate's signed text (JWS)."""
     certificate = context.ask(accounting.get_certificate, certificate_id=certificate_id)
     return pages.file(f"{certificate.id}.jws", certificate.jws, "application/jose")
 
 
 @router.post("/certificates/{certificate_id}/verify")
 def verify_certificate(context: TheContext, certificate_id: str) -> Response:
-    """Verify the signature of a certificate and recompute its numbers."""
+    """Verify a certificate's signature and recompute its numbers."""
     certificate, verdict, fault = None, None, None
     try:
         certificate = context.ask(accounting.get_certificate, certificate_id=certificate_id)
@@ -275,14 +275,14 @@ def verify_certificate(context: TheContext, certificate_id: str) -> Response:
 
 @router.post("/models/{model_id}/audit")
 def audit_model(context: TheContext, model_id: str) -> Response:
-    """Request a canary test with many canaries, which learns and forgets them apart from the model's data."""
+    """Request a canary test, which trains on many canaries and forgets them, separately from the model's data."""
     context.ask(canary_tests.audit, model_id=model_id)
     return pages.see(f"{pages.ROOT}/models/{model_id}", done="audit")
 
 
 @router.get("/models/{model_id}/canary-tests")
 def show_canary_tests(context: TheContext, model_id: str, cursor: calls.Cursor = None) -> Response:
-    """Plot the proved and the certified bound on one record run by run, and list the worst runs first."""
+    """Plot the proved and certified bounds for one record, run by run, and list the runs, worst first."""
     model = context.ask(models.get_model, model_id=model_id)
     page = context.ask(runs.list_runs, model_id=model_id, limit=_MAX_RUNS, cursor=cursor)
     versions = context.ask(models.list_versions, model_id=model_id, limit=_MAX_VERSIONS).items
@@ -298,7 +298,7 @@ def show_canary_tests(context: TheContext, model_id: str, cursor: calls.Cursor =
 
 
 def tested_runs(runs: Sequence[RunOut], versions: Mapping[str, int]) -> list[TestedRun]:
-    """Return the runs with a canary test in their order; `versions` maps runs to the versions that they published."""
+    """Return the runs that have a canary test, in the given order. `versions` maps run ids to published versions."""
     return [
         TestedRun(run=run, audit=run.audit, version=versions.get(run.id), share=_proved_share(run.audit))
         for run in runs
@@ -307,12 +307,12 @@ def tested_runs(runs: Sequence[RunOut], versions: Mapping[str, int]) -> list[Tes
 
 
 def worst_first(tests: Sequence[TestedRun]) -> list[TestedRun]:
-    """Sort refuted runs first, and then by the proved share of the certified epsilon, highest first."""
+    """Sort refuted runs first, then by the proved share of the certified epsilon, highest first."""
     return sorted(tests, key=lambda test: (not test.audit.findings, -test.share))
 
 
 def plot_of(tests: Sequence[TestedRun]) -> dict[str, Any]:
-    """Return the plot of both bounds run by run, as `dashboard.js` draws it."""
+    """Return the plot of both bounds, run by run, in the format that `dashboard.js` draws."""
     return {
         "columns": [gettext("run"), gettext("certified, at most"), gettext("proved, at least")],
         "rows": [[place, test.audit.epsilon, test.audit.epsilon_lower_bound] for place, test in enumerate(tests, 1)],
@@ -340,7 +340,7 @@ def _tick(test: TestedRun) -> str:
 def list_accounts(
     context: TheContext, place: ThePlace, epsilon: OptionalPositive = None, delta: OptionalProbability = None
 ) -> Response:
-    """List datasets, each with its account against a budget of `epsilon` and `delta`."""
+    """List datasets, each with its account for a budget of `epsilon` and `delta`."""
     page = context.ask_if_allowed(datasets.list_datasets, limit=_PER_PAGE, cursor=place.cursor)
     return context.page("accounting/list.html", page=page, place=place, query=_query(epsilon, delta))
 
@@ -349,7 +349,7 @@ def list_accounts(
 def show_account(
     context: TheContext, dataset_id: str, epsilon: OptionalPositive = None, delta: OptionalProbability = None
 ) -> Response:
-    """Show the budget spent on one record, and the rest of a budget."""
+    """Show the budget spent on one record, and how much of a given budget remains."""
     account = context.ask(
         insight.get_dataset_account, dataset_id=dataset_id, adaptive_epsilon=epsilon, adaptive_delta=delta
     )
@@ -358,7 +358,7 @@ def show_account(
 
 
 def _model_name(context: RequestContext, model_id: str) -> str:
-    """Return the name of a model; its id for a caller who may not read models."""
+    """Return a model's name, or its id if the caller may not read models."""
     model = context.ask_if_allowed(models.get_model, model_id=model_id)
     return model.name if model else model_id
 
@@ -369,7 +369,7 @@ def _query(epsilon: float | None, delta: float | None) -> dict[str, float]:
 
 @router.get("/ledger")
 def show_ledger(context: TheContext) -> Response:
-    """Show the actions on the ledger. Its signed head is only downloaded, not displayed."""
+    """Show the available actions on the ledger. The signed head can be downloaded but is not displayed."""
     context.require(custody.get_ledger_head)
     return context.page("ledger/one.html")
 
@@ -382,7 +382,7 @@ def verify_ledger(context: TheContext) -> Response:
 
 @router.get("/ledger/head.json")
 def download_head(context: TheContext) -> Response:
-    """Download the signed head of the ledger, to be kept out of reach of anyone who could forge the ledger."""
+    """Download the ledger's signed head, to be stored out of reach of anyone who could forge the ledger."""
     return pages.json_file("ledger-head.json", context.ask(custody.get_ledger_head))
 
 
@@ -400,13 +400,13 @@ def list_suppressions(context: TheContext, place: ThePlace) -> Response:
 
 @router.post("/suppressions/search")
 def search_suppressions(context: TheContext, form: Form) -> Response:
-    """List the suppressions of a person, whose id is sent in the body, hashed in memory, and stored nowhere."""
+    """List a person's suppressions. The id is sent in the body, hashed in memory, and stored nowhere."""
     return _list(context, PagePosition(), subject_id=_consent(form).subject_id)
 
 
 @router.post("/suppressions/lift")
 def lift_suppressions(context: TheContext, form: Form) -> Response:
-    """Lift the suppressions of a person who has consented again."""
+    """Lift a person's suppressions after they have consented again."""
     lifted = context.ask(suppressions.lift_suppressions, body=_consent(form)).num_lifted
     return _list(context, PagePosition(), lifted=lifted)
 

@@ -1,4 +1,4 @@
-"""Overview: what needs attention, deadlines, runs and models; the calendar; and the search box of all pages."""
+"""Overview: what needs attention, deadlines, runs and models; the calendar; and the search box on every page."""
 
 import datetime
 import re
@@ -45,38 +45,38 @@ _PAGES: Mapping[str, str] = {
 
 @router.get("/overview")
 def show_overview(context: TheContext) -> Response:
-    """Show the state of everything that the caller may see."""
+    """Show the status of everything that the caller may see."""
     return context.page("home/home.html", **_sections(context))
 
 
 @router.get("/")
 def redirect_home(_context: TheContext) -> Response:
-    """Redirect an address with a trailing slash."""
+    """Redirect the address with a trailing slash to the overview."""
     return pages.see(ROOT)
 
 
 @router.get("/live")
 def live_overview(context: TheContext) -> Response:
-    """Refresh the changing part of an open overview."""
+    """Refresh the live part of an open overview."""
     return context.page("home/live.html", **_sections(context))
 
 
 @router.get("/calendar")
 def show_calendar(context: TheContext) -> Response:
-    """Show the number of requests due on each day, and of requests received and completed in each week."""
+    """Show how many requests are due each day, and how many were received and completed each week."""
     context.require(endpoints.summarise_deletion_requests)
     return context.page("home/calendar.html", outlook=_outlook(context))
 
 
 @router.get("/outlook")
 def live_outlook(context: TheContext) -> Response:
-    """Refresh an open calendar, which changes slowly and is requested rarely."""
+    """Refresh an open calendar, which changes slowly and is therefore refreshed rarely."""
     return context.page("home/outlook.html", outlook=_outlook(context))
 
 
 @router.post("/find")
 def find(context: TheContext, form: Form) -> Response:
-    """Redirect to the page of an id, a case number or a part of a name, or list the matches.
+    """Redirect to the page for an id, a case number or part of a name, or list the matches.
 
     The input is sent in the body, so that no case number appears in a URL.
     """
@@ -105,7 +105,7 @@ def _outlook(context: RequestContext) -> insight.WeeklyOutlook | None:
 
 
 def numbers_of(context: RequestContext) -> dict[str, Any]:
-    """Return the numbers and the list of what needs attention; None and an empty list without permission."""
+    """Return the overview's numbers and its list of problems; without permission, None and an empty list."""
     numbers = context.ask_if_allowed(overview.get_overview)
     risk_days, at = context.call.installation.settings.risk_days, datetime.datetime.now(datetime.UTC)
     return {
@@ -119,7 +119,7 @@ def numbers_of(context: RequestContext) -> dict[str, Any]:
 
 
 def _sections(context: RequestContext) -> dict[str, Any]:
-    """Return the sections of the overview; None for those that the caller may not see."""
+    """Return the sections of the overview; those that the caller may not see are None."""
     numbers = numbers_of(context)
     order = ModelOrder.RISK if numbers["numbers"] else ModelOrder.NEWEST
     return numbers | {
@@ -132,7 +132,7 @@ def _sections(context: RequestContext) -> dict[str, Any]:
 
 
 def _page_of_id(context: RequestContext, query: str) -> str | None:
-    """Return the page of an id; None for any other text, and for ids of things without a page."""
+    """Return the page for an id; None if the text is not an id, or if the object has no page."""
     if not re.fullmatch(r"[a-z]{2,3}_[0-9a-f]{6,64}", query):
         return None
     kind = query.partition("_")[0]
@@ -143,15 +143,15 @@ def _page_of_id(context: RequestContext, query: str) -> str | None:
 
 
 def _newest(context: RequestContext, endpoint: Callable[..., Any], **filters: str) -> list[Any]:
-    """Return the newest matches; none for a caller who may not call `endpoint`."""
+    """Return the newest matches; an empty list if the caller may not call `endpoint`."""
     page = context.ask_if_allowed(endpoint, **filters, limit=_MAX_MATCHES)
     return list(page.items) if page else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Danger:
-    """Sentence about a problem. Its subject links to `path`; the tone is bad or warn. `is_counted`: whether the inbox
-    shows the number."""
+    """Sentence about a problem. Its subject links to `path`; `tone` is "bad" or "warn". `is_counted`: whether the inbox
+    shows the number already."""
 
     subject: str
     predicate: str
@@ -161,7 +161,7 @@ class Danger:
 
 
 def dangers(numbers: OverviewOut, *, at: datetime.datetime, risk_days: float) -> list[Danger]:
-    """Return what needs attention, most urgent first."""
+    """Return the problems that need attention, most urgent first."""
     return [
         *_of_workers(numbers),
         *_of_requests(numbers, risk_days),

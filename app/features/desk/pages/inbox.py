@@ -1,7 +1,7 @@
-"""Inbox: counts, the requests that await a decision, most urgent first, and a case next to them.
+"""Inbox: counts, the requests awaiting a decision (most urgent first), and a case next to them.
 
-Overdue requests are the most urgent, then those whose clock runs, then those whose clock is paused, because their
-deadline does not come nearer. Within each group, the earliest deadline comes first.
+Overdue requests are the most urgent, followed by those whose clock is running. Requests whose clock is paused come
+last, because their deadline is not approaching. Within each group, the earliest deadline comes first.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,64}$")]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Position in an inbox: its queue and page, the id of the case next to it or "", and the parameters of its URL."""
+    """Position in an inbox: queue, page, the id of the case shown next to the queue (or ""), and URL parameters."""
 
     queue: requests.Queue
     place: lists.PagePosition
@@ -59,7 +59,7 @@ def show_inbox(
     decided: int = 0,
     refused: int = 0,
 ) -> Response:
-    """Show the inbox, or the overview to callers who may not see requests."""
+    """Show the inbox; callers who may not see requests get the overview."""
     if not context.may(deletion_requests.list_deletion_requests):
         return home.show_overview(context)
     return context.page(
@@ -104,10 +104,10 @@ def _queue(context: RequestContext, position: Position) -> dict[str, Any]:
 
 
 def _page(context: RequestContext, position: Position) -> PageOut[DeletionRequestOut]:
-    """Return the requests at a position of the queue, the most urgent first.
+    """Return the requests at a position in the queue, most urgent first.
 
-    The API lists the requests in each state of the clock in the order of their deadlines. A cursor of the inbox is the
-    character of a state and a cursor of its list, or the character alone where its list begins.
+    For each state of the clock, the API lists requests by deadline. An inbox cursor is the character of a state
+    followed by a cursor into that state's list, or the character alone at the beginning of the list.
     """
     cursor = position.place.cursor or next(iter(_CLOCKS))
     if cursor[0] not in _CLOCKS:
@@ -132,7 +132,7 @@ def _page(context: RequestContext, position: Position) -> PageOut[DeletionReques
 
 
 def _queues(context: RequestContext) -> list[requests.Queue]:
-    """Return the queues of the caller: only people can be assigned requests, and only reviewers see assignees."""
+    """Return the caller's queues: requests can be assigned only to people, and only reviewers see assignees."""
     if not context.may(case_endpoints.list_assignees):
         return ["all"]
     return ["mine", "unassigned", "all"] if context.caller.is_person else ["unassigned", "all"]

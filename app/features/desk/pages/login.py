@@ -1,4 +1,4 @@
-"""Login with an API key, or with an e-mail address, a password and a code; logout; and the choice of a language."""
+"""Login with an API key, or with an e-mail address, a password and a code; logout; and choice of language."""
 
 import hmac
 import time
@@ -33,13 +33,13 @@ _YEAR_SECONDS = 365 * 86400
 # `next` is the usual name of this parameter in addresses.
 @router.get("/login")
 async def login_page(request: Request, installation: At, next: gate.Next = pages.ROOT) -> Response:  # noqa: A002
-    """Show the form for a password or an API key."""
+    """Show the login form, for a password or an API key."""
     return _first_form(request, installation, next)
 
 
 @router.post("/login")
 async def log_in(request: Request, installation: At) -> Response:
-    """Exchange a key, or an address and a password, for a session. A refusal does not reveal which of them is wrong."""
+    """Exchange a key, or an address and a password, for a session. A refusal does not reveal which one is wrong."""
     form = await gate.form_of(request, installation.settings)
     onward, email = str(form.get("next", "")), text(form, "email")
     address = calls.address_of(request.scope)
@@ -61,7 +61,7 @@ async def log_in(request: Request, installation: At) -> Response:
 
 @router.post("/login/code")
 async def send_code(request: Request, installation: At) -> Response:
-    """Exchange the result of the first step and a code for a session."""
+    """Exchange the first step's result and a code for a session."""
     form = await gate.form_of(request, installation.settings)
     onward = str(form.get("next", ""))
     state: Known = request.app.state.known
@@ -102,7 +102,7 @@ def log_out(context: TheContext) -> Response:
 
 @router.post("/language")
 async def choose_language(request: Request, installation: At) -> Response:
-    """Store the reader's language in a cookie, before or after a login, and show the same page again."""
+    """Store the reader's language in a cookie, before or after login, and show the same page again."""
     if not (gate.is_known(request) or sessions.read(request, COOKIE)):
         raise Unauthenticated("Choose the language on a page of the dashboard.")
     try:
@@ -127,7 +127,7 @@ async def choose_language(request: Request, installation: At) -> Response:
 
 
 async def _authenticated(state: Known, installation: Installation, email: str, password: str, address: str) -> User:
-    """Return the person with this address and password. Raises `LoginRefused` and `RateLimited`."""
+    """Return the user with this e-mail address and password. Raises `LoginRefused` and `RateLimited`."""
     places = address, gate.account_key(email)
     state.rates.admit(*places)
 
@@ -151,9 +151,9 @@ def _enter(
     code: str | None = None,
     secret: str = "",
 ) -> Caller:
-    """Open a session of a person with `token`, and return the person as a caller.
+    """Open a session for a user under `token`, and return the user as a caller.
 
-    The session is opened in the transaction that checks the password, so that no session outlives a changed password.
+    The session is opened in the transaction that checks the password, so that no session survives a password change.
     Raises `LoginRefused` and `InputInvalid`.
     """
     with installation.database.writing(by=Actor(tenant_id=user.tenant_id, name=user.id)) as session:
@@ -173,13 +173,13 @@ def _enter(
 
 
 def _logged_in(request: Request, caller: Caller, token: str, onward: str) -> Response:
-    """Set the session's cookie and redirect to `onward`; an open page stays in place if its caller is the same."""
+    """Set the session cookie and redirect to `onward`. An open page stays in place if its caller is unchanged."""
     response = _session_of(caller, token) if pages.is_fragment(request) else pages.see(gate.onward_page(onward))
     return gate.let_in(request, response, token)
 
 
 def _session_of(caller: Caller, token: str) -> Response:
-    """Respond to an open page with the caller and the form token."""
+    """Send the caller's id and the form token to an open page."""
     return pages.no_content({"Form-Token": sessions.form_token(token), "Caller-Id": caller.id})
 
 
@@ -212,7 +212,7 @@ def _code_form(
     error: Problem | None = None,
     secret: str = "",
 ) -> Response:
-    """Return the form of the second step, which is valid in this browser for `_MAX_CODE_SECONDS`."""
+    """Return the second step's form, which is valid in this browser for `_MAX_CODE_SECONDS`."""
     token = sessions.new_token()
     until = str(int(time.time()) + _MAX_CODE_SECONDS)
     mac = _mac(installation, user, until, sessions.form_token(token))
@@ -228,7 +228,7 @@ def _code_form(
 
 
 def _user_of_first_step(installation: Installation, form: FormData, form_token: str) -> User | None:
-    """Return the person who passed the first step in this browser; None without proof, or if that was too long ago."""
+    """Return the user who passed the first step in this browser; None if there is no proof or it has expired."""
     user_id, _, rest = text(form, "step").partition(".")
     until, _, mac = rest.partition(".")
     with installation.database.reading() as session:

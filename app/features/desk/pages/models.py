@@ -1,4 +1,4 @@
-"""Models: the guarantees of each, its versions and exports, its ledger, and the cost of further forgetting."""
+"""Models: their guarantees, versions, exports and ledgers, and the cost of further forgetting."""
 
 import contextlib
 from typing import Any, Literal
@@ -65,7 +65,7 @@ def list_models(
 
 @router.get("/models/{model_id}")
 def show_model(context: TheContext, model_id: str, done: Done = "") -> Response:
-    """Show a model. The page requests its curve separately, because it takes longer."""
+    """Show a model. Its curve takes longer and is loaded separately by the page."""
     standing = _standing(context, model_id)
     model: ModelOut = standing["model"]
     return context.page(
@@ -86,13 +86,13 @@ def show_model(context: TheContext, model_id: str, done: Done = "") -> Response:
 
 @router.get("/models/{model_id}/live")
 def live_model(context: TheContext, model_id: str) -> Response:
-    """Refresh the changing part of an open page of a model."""
+    """Refresh the live part of an open model page."""
     return context.page("models/live.html", **_standing(context, model_id))
 
 
 @router.post("/models/{model_id}/relearn")
 def relearn_model(context: TheContext, model_id: str) -> Response:
-    """Request that a model is learned again on the current data."""
+    """Request that a model be retrained on the current data."""
     context.ask(models.relearn, model_id=model_id)
     return pages.see(f"{pages.ROOT}/models/{model_id}", done="relearn")
 
@@ -122,14 +122,14 @@ def list_exports(context: TheContext, model_id: str, place: ThePlace) -> Respons
 
 @router.get("/models/{model_id}/ledger")
 def show_ledger(context: TheContext, model_id: str, place: ThePlace) -> Response:
-    """List the ledger entries from which all numbers of a model follow, oldest first."""
+    """List the ledger entries from which all of a model's numbers are derived, oldest first."""
     listing = context.listing(custody.get_ledger, place, "entry", "entries", model_id=model_id)
     return context.page("models/ledger.html", model_id=model_id, **listing)
 
 
 @router.post("/models/{model_id}/ledger/verify")
 def verify_ledger(context: TheContext, model_id: str) -> Response:
-    """Recompute the ledger of a model."""
+    """Recompute a model's ledger."""
     verdict = context.ask(custody.verify_ledger, model_id=model_id)
     return context.page("models/verdict.html", model_id=model_id, verdict=verdict)
 
@@ -141,7 +141,7 @@ def _total(
     danger: ModelDanger | Literal[""],
     place: PagePosition,
 ) -> int | None:
-    """Return the number of models on all pages; None unless the list has more pages and the overview counts it."""
+    """Return the number of models on all pages; None if there is only one page or the overview has no such count."""
     if place.has_all(page) or (order is not ModelOrder.RISK and danger == ""):
         return None
     numbers = context.ask_if_allowed(overview.get_overview)

@@ -1,4 +1,4 @@
-"""Form for a new model, which forecasts the cost of the model before it is created."""
+"""Form for a new model, with a forecast of the model's cost before it is created."""
 
 import json
 from collections.abc import Mapping
@@ -55,10 +55,10 @@ _FIELDS_OF_PARTS = {"quality": "metric", "tangent": "network_id"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelForecast:
-    """Mechanism of a model, and the cost of forgetting one record once the model has learned.
+    """A model's mechanism, and the cost of forgetting one record once the model has been trained.
 
-    `room` is the number of records that can be forgotten together at a lower cost than learning again. `measured` is
-    the running time measured on the rows of the dataset.
+    `room` is the number of records that can be forgotten together at a lower cost than retraining. `measured` is the
+    running time measured on the dataset's rows; None if there is no measurement.
     """
 
     delta: float
@@ -78,14 +78,14 @@ def new_model(context: TheContext, dataset_id: str = "") -> Response:
 
 @router.post("/models/new/preview")
 def preview_model(context: TheContext, form: Form) -> Response:
-    """Forecast a model without creating it: the forecast alone to an open form, or the page if the form is sent."""
+    """Forecast a model without creating it. An open form gets only the forecast; a submitted form, the whole page."""
     context.require(models.create_model)
     return _form(context, _written(form), is_preview=True)
 
 
 @router.post("/models/new")
 def create_model(context: TheContext, form: Form) -> Response:
-    """Create a model and show it, or show which field of the form is wrong."""
+    """Create a model and show it, or show which form field is invalid."""
     context.require(models.create_model)
     try:
         answer = context.ask(models.create_model, body=_body(_written(form)))
@@ -100,7 +100,7 @@ def _written(form: FormData) -> dict[str, str]:
 
 
 def _body(values: Mapping[str, str]) -> ModelIn:
-    """Return the body of the call. Raises `InputInvalid`, with the names of fields as paths."""
+    """Return the body of the API call. Raises `InputInvalid`, whose paths are the names of form fields."""
     fields: dict[str, Any] = {"name": values.get("name", ""), "dataset_id": values.get("dataset_id", "")}
     for name in ("evaluation_dataset_id", "objective"):
         fields[name] = values.get(name) or None
@@ -129,7 +129,7 @@ def _lines(values: Mapping[str, str], name: str) -> list[str]:
 
 
 def _field_of(path: str) -> str:
-    """Return the field of a path in the body. A list or a map has one field for all its items."""
+    """Return the form field for a path in the body. All items of a list or map share one field."""
     part, *rest = path.removeprefix("tangent.").removeprefix("quality.").split(".")
     return part if part in ("class_weights", "layers") else _FIELDS_OF_PARTS.get(part, part) if not rest else rest[-1]
 
@@ -168,7 +168,7 @@ def _form(
 
 
 def _networks(context: RequestContext) -> list[tuple[str, str]]:
-    """Return the choices of the network field, including no network; empty if the caller may not see networks."""
+    """Return the options of the network field, including no network; empty if the caller may not see networks."""
     page = context.ask_if_allowed(networks.list_networks, limit=_MAX_DATASETS)
     if page is None:
         return []
@@ -193,7 +193,7 @@ def _sized(name: str, size: str) -> str:
 
 
 def _forecast(context: RequestContext, body: ModelIn) -> ModelForecast:
-    """Forecast a model. Raises the errors of creating it."""
+    """Forecast a model. Raises the same errors as creating it."""
     with context.call.reading() as session:
         dataset = registered.get(session, body.dataset_id)
         # A model of the dataset with as many parameters takes as long per step; the newest ran on today's machines.

@@ -1,6 +1,6 @@
-"""Reply to a person, with what an officer types for it; the evidence pack; and the public check of a certificate.
+"""Reply to a person, including what an officer types into it; the evidence pack; and the public certificate check.
 
-The public page is the only one without a login. It shows the content of a certificate, given its code.
+The public page is the only one that requires no login. Given a certificate's code, it shows the certificate.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ public = APIRouter(prefix="/verify", route_class=pages.PageRoute, include_in_sch
 
 @router.get("/requests/{request_id}/reply")
 def show_reply(context: TheContext, request_id: str, language: ReplyLanguage = ReplyLanguage.EN) -> Response:
-    """Show the reply to the person, to be addressed, copied, printed or saved."""
+    """Show the reply to the person, which can be addressed, copied, printed or saved."""
     context.require(case_endpoints.get_reply)
     return _reply(context, request_id, language)
 
@@ -81,7 +81,7 @@ def _reply(
 
 
 def _warnings(request: DeletionRequestOut, reply: replies.Reply, *, origin: str | None) -> list[str]:
-    """Return warnings for the officer before the reply is sent."""
+    """Return warnings to show the officer before they send the reply."""
     warnings = []
     written = replies.language_of(replies.reason_of(request) or "")
     if written not in (None, reply.language):
@@ -113,7 +113,7 @@ def save_evidence_pack(
 
 @public.get("")
 def check_certificate(request: Request, installation: calls.At, code: _Code = "") -> Response:
-    """Look up a certificate by its code, and verify its signature and its numbers again."""
+    """Look up a certificate by its code, and verify its signature and numbers again."""
     state: calls.Known = request.app.state.known
     address = calls.address_of(request.scope)
     state.rates.admit(address)
@@ -137,7 +137,7 @@ def check_certificate(request: Request, installation: calls.At, code: _Code = ""
 
 
 def _certificate_with(installation: installations.Installation, digits: str) -> CertificateOut | None:
-    """Return the certificate of any tenant with the code `digits`, without hyphens; None if there is none."""
+    """Return the certificate, of any tenant, whose code without hyphens is `digits`; None if there is none."""
     if not replies.CODE.fullmatch(digits):
         return None
     with installation.database.reading() as session:

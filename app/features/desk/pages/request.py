@@ -1,4 +1,4 @@
-"""Page of one request: its state and history, its next step, decisions, notes, attachments and the reply.
+"""A request's page: state, history, next step, decisions, notes, attachments and the reply.
 
 Requests that arrive by post or by phone are entered by hand.
 """
@@ -68,14 +68,14 @@ _ENDPOINTS: dict[Decision, Callable[..., Any]] = {
 
 @router.get("/requests/new")
 def new_request(context: TheContext) -> Response:
-    """Show the form for a request."""
+    """Show the form for a new request."""
     context.require(deletion_requests.create_deletion_request)
     return _entry_form(context)
 
 
 @router.post("/requests/new")
 async def enter_request(context: TheContext, form: Form) -> Response:
-    """Create the request of the form in the same way as the API does."""
+    """Create the request entered in the form, in the same way as the API."""
     try:
         body = checked(contract.DeletionRequestIn, **_request_body(form, zone=context.caller.policy.time_zone))
         is_confirmed = text(form, "confirmed") == _to_confirm(form)
@@ -88,7 +88,7 @@ async def enter_request(context: TheContext, form: Form) -> Response:
 
 
 def _request_body(form: FormData, *, zone: str) -> dict[str, Any]:
-    """Return the body of the call. The day of receipt begins at midnight in `zone`. Raises `InputInvalid`."""
+    """Return the body of the API call. The day of receipt begins at midnight in `zone`. Raises `InputInvalid`."""
     channel = text(form, "came_by")
     body: dict[str, Any] = {
         "subject_id": text(form, "subject_id"),
@@ -111,13 +111,13 @@ def _request_body(form: FormData, *, zone: str) -> dict[str, Any]:
 
 
 def _to_confirm(form: FormData) -> str:
-    """Return the subject of a confirmation. Another person, number or identity must be confirmed again."""
+    """Return what a confirmation refers to. If the person, number or verification changes, it must be repeated."""
     return " ".join(text(form, name) for name in ("identity_verified", "external_id", "kind", "subject_id"))
 
 
 def _doubts(context: RequestContext, body: contract.DeletionRequestIn) -> list[Markup]:
-    """Return what to confirm before a request is made: that its erasure starts at once, and that there are requests of
-    the same person or with the same case number."""
+    """Return what to confirm before a request is created: that erasure starts at once, and that other requests have the
+    same person or case number."""
     doubts = []
     policy = context.caller.policy
     if body.identity_verified and policy.auto_accept and not policy.grace_seconds:
@@ -158,7 +158,7 @@ def _entry_form(
 
 @router.post("/requests/{request_id}/attachments")
 def attach_file(context: TheContext, form: Form, request_id: str) -> Response:
-    """Attach the chosen file, or show why it is refused."""
+    """Attach the chosen file, or show why it was refused."""
     context.require(case_endpoints.add_request_attachment)
     try:
         file = file_in(form, "file")
@@ -174,7 +174,7 @@ def attach_file(context: TheContext, form: Form, request_id: str) -> Response:
 
 @router.get("/requests/{request_id}/attachments/{attachment_id}")
 def save_attachment(context: TheContext, request_id: str, attachment_id: str) -> Response:
-    """Download an attachment; its headers keep browsers from showing it."""
+    """Download an attachment. The headers prevent browsers from displaying it."""
     return context.ask(case_endpoints.get_request_attachment, request_id=request_id, attachment_id=attachment_id)
 
 
@@ -193,7 +193,7 @@ def show_request(context: TheContext, request_id: str, done: Done | None = None)
 
 @router.get("/requests/{request_id}/live")
 def live_request(context: TheContext, request_id: str, offered: str = "") -> Response:
-    """Refresh the changing part of an open page of a request.
+    """Refresh the live part of an open request page.
 
     The decisions that the page already shows (`offered`) are not replaced, so that nothing typed there is lost.
     """
@@ -204,9 +204,9 @@ def live_request(context: TheContext, request_id: str, offered: str = "") -> Res
 
 @router.get("/requests/{request_id}/preview")
 def preview_request(context: TheContext, request_id: str, deciding: bool = False) -> Response:
-    """Show the impact, the cost and the wait of a waiting request.
+    """Show a waiting request's impact, cost and expected wait.
 
-    `deciding`: whether the page has a dialog that approves the request and shows a summary.
+    `deciding`: whether the page has an approval dialog, which shows a summary.
     """
     preview = context.ask(previews.preview_deletion_request, request_id=request_id)
     sentences = [waits(model) for model in preview.models]
@@ -226,7 +226,7 @@ def decide_request(context: TheContext, form: Form, request_id: str, decision: D
 
 
 def _see(form: FormData, request_id: str, done: str) -> Response:
-    """Redirect to the page from which a form about a request was sent: the request's page, or the inbox."""
+    """Redirect to the page from which the form was submitted: the request's page or the inbox."""
     if (queue := text(form, "inbox")) in QUEUES:
         return pages.see(pages.ROOT, queue=queue, case=request_id, done=done)
     return pages.see(f"{pages.ROOT}/requests/{request_id}", done=done)
@@ -258,7 +258,7 @@ def _show(
 
 
 def case_of(context: RequestContext, request_id: str, *, done: str | None = None) -> dict[str, Any]:
-    """Return the template context of a request's page. `done` names the action to confirm in a notice."""
+    """Return the template context of a request's page. `done` names the action that a notice confirms."""
     details = _details(context, request_id)
     request = details["request"]
     notes = context.ask_if_allowed(case_endpoints.list_request_notes, request_id=request_id, limit=MAX_NOTES)
@@ -311,14 +311,14 @@ def _details(context: RequestContext, request_id: str) -> dict[str, Any]:
 
 
 def _history(context: RequestContext, request_id: str) -> list[contract.RequestEventOut | SentReplyOut]:
-    """Return the events of a request and the replies that were sent, in the order in which they were recorded."""
+    """Return a request's events and the replies sent, in the order in which they were recorded."""
     events = context.ask(deletion_requests.list_events, request_id=request_id).items
     replies = context.ask_if_allowed(case_endpoints.list_sent_replies, request_id=request_id)
     return sorted([*events, *(replies.items if replies else ())], key=lambda entry: entry.at)
 
 
 def _others(context: RequestContext, request: contract.DeletionRequestOut) -> list[contract.DeletionRequestOut]:
-    """Return other requests of the person that the reader may see, the newest first."""
+    """Return the person's other requests that the reader may see, newest first."""
     refs = [request.subject_ref, *request.alias_refs] if request.kept != retention.RetentionLevel.TRACE else []
     with context.call.reading() as session:
         view, horizon = deletion_requests.view_of(session, context.call), deletion_requests.horizon_of(context.call)
@@ -327,7 +327,7 @@ def _others(context: RequestContext, request: contract.DeletionRequestOut) -> li
 
 
 def _sensible(request: contract.DeletionRequestOut, policy: Policy) -> set[Decision]:
-    """Return the decisions that the state of a request and its regulation allow. The API may still refuse one, with a
+    """Return the decisions that a request's state and regulation allow. The API may still refuse a decision and give a
     reason."""
     limit = deadlines.limits(policy).get(request.regulation, TimeLimit())
     decisions: set[Decision] = set()
@@ -348,7 +348,7 @@ def _sensible(request: contract.DeletionRequestOut, policy: Policy) -> set[Decis
 
 
 def next_step(request: contract.DeletionRequestOut, *, may_reply: bool) -> Markup:
-    """Return the officer's next step, or that there is none, as a sentence.
+    """Return a sentence that states the officer's next step, or that there is none.
 
     `may_reply`: whether the reply is shown to the officer.
     """
@@ -381,7 +381,7 @@ def next_step(request: contract.DeletionRequestOut, *, may_reply: bool) -> Marku
 
 
 def waits(model: ModelToForgetOut) -> Markup:
-    """Describe what a model waits for before it forgets, the latest end of the wait, and the duration of the run."""
+    """Describe what a model waits for before it forgets, the latest end of the wait, and the run's duration."""
     reason = labels("reasons").get(model.reason or "none", str(model.reason))
     if model.reason == WaitReason.BATCH:
         of_batch = gettext("waits for a batch: {waiting} of {batch} requests so far")
@@ -396,5 +396,5 @@ def waits(model: ModelToForgetOut) -> Markup:
 
 
 def _sentence(text: str, **values: Markup) -> Markup:
-    """Fill markup into a text of the catalogue. Tags of the text itself are escaped."""
+    """Fill markup into a catalogue text. Tags in the text itself are escaped."""
     return Markup.escape(text).format(**values)

@@ -1,4 +1,4 @@
-"""Requests: the list with its search and export, and decisions about chosen requests or all that match."""
+"""Requests: the list, search and export, and decisions on selected or all matching requests."""
 
 import csv
 import datetime
@@ -62,7 +62,7 @@ QUEUES = get_args(Queue)
 
 
 class _SeenBefore(BaseModel):
-    """Time at which the number of matching requests was shown."""
+    """Time at which the user was shown the number of matching requests."""
 
     before: Moment
 
@@ -71,7 +71,7 @@ class _SeenBefore(BaseModel):
 def list_requests(
     context: TheContext, query: Filters, place: ThePlace, done: Done = "", decided: int = 0, refused: int = 0
 ) -> Response:
-    """List requests. The URL has the filters, and no data about a person."""
+    """List requests. The URL contains the filters, but no personal data."""
     try:
         return _list(context, query, place, result=result_of(done, decided, refused))
     except InputInvalid as error:
@@ -82,7 +82,7 @@ def list_requests(
 
 @router.post("/requests/search")
 def search_requests(context: TheContext, form: Form) -> Response:
-    """List the requests about a person, whose id is sent in the body, hashed in memory, and stored nowhere."""
+    """List the requests about a person. The id is sent in the body, hashed in memory, and stored nowhere."""
     field, value = text(form, "by"), text(form, "sought")
     if field not in _SEARCHES or not value:
         raise InputInvalid(gettext("Choose what to search by, and enter it."))
@@ -95,9 +95,9 @@ def search_requests(context: TheContext, form: Form) -> Response:
 
 @router.post("/requests/decide")
 def decide_requests(context: TheContext, form: Form) -> Response:
-    """Approve or reject each chosen request separately, and show the list again with its filters and its size.
+    """Approve or reject each selected request separately, and show the list again with the same filters and page size.
 
-    Requests that can no longer be decided do not prevent the decision about the others.
+    Requests that can no longer be decided do not affect the others.
     """
     endpoint: Callable[..., DeletionRequestOut] = deletion_requests.approve_deletion_request
     done, body = "approved", {}
@@ -125,7 +125,7 @@ def decide_requests(context: TheContext, form: Form) -> Response:
 
 @router.get("/requests.csv")
 def export_requests(context: TheContext, query: Filters) -> Response:
-    """Download all requests that the list shows as CSV for a spreadsheet, newest first."""
+    """Download all listed requests as CSV for a spreadsheet, newest first."""
     export = context.ask(request_lists.export_deletion_requests, **filters.listed(query, caller=context.caller))
     export.body_iterator = _without_formulas(export.body_iterator)
     return export
@@ -140,7 +140,7 @@ def ask_about_all(
     decided: int = 0,
     refused: int = 0,
 ) -> Response:
-    """Show the number of matching requests and offer to decide about them. Requests received later are left out."""
+    """Show how many requests match, and offer to decide on them. Requests received later are left out."""
     context.require(request_lists.decide_deletion_requests)
     result = result_of(done, decided, refused)
     return _confirmation(context, query, before or datetime.datetime.now(datetime.UTC), result=result)
@@ -148,7 +148,7 @@ def ask_about_all(
 
 @router.post("/requests/decide-all")
 def decide_about_all(context: TheContext, form: Form) -> Response:
-    """Decide about all matching requests in many transactions, each by the rules for a single request."""
+    """Decide on all matching requests, in many transactions, by the same rules as for a single request."""
     decision = Decision.REJECT if text(form, "decision") == Decision.REJECT else Decision.APPROVE
     query, before = filters.in_form(form), checked(_SeenBefore, before=text(form, "before")).before
     try:
@@ -162,9 +162,9 @@ def decide_about_all(context: TheContext, form: Form) -> Response:
 
 
 def everybody(context: RequestContext, *also: str | None) -> list[tuple[str, str]]:
-    """Return the options for the assignee: unassigned, then people by name; empty for a caller who may not list people.
+    """Return the options for the assignee: unassigned, then people by name; empty if the caller may not list people.
 
-    `also`: the id and the name of the current assignee, who is added even if they no longer decide about requests.
+    `also`: the current assignee's id and name; they are added even if they no longer decide on requests.
     """
     page = context.ask_if_allowed(case_endpoints.list_assignees, limit=_MAX_MATCHES)
     if page is None:
@@ -180,18 +180,18 @@ def rejection(form: FormData) -> RejectionIn:
 
 
 def result_of(done: str, decided: int, refused: int) -> dict[str, Any] | None:
-    """Return the outcome of a decision about chosen requests; None if nothing was `done`."""
+    """Return the outcome of a decision on selected requests; None if nothing was `done`."""
     return {"done": done, "decided": decided, "refused": refused} if done else None
 
 
 def _place_in(form: FormData) -> PagePosition:
-    """Return the first page of the list from which a form was sent, with its page size."""
+    """Return the first page of the list from which a form was submitted, with the same page size."""
     size = text(form, "size")
     return PagePosition(size=int(size)) if size in SIZES else PagePosition()
 
 
 async def _without_formulas(parts: AsyncIterable[Any]) -> AsyncIterator[str]:
-    """Put an apostrophe before each cell of a CSV that would be a formula. Each part has whole lines.
+    """Prefix each CSV cell that would be a formula with an apostrophe. Each part must consist of whole lines.
 
     All cells are quoted, because some spreadsheets split cells at semicolons.
     """
@@ -220,14 +220,14 @@ def _page(context: RequestContext, query: Mapping[str, str], place: PagePosition
 def _total(
     context: RequestContext, page: PageOut[DeletionRequestOut], query: Mapping[str, str], place: PagePosition
 ) -> int | None:
-    """Return the number of requests on all pages; None if there is one page."""
+    """Return the number of requests on all pages; None if there is only one page."""
     if place.has_all(page):
         return None
     return context.ask(request_lists.count_deletion_requests, **filters.listed(query, caller=context.caller)).count
 
 
 def _num_undecided(context: RequestContext, page: PageOut[DeletionRequestOut], query: Mapping[str, str]) -> int | None:
-    """Return the number of requests on all pages that the caller can decide about; None if there is one page."""
+    """Return how many requests on all pages the caller can decide on; None if there is only one page."""
     if page.next_cursor is None or not context.may(request_lists.decide_deletion_requests):
         return None
     if query.get("order") in filters.OF_COMPLETED:
@@ -292,7 +292,7 @@ def _list(
 
 
 def _chips(context: RequestContext, query: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
-    """Return, for each filter, its label and the query parameters of the list without this filter."""
+    """Return each filter's label, with the query parameters of the list without that filter."""
     return [
         (sentence(_filter_label(context, name, value)), {key: query[key] for key in query if key != name})
         for name, value in filters.narrowing(query).items()
@@ -300,7 +300,7 @@ def _chips(context: RequestContext, query: Mapping[str, str]) -> list[tuple[str,
 
 
 def _assigned_choices(context: RequestContext) -> list[tuple[str, str]]:
-    """Return the options of the filter by assignee; empty for a caller who may not list people."""
+    """Return the options of the assignee filter; empty if the caller may not list people."""
     people = everybody(context)
     mine = [(filters.ME, gettext("Me"))] if context.caller.is_person else []
     return people and [("", gettext("Anyone")), *mine, *people]
@@ -309,7 +309,7 @@ def _assigned_choices(context: RequestContext) -> list[tuple[str, str]]:
 def _decide(
     context: RequestContext, decision: Decision, query: dict[str, str], before: datetime.datetime, form: FormData
 ) -> tuple[int, int, bool]:
-    """Decide about matching requests; return the numbers of decided and refused requests, and True if none remains."""
+    """Decide on matching requests. Return how many were decided and how many refused, and True if none remain."""
     parameters = filters.matching(query, caller=context.caller)
     if {parameters.pop("completed_from"), parameters.pop("completed_before")} != {None}:
         # Completed requests cannot be decided.

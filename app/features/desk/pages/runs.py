@@ -1,4 +1,4 @@
-"""Runs and workers: runs under way, failed runs with their causes, the queue, and the workers."""
+"""Runs and workers: current runs, failed runs with their causes, the queue, and the workers."""
 
 import datetime
 from collections.abc import Iterable
@@ -64,19 +64,19 @@ def live_runs(context: TheContext, place: ThePlace, filters: TheFilters) -> Resp
 
 @router.get("/runs/queue")
 def show_queue(context: TheContext) -> Response:
-    """Show the next runs with their reasons, and the current activity of each worker."""
+    """Show the next runs with their reasons, and each worker's current activity."""
     return context.page("runs/queue.html", **_queue(context))
 
 
 @router.get("/runs/queue/live")
 def live_queue(context: TheContext) -> Response:
-    """Refresh an open page of the queue."""
+    """Refresh an open queue page."""
     return context.page("runs/live_queue.html", **_queue(context))
 
 
 @router.get("/runs/{run_id}")
 def show_run(context: TheContext, run_id: str, done: Literal["", "cancelled"] = "") -> Response:
-    """Show the progress or the end of a run."""
+    """Show a run's progress or outcome."""
     return context.page("runs/one.html", done=done, **_details(context, run_id))
 
 
@@ -89,12 +89,12 @@ def cancel_run(context: TheContext, run_id: str) -> Response:
 
 @router.get("/runs/{run_id}/live")
 def live_run(context: TheContext, run_id: str) -> Response:
-    """Refresh an open page of a run."""
+    """Refresh an open run page."""
     return context.page("runs/live_one.html", **_details(context, run_id))
 
 
 def failures(runs: Iterable[RunOut]) -> list[Failure]:
-    """Group failed runs by their reason, most recent failure first."""
+    """Group failed runs by error code, most recent failure first."""
     by_code: dict[str, list[RunOut]] = {}
     for run in runs:
         by_code.setdefault(run.error_code or "", []).append(run)

@@ -1,8 +1,8 @@
-"""Process in which a network runs: its input is a file and rows, its output features, or the reason for a refusal.
+"""Process that runs a network: it receives a file and rows, and returns features or the reason for a refusal.
 
-The process is started for one network, with one end of a socket pair, through which all messages go. A file that
-arrives for the first time is examined (`_examined`): from the same rows the network must compute the same features
-twice. The network sees one row at a time, so that no row's features can depend on another row.
+The process is started for one network and exchanges all messages over one end of a socket pair. A file seen for the
+first time is examined (`_examined`): the network must compute the same features twice from the same rows. The network
+sees one row at a time, so that no row's features can depend on another row.
 """
 
 import json
@@ -27,7 +27,7 @@ _PUBLIC_ROWS = 32
 
 
 class RunningNetwork:
-    """Network in onnxruntime, run on one row at a time."""
+    """Network that onnxruntime runs on one row at a time."""
 
     def __init__(self, content: bytes, network_graph: graph.NetworkGraph) -> None:
         self.graph = network_graph
@@ -43,7 +43,7 @@ class RunningNetwork:
             raise _refusal(error, why) from None
 
     def encode(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the features (n, k) of n >= 1 rows (n, *input_shape). Raises `NetworkRefused` for another shape."""
+        """Return features (n, k) of n >= 1 rows (n, *input_shape). Raises `NetworkRefused` for a wrong output shape."""
         return np.concatenate([self._run(row) for row in rows[:, None]])
 
     def _run(self, row: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -56,9 +56,9 @@ class RunningNetwork:
 
 
 def main(descriptor: int, memory_bytes: int, cpu_seconds: int | None) -> None:
-    """Serve one `Encoder` through the socket `descriptor` until it is closed, at a lower priority than the gateway.
+    """Serve one `Encoder` over the socket `descriptor` until it closes, at a lower priority than the gateway.
 
-    With `cpu_seconds` the file is examined, within that processor time.
+    If `cpu_seconds` is given, the file is examined within this processor time.
     """
     connection = Connection(descriptor)
     try:
@@ -94,7 +94,7 @@ def _send(connection: Connection, message: dict[str, Any]) -> None:
 
 
 def _refusal(error: Exception, why: str) -> Exception:
-    """Return a MemoryError if the runtime ran out of memory, otherwise a refusal. Its error types are undocumented."""
+    """Return MemoryError if the runtime ran out of memory, else a refusal. The runtime's errors are undocumented."""
     out_of_memory = isinstance(error, MemoryError) or "alloc" in str(error)
     return MemoryError() if out_of_memory else graph.NetworkRefused(why)
 
@@ -128,6 +128,6 @@ def _examined(content: bytes, network: RunningNetwork) -> dict[str, Any]:
 
 
 def _public_rows(shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Return rows of numbers from -1 to 1 that do not depend on data: the sines of their indices."""
+    """Return rows of numbers from -1 to 1 that do not depend on any data: the sines of multiples of their indices."""
     count = _PUBLIC_ROWS * int(np.prod(shape))
     return np.asarray(np.sin(0.7 * np.arange(count)), np.float32).reshape(_PUBLIC_ROWS, *shape)

@@ -1,8 +1,8 @@
 """Graph of an ONNX file, refused unless the network is a deterministic function of one row.
 
-A file is hostile until it has been read, and the first reader is the process of `encoders.child`. Only a file that
-passed there is read by `tangents`, which has no separate process. The permitted operators compute the same output from
-the same input: none draws at random, branches, loops, or comes from another domain.
+A file counts as hostile until it has been read, first of all in the process of `encoders.child`. Only files that pass
+there are read by `tangents`, which has no separate process. The permitted operators always compute the same output from
+the same input: none of them is random, branches, loops, or comes from another domain.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ MAX_INPUTS = 2**20
 """Maximum number of input values of one row."""
 MAX_OUTPUTS = 65_536
 MAX_TENSOR_SIZE = 2**28
-"""Maximum number of values that one operator may compute for one row."""
+"""Maximum number of values that an operator may compute per row."""
 _MAX_SHAPE_BYTES = 1024
-"""Maximum length of an initializer that may be a shape."""
+"""Maximum length in bytes of an initializer that can be a shape."""
 _QUOTED_LENGTH = 60
 """Maximum number of characters of a name that a refusal quotes."""
 
@@ -41,18 +41,18 @@ Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Ta
 Transpose Trilu Unsqueeze Upsample Where Xor
 """
 OPERATORS = frozenset(_OPERATOR_NAMES.split())
-"""ONNX operators that are deterministic functions of their inputs, without branches, loops or states."""
+"""ONNX operators that are deterministic functions of their inputs, without branches, loops or state."""
 
 
 class NetworkRefused(Exception):
-    """Refusal of a file. The message gives the reason, and quotes nothing but names in the file."""
+    """Refusal of a network file. The message gives the reason, and quotes only names from the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkGraph:
-    """Network as its file declares it.
+    """Network as declared in its file.
 
-    `input_shape` is the shape of one row. `parameters` has the name and shape of each float32 initializer.
+    `input_shape` is the shape of one row. `parameters` lists the name and shape of each float32 initializer.
     """
 
     opset: int
@@ -87,9 +87,9 @@ def parse(content: bytes) -> NetworkGraph:
 
 
 def check_sizes(content: bytes) -> None:
-    """Check that no tensor that the file declares, or that follows from its shapes, is too large for a row.
+    """Check that no tensor is too large for a row, whether declared in the file or inferred from its shapes.
 
-    Raises `NetworkRefused`. Sizes that depend on the row are bounded by the memory of the process alone.
+    Raises `NetworkRefused`. Sizes that depend on the row are limited only by the memory of the process.
     """
     model = _model(content)
     declared = [tuple(tensor.dims) for tensor in _tensors(model.graph)]
@@ -176,7 +176,7 @@ def _tensors(graph: Any) -> Iterator[Any]:
 
 
 def _input(graph: Any) -> tuple[str, tuple[int, ...]]:
-    """Return the name of the only input and the shape of one row."""
+    """Return the name of the network's only input and the shape of one row."""
     weights = {tensor.name for tensor in graph.initializer}
     inputs = [candidate for candidate in graph.input if candidate.name not in weights]
     expected = "Expected one input of 32-bit floats, (batch, ...), whose batch is dynamic and whose other sizes are not"

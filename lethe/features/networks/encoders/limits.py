@@ -1,13 +1,13 @@
-"""Limits of the process in which a public network runs."""
+"""Limits for the process in which a public network runs."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Maximum memory of a network's process, maximum seconds for a batch, and maximum size of the network's file.
+    """Limits on the memory of a network's process, the seconds per batch, and the size of the network's file.
 
-    The defaults are the limits of a gateway.
+    The defaults are the gateway's limits.
     """
 
     memory_bytes: int = 4 * 2**30

@@ -1,4 +1,4 @@
-"""Process in which a public network is examined and run (`encoders.child`), and the calls to start and query it."""
+"""Starting and querying the process in which a public network is examined and run (`encoders.child`)."""
 
 import contextlib
 import hashlib
@@ -24,22 +24,22 @@ from lethe.features.networks.encoders.limits import Limits
 from lethe.features.networks.encoding import NO_TELEMETRY
 
 _START_SECONDS = 60.0
-"""Seconds in which a process starts, in addition to those of its network."""
+"""Seconds allowed for starting a process, in addition to the time limit of its network."""
 _MEMORY_BYTES, _MEMORY_PER_BYTE = 2**30, 16
-"""Maximum memory of a process, within its limit: in all, and more for each byte of the file."""
+"""Memory of a process, within its limit: a fixed part, plus a part for each byte of the network's file."""
 _BATCH_ROWS = 32
 _MAX_MESSAGE_BYTES = 2**26
-"""Maximum size of a message from the process, other than features."""
+"""Maximum size of a message from the process, excluding features."""
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", NO_TELEMETRY: "1"}
 _ARCHIVES = (b"PK", b"\x80")
 """First bytes of a zip file and of a pickle."""
 _ONNX = b"\x08"
-"""First byte of an ONNX file: the tag of its version, which is field 1 and comes first."""
+"""First byte of an ONNX file: the tag of the IR version, which is field 1 and comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedNetwork:
-    """Admissible network file and the facts that the examination found (`encoders.child`)."""
+    """Network file that passed the examination, with the facts established there (`encoders.child`)."""
 
     content: bytes
     sha256: str
@@ -47,7 +47,7 @@ class ExaminedNetwork:
 
 
 class ProcessPipe:
-    """Connection to a network's process, which is killed if it does not answer in time."""
+    """Connection to a network's process, which is killed if it does not reply in time."""
 
     def __init__(self, mine: socket.socket, child: "subprocess.Popen[bytes]", limits: Limits) -> None:
         self.limits = limits
@@ -57,10 +57,10 @@ class ProcessPipe:
 
     @contextmanager
     def exchange(self, seconds: float) -> Iterator[None]:
-        """Limit the duration of all messages in the block to `seconds`.
+        """Limit the time for all messages in the `with` block to `seconds`.
 
         Raises:
-            NetworkFailed: if the block takes longer, or the process ends or sends an unknown message.
+            NetworkFailed: if the block takes longer, or the process exits or sends an unknown message.
         """
         watchdog = threading.Timer(seconds, self._kill)
         watchdog.daemon = True
@@ -84,12 +84,12 @@ class ProcessPipe:
             self._mine.shutdown(socket.SHUT_RDWR)
 
     def send(self, content: bytes) -> None:
-        """Send a message. If the process has ended, the next answer reports that."""
+        """Send a message. If the process has exited, the next call of `answer` reports that."""
         with contextlib.suppress(OSError):
             self._connection.send_bytes(content)
 
     def answer(self) -> dict[str, Any]:
-        """Receive a message. Raises `NetworkInvalid` or `NetworkFailed` if the message says so."""
+        """Receive a message. Raises `NetworkInvalid` or `NetworkFailed` if the message reports a refusal or failure."""
         message = json.loads(self._connection.recv_bytes(_MAX_MESSAGE_BYTES))
         if not isinstance(message, dict):
             raise ValueError("Expected a message of a network's process")
@@ -105,7 +105,7 @@ class ProcessPipe:
         return message
 
     def features(self, num_rows: int, num_columns: int) -> NDArray[np.float32]:
-        """Receive the features (num_rows, num_columns) of a batch. Raises `NetworkFailed` for another shape."""
+        """Receive a batch's features (num_rows, num_columns). Raises `NetworkFailed` if they have another shape."""
         num_bytes = 4 * num_rows * num_columns
         if self.answer().get("rows") == num_rows:
             content = self._connection.recv_bytes(num_bytes)
@@ -122,7 +122,7 @@ class ProcessPipe:
 
 
 class Encoder:
-    """Running network. `facts` were reported by its process when it started."""
+    """Running network. `facts` are those that its process reported on start-up."""
 
     def __init__(self, line: ProcessPipe, *, input_size: int, output_size: int, facts: dict[str, Any]) -> None:
         self.facts = facts
@@ -132,12 +132,12 @@ class Encoder:
     def encode(
         self, rows: NDArray[np.floating[Any]], *, progress: Callable[[int], object] = lambda num_rows: None
     ) -> NDArray[np.float32]:
-        """Return the features (n, k) of rows (n, input_size) as the network computes them; they may be NaN.
+        """Return the features (n, k) that the network computes for rows (n, input_size). Features can be NaN.
 
         `progress` is called with the number of encoded rows after each batch.
 
         Raises:
-            NetworkFailed: if the network takes too long or too much memory, or ends.
+            NetworkFailed: if the network takes too long or too much memory, or its process exits.
         """
         if rows.ndim != 2 or rows.shape[1] != self._input_size:
             raise ValueError(f"Expected rows (n, {self._input_size}), got {rows.shape}")
@@ -152,7 +152,7 @@ class Encoder:
 
 
 def examine(content: bytes, limits: Limits) -> ExaminedNetwork:
-    """Examine the file of a network, which is run twice in a separate process.
+    """Examine a network's file by running the network twice in a separate process.
 
     Raises:
         NetworkInvalid: if the file is not an ONNX file, or its network cannot be run deterministically.
@@ -176,10 +176,10 @@ def examine(content: bytes, limits: Limits) -> ExaminedNetwork:
 
 @contextmanager
 def examined(content: bytes, limits: Limits) -> Iterator[Encoder]:
-    """Run a network that has not been examined; `facts` of the encoder describe it.
+    """Run a network that has not been examined before. The encoder's `facts` describe it.
 
     Raises:
-        NetworkInvalid: or `NetworkFailed`, as `examine`.
+        NetworkInvalid: or `NetworkFailed`, under the same conditions as `examine`.
     """
     with _opened(content, limits, examines=True) as (line, facts):
         input_size = int(np.prod(facts["input_shape"]))
@@ -188,7 +188,7 @@ def examined(content: bytes, limits: Limits) -> Iterator[Encoder]:
 
 @contextmanager
 def started(content: bytes, *, input_size: int, output_size: int, limits: Limits) -> Iterator[Encoder]:
-    """Run a network that was examined before, until the block ends. Raises `NetworkFailed`."""
+    """Run a network that was examined before until the `with` block ends. Raises `NetworkFailed`."""
     with _opened(content, limits, examines=False) as (line, facts):
         yield Encoder(line, input_size=input_size, output_size=output_size, facts=facts)
 

@@ -1,4 +1,4 @@
-"""The k x k matrices J J^T of rows, without Jacobians for layers that are matrix products, convolutions or biases.
+"""The k x k matrix J J^T of each row, without forming Jacobians of matrix products, convolutions and biases.
 
 The derivative of score c in a weight of a product y_t = W h_t is the sum over places t of D_ct h_t^T, where D_ct is the
 derivative of the score in y_t. For a single place J J^T is |h|^2 D D^T (for one output: Goodfellow 2015,
@@ -24,10 +24,10 @@ score in a weight."""
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Weight that one node uses.
+    """Weight that a single node uses.
 
-    `factors` computes the factors from the node's input (b, ...) and the derivatives of the scores in its output (b, k,
-    ...).
+    `factors` computes the factors from the node's input (b, ...) and the derivatives of the scores with respect to its
+    output (b, k, ...).
     """
 
     name: str
@@ -36,7 +36,7 @@ class Layer:
 
 
 def structured(graph: Graph, names: Iterable[str]) -> list[Layer]:
-    """Return the layers among `names` whose weight is used by one node, in a way that `_FACTORS` covers."""
+    """Return the layers in `names` whose weight is used by a single node, in a way covered by `_FACTORS`."""
     layers = []
     for name in names:
         users = [node for node in graph.nodes if name in node.inputs]
@@ -55,10 +55,10 @@ def grams(
     scores: Callable[[Tensor], Tensor],
     factors: Mapping[str, Tensor],
 ) -> Tensor:
-    """Return J J^T of each row in these layers, at the network's own weights  # (b, k, k)
+    """Return J J^T of each row for these layers, at the network's own weights  # (b, k, k)
 
-    `base` has the values for the rows that do not depend on a moving weight, `scores` selects the scores among the
-    outputs, and `factors` has A (r, in) of each layer that moves by U A.
+    `base` has those values for the rows that do not depend on a moving weight, `scores` selects the scores among the
+    outputs, and `factors` has A (r, in) for each layer that moves by U A.
     """
     weights = {name: value for name, value in graph.weights.items() if name not in base}
     tapped = {layer.node.outputs[0] for layer in layers}
@@ -79,7 +79,7 @@ def grams(
 
 
 def _gram(left: Tensor, right: Tensor) -> Tensor:
-    """Return the products of the Jacobians with these factors  # (b, k, k)"""
+    """Return J J^T for the Jacobians with these factors  # (b, k, k)"""
     if left.shape[2] == 1:
         return torch.mul(left[:, :, 0] @ left[:, :, 0].mT, right[:, :, 0] @ right[:, :, 0].mT)
     jacobians = (left.mT @ right).flatten(2)
@@ -107,13 +107,13 @@ def _of_convolution(node: Node, inputs: Tensor, derivatives: Tensor, weight: Ten
 
 
 def _of_bias(node: Node, inputs: Tensor, derivatives: Tensor, weight: Tensor) -> Factors:
-    """Return the factors of a bias that is added along the last axis."""
+    """Return the factors for a bias that is added along the last axis."""
     summed = derivatives.flatten(2, -2).sum(2) if derivatives.dim() > 3 else derivatives
     return node.attributes.get("beta", 1.0) * summed[:, :, None], derivatives.new_ones(1, 1, 1, 1)
 
 
 def _of_channels(node: Node, inputs: Tensor, derivatives: Tensor, weight: Tensor) -> Factors:
-    """Return the factors of a bias of a convolution."""
+    """Return the factors for a convolution's bias."""
     return derivatives.flatten(3).sum(3)[:, :, None], derivatives.new_ones(1, 1, 1, 1)
 
 

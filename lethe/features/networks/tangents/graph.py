@@ -1,4 +1,4 @@
-"""ONNX network as a function of its weights and its input that torch can differentiate."""
+"""ONNX network as a function of its weights and input that torch can differentiate."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Graph:
 
         Raises:
             UnsupportedOperator: if the network cannot be differentiated; the message names the operators.
-            ValueError: for another number of inputs or outputs.
+            ValueError: if the network does not have exactly one input and one output.
         """
         model = onnx.load_from_string(content)
         versions = {imported.domain: imported.version for imported in model.opset_import}
@@ -64,7 +64,7 @@ class Graph:
         return Node(node.op_type, tuple(node.input), tuple(node.output), attributes)
 
     def to(self, device: torch.device, dtype: torch.dtype = torch.float32) -> "Graph":
-        """Move the constants in place and return the graph."""
+        """Move the weights and constants in place, and return the graph."""
         self.weights = {name: value.to(device, dtype) for name, value in self.weights.items()}
         self._fixed = {
             name: value.to(device, dtype) if value.is_floating_point() else value for name, value in self._fixed.items()
@@ -72,13 +72,13 @@ class Graph:
         return self
 
     def base_values(self, rows: Tensor, *, but: Collection[str] = ()) -> dict[str, Tensor | None]:
-        """Return all values for rows (batch, *input_shape) that do not depend on the weights named in `but`."""
+        """Return those values for rows (batch, *input_shape) that do not depend on the weights named in `but`."""
         base = self.constants(but=but) | {self._input: rows}
         self._run(base, NO_TAPS)
         return base
 
     def constants(self, *, but: Collection[str] = ()) -> dict[str, Tensor | None]:
-        """Return the constants and weights without those named in `but`, and the value of an omitted input."""
+        """Return the constants and weights not named in `but`, and the value that stands for an omitted input."""
         return {name: value for name, value in {**self._fixed, **self.weights, "": None}.items() if name not in but}
 
     def values(
@@ -90,7 +90,7 @@ class Graph:
         return values
 
     def output(self, base: Values, weights: Mapping[str, Tensor], taps: Mapping[str, Tensor] = NO_TAPS) -> Tensor:
-        """Return the output of the network, by `values`  # (batch, k)"""
+        """Return the network's output, computed by `values`  # (batch, k)"""
         return tensor(self.values(base, weights, taps)[self._output])
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class Graph:
         return self.output(self.base_values(rows), {})
 
     def _run(self, values: dict[str, Tensor | None], taps: Mapping[str, Tensor]) -> None:
-        """Compute the missing values whose inputs are among `values`, and add them."""
+        """Compute the missing values whose inputs are in `values`, and add them to `values`."""
         for node in self.nodes:
             if node.outputs[0] in values or not all(name in values for name in node.inputs):
                 continue

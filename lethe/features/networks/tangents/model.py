@@ -1,9 +1,9 @@
 """A linearised network: scores o g(x) + J~(x) u at public weights w0, in any number of parameters u.
 
 g is the network at w0, J its Jacobian in chosen weights, and J~ = J / max(rho(x), rho_0), where rho(x) is at least the
-operator norm of J(x). The gradient and curvature of a row are therefore bounded as in a linear model on rows of norm 1,
-whose constants hold (docs/mathematics/tangents.md). The network sees one row at a time
-(`vmap`), so that no result for a row can depend on another row.
+operator norm of J(x). A row's gradient and curvature are therefore bounded as in a linear model on rows of norm 1, so
+that its constants apply (docs/mathematics/tangents.md). The network sees one row at a time (`vmap`), so that no result
+for a row can depend on another row.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ SLACK = 1 + 2.0**-10
 _BATCH_ROWS = 256
 """Maximum number of rows that go through the network together."""
 _JACOBIAN_NUMBERS = 2**25
-"""Maximum number of entries of the Jacobians in memory."""
+"""Maximum number of Jacobian entries held in memory."""
 
 Slopes = Callable[[Tensor, slice], Tensor]
 """Function from the scores (b, k) of a slice of the rows to the slopes of their losses (b, k)."""
@@ -33,12 +33,12 @@ Slopes = Callable[[Tensor, slice], Tensor]
 class Tangent:
     """Tangent model of a network.
 
-    `num_scores` is k for k classes or labels. It is 1 for two classes: of a network with one output, or with two
-    outputs, whose difference is the score.
+    `num_scores` is k for k classes or labels. It is 1 for two classes, where the network has one output, or two outputs
+    whose difference is the score.
     """
 
     def __init__(self, graph: Graph, chosen: Linearisation, *, num_scores: int) -> None:
-        """Linearise `graph`. Raises ValueError for unknown layers, and for outputs that are not the scores."""
+        """Linearise `graph`. Raises ValueError for unknown layers, or if its outputs do not give the scores."""
         if not set(chosen.layers) <= graph.weights.keys():
             raise ValueError("Expected the network to have the layers of its linearisation")
         self._graph, self._chosen, self._num_scores = graph, chosen, num_scores
@@ -53,7 +53,7 @@ class Tangent:
 
     @property
     def _some(self) -> Tensor:
-        """Arbitrary weight, for the device and type that all weights share."""
+        """Any one weight, which has the device and type that all weights share."""
         return self._graph.weights[self._chosen.layers[0]]
 
     def _zeros(self, shape: tuple[int, ...]) -> Tensor:
@@ -77,11 +77,11 @@ class Tangent:
         return torch.cat(scales).float()
 
     def jacobians(self, rows: Tensor) -> Tensor:
-        """Return J of each of a few rows (n, features)  # (n, k, parameters)"""
+        """Return J for each row; only for a few rows (n, features)  # (n, k, parameters)"""
         return torch.cat(self._jacobians(rows, self._origin), 2)
 
     def _jacobians(self, rows: Tensor, moved: Mapping[str, Tensor]) -> list[Tensor]:
-        """Return the part of J in each of these layers  # (n, k, parameters of the layer)"""
+        """Return the part of J for each of these layers  # (n, k, parameters of the layer)"""
 
         def of_row(moves: Mapping[str, Tensor], base: Values) -> Tensor:
             return self._outputs_of_row({**self._origin, **moves}, base)
@@ -106,7 +106,7 @@ class Tangent:
         )
 
     def gradient(self, parameters: Tensor, rows: Tensor, scales: Tensor, slopes: Slopes) -> Tensor:
-        """Return the sum over rows (n, features) of J~^T times the slope of their loss  # (parameters,) float64"""
+        """Return the sum over rows (n, features) of J~^T times the slope of the row's loss  # (parameters,) float64"""
         total = torch.zeros(self.num_parameters, dtype=torch.float64, device=rows.device)
         moves = self._unflattened(parameters)
         for block in _blocks(len(rows)):
@@ -123,8 +123,7 @@ class Tangent:
         return scores + outputs if self._chosen.offset else scores
 
     def _base_values(self, rows: Tensor) -> dict[str, Tensor]:
-        """Return the values of the network for rows (n, features) that do not depend on the chosen layers
-        # (n, 1, ...)"""
+        """Return the network's values for rows (n, features) that do not depend on the chosen layers  # (n, 1, ...)"""
         return dict(vmap(self._base_of_row)(rows))
 
     def _base_of_row(self, row: Tensor) -> dict[str, Tensor]:
@@ -152,12 +151,12 @@ class Tangent:
         return self._selected(self._graph.output({**self._constants, **base}, weights))[0]
 
     def _selected(self, outputs: Tensor) -> Tensor:
-        """Return the scores that the outputs of the network give # (n, k)"""
+        """Return the scores given by the network's outputs  # (n, k)"""
         return outputs if outputs.shape[-1] == self._num_scores else outputs[:, 1:] - outputs[:, :1]
 
     @cached_property
     def _constants(self) -> dict[str, Tensor | None]:
-        """Values of the network that depend neither on a row nor on the chosen layers."""
+        """Values in the network that depend neither on the row nor on the chosen layers."""
         return self._graph.constants(but=self._chosen.layers)
 
     @cached_property
@@ -184,9 +183,9 @@ class Tangent:
 
 
 def network_inputs(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the features before division by the norm, of rows (n, d) as `lethe.encoding` makes them  # (n, d - 1)
+    """Return the features before division by the norm, for rows (n, d) encoded by `lethe.encoding`  # (n, d - 1)
 
-    The last column of a row is the constant, divided by the same norm. A null row has zeros.
+    The last column of a row is the bias 1 divided by the same norm. Null rows give zeros.
     """
     constants = rows[:, -1:]
     return np.divide(rows[:, :-1], constants, out=np.zeros_like(rows[:, :-1]), where=constants > 0)
@@ -195,7 +194,7 @@ def network_inputs(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 def scores(tangent: Tangent, parameters: NDArray[np.float64], rows: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the scores of encoded rows (n, d) under the `parameters` (1, p)  # (n, 1) or (n, C)
 
-    Raises ValueError for rows of another width.
+    Raises ValueError for rows of the wrong width.
     """
     if rows.shape[1] != tangent.num_features + 1:
         raise ValueError(f"Expected vectors of {tangent.num_features} finite numbers")

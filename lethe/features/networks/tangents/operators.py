@@ -16,11 +16,11 @@ Operator = Callable[..., Tensor | tuple[Tensor, ...]]
 
 
 class UnsupportedOperator(ValueError):
-    """Operator, or setting of an operator, that cannot be differentiated here; the message names it."""
+    """Operator, or operator setting, that cannot be differentiated here; the message names it."""
 
 
 def pads(attributes: Attributes, sizes: Sequence[int], kernel: Sequence[int], ceil: bool = False) -> list[int]:
-    """Return the padding of a convolution or pool for torch: (before, after) of each spatial axis, last axis first."""
+    """Return a convolution's or pool's padding for torch: (before, after) for each spatial axis, last axis first."""
     axes = len(kernel)
     strides, dilations = attributes.get("strides", [1] * axes), attributes.get("dilations", [1] * axes)
     match attributes.get("auto_pad", "NOTSET"):
@@ -126,7 +126,7 @@ def _slice(
 
 
 def _axes(a: Attributes, axes: Tensor | None) -> list[int] | None:
-    """Return the axes of a node: an attribute in older opsets, an input in newer opsets."""
+    """Return a node's axes, which are an attribute in older opsets and an input in newer ones."""
     numbers = a.get("axes") if axes is None else axes.tolist()
     return None if numbers is None else list(numbers)
 
@@ -220,4 +220,4 @@ OPERATORS: dict[str, Operator] = {
     "Transpose": lambda a, x: x.permute(a.get("perm", tuple(reversed(range(x.dim()))))),
     "Unsqueeze": _unsqueeze,
 }
-"""Functions of a node's attributes and inputs, by operator; an omitted input is None."""
+"""Map each operator to its function of a node's attributes and inputs; an omitted input is None."""
