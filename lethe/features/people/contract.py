@@ -60,7 +60,7 @@ SCOPES_OF: Mapping[Role, frozenset[Scope]] = {
 
 def is_email_normal(address: str) -> bool:
     """Return True if an address has no compatibility characters. For example, the Kelvin sign becomes k in lower case,
-    which could turn the address into another person's."""
+    which could change the address into another person's."""
     return unicodedata.is_normalized("NFKC", address)
 
 
