@@ -1,4 +1,4 @@
-"""The command `lethe` for tests, by itself and with a running gateway: its arguments and its result."""
+"""The command `lethe` in tests, alone and with a running gateway: its arguments and its result."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def refused(ended: Ended, code: str) -> None:
 
 @pytest.fixture
 def lethe(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Lethe:
-    """Return a function that runs `lethe ARGUMENTS` in its own folder, like the real command."""
+    """Return a function that runs `lethe ARGUMENTS` in a folder of its own, like the real command."""
     for name in [name for name in os.environ if name.startswith("LETHE_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -60,7 +60,7 @@ def lethe(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tm
 
 @pytest.fixture
 def live(settings: Settings, lethe: Lethe, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lethe]:
-    """Return `lethe` with a gateway and a worker, and the admin key of their data folder."""
+    """Return `lethe` with a running gateway and worker, and with the admin key of their data folder."""
     monkeypatch.setenv("LETHE_DATA_DIR", str(settings.data_dir))
     with processes.gateway(settings) as (_, address), processes.worker(settings):
         monkeypatch.setenv("LETHE_URL", address)
@@ -76,7 +76,7 @@ def people(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def certified(live: Lethe, people: Path, tmp_path: Path) -> Path:
-    """Return the certificate file of a completed request, next to its keys."""
+    """Return the file of a completed request's certificate, saved next to the keys that verify it."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     assert live("model", "create", dataset["id"], "--l2", "0.05").code == 0
     request = live("request", "submit", "p3").json

@@ -91,8 +91,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Disable garbage collection while tests are imported: its passes over ever more objects find almost nothing and
-    take a quarter of the time."""
+    """Disable garbage collection while tests are imported: collecting an ever-growing number of objects finds almost
+    nothing and takes a quarter of the time."""
     gc.disable()
     statements.share()
     if config.getoption("--durations-report"):
@@ -101,8 +101,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Do not search test files for doctests, which only the product's modules have. The search takes each process
-    seconds."""
+    """Do not search test files for doctests, because only the product's modules contain any. The search would take each
+    process seconds."""
     return [collector for collector in (yield) if not isinstance(collector, DoctestModule)]
 
 
@@ -113,7 +113,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
     """Mark tests that need an installation before tests are selected by marker, and let each process begin with its
-    part of the long tests: otherwise one would end with them alone."""
+    share of the long tests. Otherwise a single process would be left with them at the end."""
     for item in items:
         if isinstance(item, pytest.Function) and not INSTALLATIONS.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.service)
@@ -122,7 +122,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the million existing objects from later garbage collections, which saves half a second each."""
+    """Exclude the million existing objects from later garbage collections, which makes each collection half a second
+    faster."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -130,7 +131,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def kind(request: pytest.FixtureRequest) -> str:
-    """Kind of the test's database: `sqlite` or `postgresql`."""
+    """Return the kind of the test's database: `sqlite` or `postgresql`."""
     return getattr(request, "param", "sqlite")
 
 
@@ -145,7 +146,7 @@ def logging_of_its_own() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def set_up_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a data folder as `lethe up` creates it, to be copied."""
+    """Return a data folder as `lethe up` creates it, for tests to copy."""
     folder = tmp_path_factory.mktemp("installation") / "data"
     installations.set_up(Settings(data_dir=folder))
     return folder
@@ -160,7 +161,7 @@ def postgres() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def postgres_set_up_once(tmp_path_factory: pytest.TempPathFactory, postgres: Server) -> Iterator[tuple[str, Path]]:
-    """Return a database and the data folder that belongs to it, to be copied."""
+    """Return a database and its data folder, for tests to copy."""
     folder = tmp_path_factory.mktemp("on-postgresql") / "data"
     with postgres.database() as name:
         installations.set_up(Settings(data_dir=folder, database_url=SecretStr(postgres.url(name))))
@@ -195,7 +196,7 @@ def settings(kind: str, set_up_once: Path, tmp_path: Path, request: pytest.Fixtu
 
 @pytest.fixture
 def installation(settings: Settings) -> Iterator[Installation]:
-    """Open the installation, for inspecting it behind the gateway and for running the worker."""
+    """Open the installation, to inspect it behind the gateway and to run the worker."""
     with installations.opened(settings) as opened:
         yield opened
 
@@ -213,7 +214,7 @@ def admin_key(settings: Settings) -> str:
 
 @pytest.fixture
 def gateway(settings: Settings, admin_key: str) -> Iterator[TestClient]:
-    """Return the gateway with the admin key; an exception of an endpoint becomes an answer."""
+    """Return the gateway with the admin key; an exception in an endpoint becomes a response."""
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         client.headers["Authorization"] = f"Bearer {admin_key}"
         yield client
@@ -221,7 +222,7 @@ def gateway(settings: Settings, admin_key: str) -> Iterator[TestClient]:
 
 @pytest.fixture
 def work(installation: Installation) -> Callable[[], int]:
-    """Return a function that does all due runs like a worker, and returns their number."""
+    """Return a function that executes all due runs like a worker and returns their number."""
 
     def until_idle() -> int:
         runs = 0
@@ -233,7 +234,7 @@ def work(installation: Installation) -> Callable[[], int]:
 
 
 def classes_of(number: int) -> str:
-    """Return the names of so many classes, as the form of an upload has them."""
+    """Return the names of the given number of classes in the format of the upload form."""
     return json.dumps([str(label) for label in range(number)])
 
 
@@ -245,8 +246,8 @@ FORM = {"name": "people", "classes": CLASSES}
 def npz(
     *, rows: int = 60, features: int = 3, classes: int = 2, rows_each: int = 1, seed: int = 0, first: int = 0
 ) -> bytes:
-    """Return an upload of made-up people, `p0`, `p1` and so on or starting with number `first`, with `rows_each` rows
-    each; their label depends on their features."""
+    """Return an upload of made-up people named `p0`, `p1` and so on, starting with number `first`. Each person has
+    `rows_each` rows, and the labels depend on the features."""
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(rows, features))
     scores = x @ np.random.default_rng(7).normal(size=(features, classes))
@@ -259,7 +260,7 @@ def npz(
 
 
 def people(*subjects: str, **replaced: Any) -> bytes:
-    """Return an upload of these people, a row of three features each, with any of its arrays replaced."""
+    """Return an upload of these people with one row of three features each; `replaced` replaces any of its arrays."""
     x = np.random.default_rng(len(subjects)).normal(size=(len(subjects), 3))
     arrays = {"x": x, "y": (x[:, :1] > 0).sum(axis=1), "subject": np.array(subjects, dtype=str)}
     buffer = io.BytesIO()
@@ -276,7 +277,7 @@ def one_row(subject: str) -> dict[str, tuple[str, bytes]]:
 
 @pytest.fixture
 def new_dataset(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Return a function that uploads made-up people (see `npz`), with further fields of the form, and returns the
+    """Return a function that uploads made-up people (see `npz`), optionally with further form fields, and returns the
     dataset."""
 
     def create(name: str = "people", form: Mapping[str, str] | None = None, **shape: int) -> dict[str, Any]:
@@ -294,7 +295,7 @@ def new_dataset(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def new_model(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Return a function that creates a model of a dataset, with mild regularisation so that it learns in a few
+    """Return a function that creates a model of a dataset, with mild regularisation so that training takes only a few
     steps."""
 
     def create(dataset_id: str, **asked: Any) -> dict[str, Any]:
@@ -334,7 +335,7 @@ def get(gateway: TestClient) -> Callable[[str], Any]:
 
 @pytest.fixture
 def minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Fix the clock at the tenth second of the current minute; calling the fixture sets it to the minute with
+    """Fix the clock at the tenth second of the current minute. Calling the fixture moves the clock to the minute with
     the given number."""
 
     def at(number: int) -> None:

@@ -50,7 +50,7 @@ class Durations:
 
 
 def table(files: dict[str, Counter[str]]) -> Iterable[str]:
-    """Return a Markdown table of the files that took most processor time, and the total."""
+    """Return a Markdown table of the files that took the most processor time, and the total."""
     yield "| File | Tests | Wall s | Own CPU s | CPU s of what it started |"
     yield "| --- | ---: | ---: | ---: | ---: |"
     most = sorted(files.items(), key=lambda found: -found[1]["own"] - found[1]["started"])
@@ -59,13 +59,14 @@ def table(files: dict[str, Counter[str]]) -> Iterable[str]:
 
 
 def _now() -> tuple[float, float, float]:
-    """Return seconds on the clock, of this process's processor time, and of that of ended children."""
+    """Return the time in seconds: the clock, the processor time of this process, and that of its ended children."""
     own, started = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return time.monotonic(), own.ru_utime + own.ru_stime, started.ru_utime + started.ru_stime + _forked()
 
 
 def _forked() -> float:
-    """Return the processor seconds of the process that services of tests are forked from, and of those that ended."""
+    """Return the processor time in seconds of the process that test services are forked from and of its ended
+    children."""
     pid = forkserver._forkserver._forkserver_pid
     if pid is None:
         return 0.0

@@ -1,4 +1,4 @@
-"""Ports for servers that get their port from a test, and may be restarted."""
+"""Ports for servers that get their port from a test and can be restarted."""
 
 import contextlib
 import secrets
@@ -8,8 +8,8 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a free port below those that the system assigns, so that no other process gets it while its server is
-    down."""
+    """Return a free port below the range from which the system assigns ports, so that no other process gets it while
+    its server is down."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         with socket.socket() as probe, contextlib.suppress(OSError):

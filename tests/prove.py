@@ -23,7 +23,7 @@ _SERVED = (
     *("--deselect", "tests/app/test_telemetry.py::test_only_recent_signs_of_life_count"),
     *("--deselect", "tests/app/vault/test_store.py::test_a_group_lists_only_its_names"),
 )
-"""Arguments of pytest that select what libfaketime can serve."""
+"""Arguments of pytest that select the tests that work under libfaketime."""
 _HOUR = datetime.timedelta(hours=1)
 _LOAD = ("stress-ng", "--quiet", "--cpu", "4")
 
@@ -44,7 +44,8 @@ def month_end(now: datetime.datetime) -> datetime.datetime:
 
 
 def change_of_clocks(now: datetime.datetime, zone: ZoneInfo) -> datetime.datetime:
-    """Return the time two minutes before clocks in `zone` are next set back, to the hour, as in all of Europe."""
+    """Return the time two minutes before the clocks in `zone` are next set back. The change is assumed to happen on the
+    hour, as in all of Europe."""
     hour = now.replace(minute=0, second=0, microsecond=0)
     while _offset(hour + _HOUR, zone) >= _offset(hour, zone):
         hour += _HOUR
@@ -56,7 +57,8 @@ def _offset(time: datetime.datetime, zone: ZoneInfo) -> datetime.timedelta:
 
 
 def at(time: datetime.datetime, zone: str = "UTC") -> dict[str, str]:
-    """Return the environment of processes for which it is this time now. Intervals are unchanged."""
+    """Return the environment in which processes take `time` as the current time, in time zone `zone`. Intervals are
+    unchanged."""
     package = importlib.util.find_spec("libfaketime")
     if package is None or package.origin is None:
         sys.exit("error: libfaketime is missing, whose wheel is for Linux on x86-64")
@@ -71,7 +73,7 @@ def at(time: datetime.datetime, zone: str = "UTC") -> dict[str, str]:
 
 
 def runs() -> Iterator[Circumstances]:
-    """Yield the circumstances of each run; clocks are set when a run begins."""
+    """Yield the circumstances of each run. Clocks are set at the moment a run begins."""
     yield Circumstances(name="in Auckland", environment={"TZ": "Pacific/Auckland"})
     now = datetime.datetime.now(datetime.UTC)
     yield Circumstances(name="at the end of a month", environment=at(month_end(now)), arguments=_SERVED)
@@ -96,7 +98,7 @@ def _loading(is_loaded: bool) -> Iterator[None]:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the suite in all circumstances, or exit with the name of those in which it failed."""
+    """Run the suite in all circumstances, or exit at the first failure with the name of its circumstances."""
     for number, circumstances in enumerate(runs(), 1):
         print(f"Run {number} of 10: {circumstances.name}", flush=True)
         with _loading(circumstances.is_loaded):

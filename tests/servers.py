@@ -1,4 +1,4 @@
-"""Servers on a port of this machine that answer a delivery in the ways in which real receivers do."""
+"""Servers on a local port that respond to a delivery in the ways that real receivers do."""
 
 import contextlib
 import socket
@@ -12,7 +12,7 @@ Answer = Callable[[socket.socket], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call that a receiver received."""
+    """A call that a receiver has received."""
 
     line: str
     headers: dict[str, str]
@@ -24,22 +24,22 @@ class Server:
     port: int
     calls: list[Call] = field(default_factory=list)
     connections: list[str] = field(default_factory=list)
-    """Addresses at which it was reached, with the TLS name: `127.0.0.1 receiver.test`."""
+    """Addresses at which the server was reached, with the TLS name: `127.0.0.1 receiver.test`."""
 
 
 def status(code: int, *headers: str, body: bytes = b"") -> Answer:
-    """Return a response with this status."""
+    """Return an `Answer` with this status code."""
     lines = [f"HTTP/1.1 {code} X", f"Content-Length: {len(body)}", *headers]
     return saying("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
 
 def saying(data: bytes) -> Answer:
-    """Return a response of these bytes."""
+    """Return an `Answer` that sends these bytes."""
     return lambda connection: connection.sendall(data)
 
 
 def dripping(start: bytes, *, stop: threading.Event) -> Answer:
-    """Send `start` and then one byte at a time until `stop`."""
+    """Return an `Answer` that sends `start` and then one byte at a time until `stop` is set."""
 
     def answer(connection: socket.socket) -> None:
         connection.sendall(start)
@@ -50,7 +50,7 @@ def dripping(start: bytes, *, stop: threading.Event) -> Answer:
 
 
 def silent(stop: threading.Event) -> Answer:
-    """Accept the call and do not answer until `stop`, or for a limited time if a test fails before that."""
+    """Return an `Answer` that sends nothing until `stop` is set, or for a limited time if a test fails before that."""
     return lambda connection: (stop.wait(240), None)[1]
 
 
@@ -58,7 +58,7 @@ def silent(stop: threading.Event) -> Answer:
 def serving(
     answer: Answer, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
 ) -> Iterator[Server]:
-    """Start a server that gives the same response to every call until the block ends."""
+    """Start a server that gives the same answer to every call until the block ends."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family) as listener:
         server = Server(port=listener.getsockname()[1])
@@ -99,7 +99,7 @@ def _serve(connection: socket.socket, answer: Answer, server: Server, tls: ssl.S
 
 
 def _read(connection: socket.socket) -> Call | None:
-    """Read a call; return None if the caller disconnected before it was complete."""
+    """Read and return a call, or None if the caller disconnected before the call was complete."""
     with connection.makefile("rb") as stream:
         line = stream.readline().decode("latin-1").strip()
         headers = {}

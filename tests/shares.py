@@ -10,8 +10,8 @@ import pytest
 
 
 def shared_out(items: Sequence[pytest.Item], *, processes: int) -> list[pytest.Item]:
-    """Return the tests in an order in which each process begins with its part of the long ones, and short ones are the
-    last to run. The long tests of a file stay together; those of minutes, which share nothing, come first."""
+    """Return the tests in an order in which each process begins with its share of the long tests, and short tests run
+    last. The long tests of a file stay together. Tests that take minutes share nothing and come first."""
     minutes = [[item] for item in items if _takes_minutes(item)]
     long = [item for item in items if item.get_closest_marker("soak") and not _takes_minutes(item)]
     groups = minutes + [list(tests) for _, tests in itertools.groupby(long, key=lambda item: item.path)]

@@ -1,4 +1,4 @@
-"""The work that SQLite does, independent of the machine."""
+"""A measure of SQLite's work that does not depend on the machine."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -11,8 +11,8 @@ _EACH = 1_000
 
 @contextlib.contextmanager
 def instructions() -> Iterator[Callable[[], int]]:
-    """Count the instructions of SQLite's virtual machine in all statements of this process, in thousands rounded down
-    for each statement."""
+    """Count the SQLite virtual-machine instructions of all statements in this process, in thousands, rounded down for
+    each statement."""
     counted = 0
 
     def count() -> None:

@@ -43,7 +43,7 @@ def _seals(compiled: Any) -> bool:
 
 
 def share() -> None:
-    """Share compiled SQL statements among all engines of this process from now on."""
+    """Share compiled SQL statements among all engines of this process from this call on."""
 
     @sa.event.listens_for(sa.Engine, "engine_connect")
     def _share(connection: sa.Connection) -> None:

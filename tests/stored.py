@@ -1,4 +1,4 @@
-"""The rows that the database names, in clear, for inspection by tests."""
+"""The rows that the database names, decrypted so that tests can inspect them."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -45,8 +45,7 @@ def rows_of(installation: Installation, rows_id: str) -> Seen:
 
 
 def slots_of(installation: Installation, dataset_id: str, *subject_ids: str) -> list[int]:
-    """Return the recorded slots of these people of the default tenant, person by person, without those of erased
-    people."""
+    """Return the recorded slots of these people of the default tenant, person by person, leaving out erased people."""
     mine = sa.select(Record.slot).where(Record.dataset_id == dataset_id).order_by(Record.slot)
     refs = [installation.keys.subject_ref(DEFAULT_TENANT, subject_id) for subject_id in subject_ids]
     with installation.database.reading() as session:
@@ -54,20 +53,20 @@ def slots_of(installation: Installation, dataset_id: str, *subject_ids: str) -> 
 
 
 def flipped(content: bytes, place: int) -> bytes:
-    """Return the content with one bit flipped at byte `place`, or at the last byte if it is shorter."""
+    """Return the content with one bit flipped at byte `place`, or at the last byte if the content is shorter."""
     place = min(place, len(content) - 1)
     return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
 
 
 def line_of(installation: Installation, key: str | None) -> tuple[Path, int]:
-    """Return the page of the vault with this key, and the offset of the key."""
+    """Return the vault page that contains this key, and the offset of the key."""
     assert key is not None
     return installation.settings.data_dir / "vault" / f"{key[:16]}.page", 76 * int(key[16:], 16)
 
 
 @contextmanager
 def held_in_memory(features: Features, labels: Labels) -> Iterator[OpenedRows]:  # (n, columns), (n,) or (n, 2)
-    """Yield rows from arrays in the form of `RowStore.open`."""
+    """Yield rows from arrays in the same form as `RowStore.open`."""
     shape = Shape(num_slots=features.shape[0], num_columns=features.shape[1], has_weights=labels.ndim == 2)
 
     def blocks(numbers: Collection[int]) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""Tables of cases that are one test each, as thousands of quick tests take a minute to be collected."""
+"""Tables of cases, each run as one test, because collecting thousands of quick tests takes a minute."""
 
 import functools
 import inspect
@@ -12,7 +12,7 @@ Test = Callable[..., None]
 
 
 def at_length(rows: Collection[Any], *, besides: Collection[Any]) -> list[Any]:
-    """Return the parameters of a test: those in `besides` for every run, the others only with the soak."""
+    """Return a test's parameters: those in `besides` are used in every run, the others only in the soak."""
     assert all(row in rows for row in besides), "Expected these among the rows"
     return [row if row in besides else pytest.param(row, marks=pytest.mark.soak) for row in rows]
 
@@ -20,8 +20,8 @@ def at_length(rows: Collection[Any], *, besides: Collection[Any]) -> list[Any]:
 def each(names: str | tuple[str, ...], rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> Callable[[Test], Test]:
     """Call a test with each row of a table, as `pytest.mark.parametrize` does, but in one test.
 
-    The first row that fails is named. What fixtures give is the same for all rows. A table that takes time to make is
-    given as a function, which is called when the test runs.
+    The first row that fails is named. All rows share the values of the fixtures. A table that takes time to build is
+    passed as a function, which is called when the test runs.
     """
     columns = (names,) if isinstance(names, str) else names
 

@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 def apart(function: Callable[..., T], *arguments: object) -> T:
-    """Call a function, which may run an event loop, in a thread without one."""
+    """Call a function that may run an event loop in a thread without a running one, and return its result."""
     with ThreadPoolExecutor(max_workers=1) as alone:
         return alone.submit(function, *arguments).result()
 
 
 def num_waiting(turns: Turns) -> int:
-    """Count the waiting threads."""
+    """Return the number of waiting threads."""
     with turns._lock:
         return sum(map(len, turns._waiting.values()))

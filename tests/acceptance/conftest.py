@@ -1,4 +1,4 @@
-"""A service that is started as a user starts it."""
+"""Fixtures that start the service as a user would."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ class Service:
 
 @contextlib.contextmanager
 def up(folder: Path) -> Iterator[Service]:
-    """Start `lethe up` on a free port; it must exit with code 0 when it is stopped."""
+    """Start `lethe up` on a free port, and assert that it exits with code 0 when terminated."""
     data_dir = folder / "lethe"
     environment = os.environ | {"LETHE_DATA_DIR": str(data_dir), "LETHE_PORT": "0"}
     with subprocess.Popen([LETHE, "up"], stdout=subprocess.PIPE, text=True, env=environment) as process:

@@ -34,7 +34,7 @@ def masked(text: str) -> str:
 
 
 def documents(text: str) -> list[Any]:
-    """Return the JSON documents in `text`, which contains nothing else."""
+    """Return all JSON documents in `text`, which must contain nothing but JSON documents."""
     found, decoder, rest = [], json.JSONDecoder(), text.strip()
     while rest:
         document, end = decoder.raw_decode(rest)
@@ -44,7 +44,7 @@ def documents(text: str) -> list[Any]:
 
 
 def steady(document: Any) -> Any:
-    """Return an answer with varying values masked and floats rounded to six digits."""
+    """Return a response with varying values masked and floats rounded to six significant digits."""
     match document:
         case dict():
             return {name: sorted(value) if name == NOISY else steady(value) for name, value in document.items()}
@@ -58,7 +58,7 @@ def steady(document: Any) -> Any:
 
 
 def shortened(answer: Any, *, like: Any) -> Any:
-    """Return the answer without the fields for which the page prints `"...": "..."`."""
+    """Return the response without the fields that the page elides with `"...": "..."`."""
     if isinstance(answer, dict) and isinstance(like, dict):
         kept = answer.keys() & like.keys() if "..." in like else answer.keys()
         short = {name: shortened(answer[name], like=like.get(name)) for name in answer if name in kept}

@@ -1,4 +1,4 @@
-"""The examples do what their pages state."""
+"""The examples do what their pages say."""
 
 import os
 import re
@@ -33,7 +33,7 @@ class Tenant:
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Start one service for all examples, as starting one takes as long as an example."""
+    """Start one service for all examples, because starting a service takes as long as running an example."""
     with up(tmp_path_factory.mktemp("examples")) as service:
         yield service
 
@@ -47,9 +47,9 @@ def tenant(started: Service, tmp_path: Path) -> Tenant:
 
 
 def test_regression_example_prints_its_page(tenant: Tenant) -> None:
-    """The diabetes example prints what its page shows, apart from the noise in what is learned. R^2 is 0.35
-    with a standard deviation of 0.03, so it falls below the lower limit of this test, seven deviations away,
-    once in 10^11 runs."""
+    """The diabetes example prints the output on its page, apart from differences caused by the noise in training. R^2
+    is 0.35 with a standard deviation of 0.03. The lower limit of this test is seven standard deviations below, so R^2
+    falls short of it once in 10^11 runs."""
     printed = run(tenant, "diabetes", "regression.py")
     found = REGRESSED.findall(printed)
     assert len(found) == 2
@@ -58,9 +58,9 @@ def test_regression_example_prints_its_page(tenant: Tenant) -> None:
 
 
 def test_embeddings_text_and_label_examples_learn_and_forget(tenant: Tenant) -> None:
-    """The examples with embedded digits, languages and people with several labels learn without a warning and come
-    within twenty points of scikit-learn. With so few people, epsilon 1 costs about ten of these points. Each example
-    forgets a person with a certificate that verifies."""
+    """The examples with embedded digits, with languages and with several labels per person train without a warning and
+    come within twenty points of scikit-learn's accuracy. With so few people, epsilon 1 costs about ten of these points.
+    Each example forgets a person and gets a certificate that verifies."""
     environment = tenant.environment()
     for script in ("embeddings/digits.py", "multilabel/conditions.py", "text/languages.py"):
         command = [sys.executable, str(EXAMPLES / script)]
@@ -73,8 +73,9 @@ def test_embeddings_text_and_label_examples_learn_and_forget(tenant: Tenant) -> 
 
 
 def test_count_examples_learn_and_forget(tenant: Tenant) -> None:
-    """The example of doctor visits learns within two fifths of scikit-learn's gain over the mean, and in most runs
-    within a tenth. It forgets a person with a certificate that verifies, and predicts a higher rate for ill people."""
+    """The doctor-visits example's improvement over predicting the mean is within 40 % of scikit-learn's, and in most
+    runs within 10 %. It forgets a person, gets a certificate that verifies, and predicts a higher rate for ill
+    people."""
     environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "counts" / "visits.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -87,8 +88,8 @@ def test_count_examples_learn_and_forget(tenant: Tenant) -> None:
 
 
 def test_opacus_network_stays_within_its_ledger(tenant: Tenant) -> None:
-    """Opacus trains a network on digits, and the epsilon of one row agrees with Opacus to within a twentieth. Requests
-    are bounded until one of them has to wait, and a retraining completes that request with a bundle that verifies."""
+    """Opacus trains a network on digits, and Lethe's epsilon for one row agrees with Opacus's to within 5 %. Requests
+    are bounded until one of them has to wait; retraining completes that request with a bundle that verifies."""
     environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "ledgers" / "digits.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -104,9 +105,10 @@ def test_opacus_network_stays_within_its_ledger(tenant: Tenant) -> None:
 
 
 def test_one_email_request_reaches_every_system(tenant: Tenant) -> None:
-    """One request by e-mail reaches a linear model that knows the person by e-mail, boosted trees by phone number, an
-    external pipeline, and a recommender by customer number. `lethe certificate verify` finds a grade for each of them
-    in one bundle, whose headline is the weakest grade. No other person is removed from the pipeline."""
+    """One request by e-mail address reaches four systems: a linear model that identifies people by e-mail address,
+    boosted trees that use phone numbers, a recommender that uses customer numbers, and an external pipeline. `lethe
+    certificate verify` finds a grade for each system in one bundle, whose headline is the weakest grade. No other
+    person is removed from the pipeline."""
     environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "everything" / "forget.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -127,8 +129,9 @@ def test_one_email_request_reaches_every_system(tenant: Tenant) -> None:
 
 
 def test_frozen_encoder_example_prints_its_page(tenant: Tenant) -> None:
-    """The image example prints what its page shows, apart from the noise in what is learned and the last bits of the
-    encoder's cosines. It recognises 93 % of 449 images, with a standard deviation of one percentage point."""
+    """The image example prints the output on its page, apart from differences caused by the noise in training and by
+    the last bits of the encoder's cosines. It classifies 93 % of 449 images correctly, with a standard deviation of one
+    percentage point."""
     printed = run(tenant, "images", "forget.py")
     found = [float(accuracy) for _, accuracy, _ in CLASSIFIED.findall(printed)]
     assert len(found) == 2
@@ -138,7 +141,7 @@ def test_frozen_encoder_example_prints_its_page(tenant: Tenant) -> None:
 
 
 def run(tenant: Tenant, example: str, script: str) -> str:
-    """Run a script of an example and return its output."""
+    """Run one of an example's scripts and return its output."""
     command = [sys.executable, str(EXAMPLES / example / script), "--url", tenant.address]
     command += ["--key-file", str(tenant.key_file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -147,7 +150,7 @@ def run(tenant: Tenant, example: str, script: str) -> str:
 
 
 def stated(example: str) -> str:
-    """Return the output that an example's README states."""
+    """Return the output printed in an example's README."""
     [text] = re.findall(
         r"^```text\n(.*?)^```", (EXAMPLES / example / "README.md").read_text(), re.DOTALL | re.MULTILINE
     )

@@ -29,8 +29,8 @@ STATED = """{"id": "ds_00000000000000000000", "digest": "0123456789ab...", "due_
 
 
 def test_values_that_differ_between_runs_are_ignored() -> None:
-    """Outputs count as the same if they differ only in ids, hashes, times, seconds, decimals of accuracies, signers or
-    results of canary tests."""
+    """Two outputs count as equal if they differ only in ids, hashes, times, durations, decimals of accuracies, signers
+    or canary test results."""
     later = PRINTED
     for old, new in {
         "dr_7ca497657147699f768c": "dr_00000000000000000000",
@@ -61,12 +61,12 @@ def test_values_that_differ_between_runs_are_ignored() -> None:
     ],
 )
 def test_other_numbers_are_noticed(old: str, new: str) -> None:
-    """Outputs count as different if they differ in steps, versions, epsilons, counts or words."""
+    """Two outputs count as different if any step, version, epsilon, count or word differs."""
     assert lines(PRINTED.replace(old, new)) != lines(PRINTED)
 
 
 def test_only_elided_fields_may_be_missing() -> None:
-    """A response may have additional fields only if the page prints three dots."""
+    """A response may have fields that the page does not print only if the page prints three dots in their place."""
     [stated] = documents(STATED)
     assert steady(stated) == steady(shortened(ANSWER, like=stated))
     del stated["..."]
@@ -84,6 +84,6 @@ def test_only_elided_fields_may_be_missing() -> None:
     ],
 )
 def test_other_answers_are_noticed(old: str, new: str) -> None:
-    """A response counts as different if it has another number or word, or lacks a printed field."""
+    """A response counts as different from the printed one if a number or word differs or a printed field is missing."""
     [stated] = documents(STATED.replace(old, new))
     assert steady(stated) != steady(shortened(ANSWER, like=stated))

@@ -21,11 +21,11 @@ def section(title: str) -> str:
 
 @pytest.mark.soak
 def test_every_command_of_the_tour_runs(service: Service) -> None:
-    """Each block of the README's tour runs and returns what is printed under it, apart from values that differ between
-    runs.
+    """Each block of the README's tour runs and produces the output printed below it, apart from values that differ
+    between runs.
 
-    Omitted parts of an answer are printed as three dots. The tour is about one dataset, model, request and
-    certificate."""
+    The README prints three dots for omitted parts of a response. The tour uses one dataset, one model, one request and
+    one certificate."""
     tour = section("The tour, by curl")
     assert sorted(one.split("_")[0] for one in {found[0] for found in ID.finditer(tour)}) == ["crt", "dr", "ds", "mdl"]
     ids: dict[str, str] = {}
@@ -57,9 +57,9 @@ def test_every_command_of_the_tour_runs(service: Service) -> None:
 
 
 @pytest.mark.soak
-def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
-    """`./dev demo --exit` runs to its end as the README shows and exits with code 0, even when it is run a
-    second time."""
+def test_the_demo_runs_to_completion(tmp_path: Path) -> None:
+    """`./dev demo --exit` runs to completion, prints the output shown in the README and exits with code 0, both the
+    first and the second time."""
     [story] = [lines(block) for kind, block in BLOCK.findall(section("Two commands")) if kind == "text"]
     environment = os.environ | {"LETHE_DATA_DIR": str(tmp_path / "lethe"), "LETHE_PORT": "0"}
     demo = [sys.executable, str(ROOT / "examples" / "adult" / "demo.py"), "--exit"]

@@ -28,7 +28,7 @@ def test_a_person_is_forgotten(
     work: Callable[[], int],
     classes: int,
 ) -> None:
-    """A request nulls the person's rows, publishes a certified version and completes, and the old weights are
+    """A deletion request nulls the person's rows, publishes a certified version and completes, and the old weights are
     destroyed."""
     dataset = new_dataset(rows=90, classes=classes, rows_each=2)
     slots = slots_of(installation, dataset["id"], "p3")

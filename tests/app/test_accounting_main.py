@@ -1,4 +1,4 @@
-"""The accounting service by itself answers calls and cannot change anything."""
+"""The standalone accounting service answers calls and cannot change anything."""
 
 import dataclasses
 import shutil
@@ -65,7 +65,7 @@ def test_the_service_needs_only_the_public_key(
     tmp_path: Path,
 ) -> None:
     """With only the public key, the accounting service verifies certificates, heads and ledgers like the gateway and
-    publishes that key. It does not start with the public key of another installation."""
+    publishes that key. It does not start with another installation's public key."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     request = forget("p3")
@@ -97,10 +97,10 @@ def test_the_service_needs_only_the_public_key(
         pass
 
 
-def test_the_account_prices_a_reset(
+def test_the_account_states_the_steps_of_a_reset(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """The account states after how many steps the start of the chain no longer matters, and one step fewer
+    """The account states how many steps it takes until the start of the chain no longer matters, and one step fewer
     would miss the target."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
@@ -122,7 +122,7 @@ def test_other_endpoints_are_not_served(alone: TestClient) -> None:
 
 
 def test_the_database_refuses_writes(settings: Settings) -> None:
-    """The database itself refuses any write of the accounting service."""
+    """The database itself refuses any write by the accounting service."""
     with installations.opened(settings, read_only=True) as installation:
         with pytest.raises(sa.exc.DBAPIError, match=r"read-?only"), installation.database.writing() as session:
             session.execute(sa.update(Model).values(name="changed"))

@@ -7,12 +7,12 @@ import pytest
 from tests.command_line import Lethe, refused
 
 
-def test_a_ledger_verifies_beside_and_without_the_service(
+def test_a_ledger_verifies_with_and_without_the_service(
     certified: Path, live: Lethe, lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger of a learned model and a completed request verifies with the hash of its head, both on the
-    host of the service and, after an export, elsewhere against a head that was saved earlier. A refused export
-    keeps the existing file."""
+    """The ledger of a trained model and a completed request verifies on the service's host, which also prints the hash
+    of the ledger's head. An exported ledger verifies elsewhere against a head that was saved earlier. If an export is
+    refused, the existing file is kept."""
     verified = live("ledger", "verify")
     assert (verified.code, verified.err) == (0, "")
     first, last, signed = verified.out.splitlines()

@@ -48,7 +48,7 @@ class Story:
             connection.exec_driver_sql("BEGIN")
 
     def rechain(self) -> None:
-        """Recompute every hash of an entry and of a link, as a thorough forger would."""
+        """Recompute the hash of every entry and every link, as a thorough forger would."""
         with self.installation.database.reading() as session:
             entries = [(one.model_id, one.sequence, one.body) for one in repository.all_entries(session)]
             links = [(link.sequence, json.loads(link.body)) for link in session.scalars(sa.select(LedgerLink))]
@@ -98,8 +98,7 @@ def story(
 
 
 def corrupt(lethe: Lethe, *arguments: str | Path, code: str = "ledger_corrupt") -> str:
-    """Check that `ledger verify` is refused with `code`, and return its message without the lines of the
-    gateway's log."""
+    """Check that `ledger verify` is refused with `code`, and return its message without the gateway's log lines."""
     ended = lethe("ledger", "verify", *arguments)
     said = "".join(line for line in ended.err.splitlines(keepends=True) if not line.startswith("{"))
     refused(dataclasses.replace(ended, err=said), code)
@@ -160,8 +159,8 @@ def test_a_rewritten_database_is_detected(
     story: Story, lethe: Lethe, attack: Callable[..., None], everything: bool
 ) -> None:
     """A rewritten count, a removed last version and a removed model are each detected, even if every hash was
-    recomputed and the signatures were removed from the database, because the tombstones and a saved head still
-    contain them."""
+    recomputed and the signatures were removed from the database, because the tombstones and any saved head still
+    contain the original head."""
     attack(story, everything=everything)
     said = corrupt(lethe)
     if everything:
@@ -174,8 +173,8 @@ def test_a_rewritten_database_is_detected(
 
 
 def test_a_tampered_ledger_is_not_exported(story: Story, gateway: TestClient) -> None:
-    """If the last link is not the signed one, both the head and the export are refused, and the verdict names
-    the fault."""
+    """If the last link differs from the signed one, both the head and the export are refused, and the verdict names the
+    fault."""
     cut(story, everything=False)
     rewritten(story, everything=False)
     for path in ("head", "export"):
@@ -187,8 +186,7 @@ def test_a_tampered_ledger_is_not_exported(story: Story, gateway: TestClient) ->
 
 
 def test_changed_certificates_are_reported(story: Story, lethe: Lethe) -> None:
-    """A certificate that was changed, or that names a different entry from the stored certificate, is reported
-    by its name."""
+    """A certificate that was changed in the database is reported by its ID."""
     story.tamper("UPDATE certificates SET jws = substr(jws, 1, length(jws) - 4) || 'AAAA'")
     assert "Certificate crt_" in corrupt(lethe)
 
@@ -265,12 +263,12 @@ def test_mismatched_heads_are_refused(story: Story, lethe: Lethe, gateway: TestC
 
 
 def test_a_missing_tenant_is_named(story: Story, lethe: Lethe) -> None:
-    """An unknown tenant is reported by name, and a known tenant is verified without the others."""
+    """An unknown tenant is reported by its ID, and a known tenant can be verified without the other tenants."""
     assert lethe("ledger", "verify", "--tenant", DEFAULT_TENANT).code == 0
     corrupt(lethe, "--tenant", "ten_0", code="tenant_unknown")
 
 
-def test_entries_are_linked_in_the_order_of_publishing(story: Story) -> None:
+def test_entries_are_linked_in_order_of_publication(story: Story) -> None:
     """The chain over all models contains one link for each entry, in the order of publication."""
     with story.installation.database.reading() as session:
         links = list(session.scalars(sa.select(LedgerLink).order_by(LedgerLink.sequence)))

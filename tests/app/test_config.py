@@ -31,8 +31,8 @@ def test_settings_are_trimmed(monkeypatch: pytest.MonkeyPatch, surroundings: str
 
 @pytest.mark.parametrize("broken", [f"{URL}\nredis://", f"{URL[:20]}\ufeff{URL[20:]}", f"{URL}\n{URL}\n"])
 def test_a_url_of_two_lines_is_refused(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    """A URL with a line break or an invisible character is refused with a specific error that does not repeat
-    its password."""
+    """A URL with a line break or an invisible character is refused with a specific error that does not reveal its
+    password."""
     monkeypatch.setenv("LETHE_DATABASE_URL", broken)
     with pytest.raises(ValidationError, match="expected a URL of one line") as refused:
         Settings()
@@ -59,9 +59,9 @@ def test_secret_files_are_trimmed(installation: Installation, tmp_path: Path, su
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"two\nkeys", "\ufefflethe_abc".encode("utf-16"), b"caf\xe9"])
-def test_an_admin_key_that_no_call_can_carry_is_refused(installation: Installation, content: bytes) -> None:
-    """If the admin key file is empty, has two lines or is not ASCII, the start fails with an error that names
-    the path but not the content."""
+def test_an_unusable_admin_key_file_is_refused(installation: Installation, content: bytes) -> None:
+    """If the admin key file is empty, has two lines or is not ASCII, startup fails with an error that names the file's
+    path but does not show its content."""
     path = installation.settings.resolved_admin_key_file()
     path.write_bytes(content)
     sentence = f"Expected one API key of visible ASCII characters in {path}; write it again."

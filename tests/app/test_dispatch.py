@@ -1,4 +1,4 @@
-"""Notifiers: a worker that listens is woken, and a missed notification does not lose work."""
+"""Notifiers: a listening worker is woken, and a missed notification does not lose work."""
 
 import os
 import threading
@@ -72,8 +72,8 @@ def test_notifying_without_a_listener_succeeds(tmp_path: Path) -> None:
 
 
 def test_notifications_are_delayed_to_ticks(tmp_path: Path, listener: int) -> None:
-    """Notifications at any time wake the listener once, and not before the next multiple of the interval on the
-    clock."""
+    """Notifications sent at any time wake the listener only once, and not before the next multiple of the interval on
+    the clock."""
     notifier = AtTicks(PipeNotifier(tmp_path), seconds=0.5)
     for pause in (0.0, 0.13, 0.29):
         time.sleep(pause)

@@ -11,13 +11,13 @@ CONTRACTS = {module.__name__ for module in sockets.modules("lethe.features", "co
 
 
 def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:
-    """Return all conditions of contract, server and SDK, except those of the optional handover."""
+    """Return all conditions of the contract, the server and the SDK, except those of the optional handover feature."""
     every = [base, *(found for child in base.__subclasses__() for found in conditions(child))]
     return [one for one in every if not one.__module__.startswith("lethe.features.handover.")]
 
 
 def test_codes_are_unique() -> None:
-    """No two conditions share a code or a title, and each code has a form that programs can compare."""
+    """No two conditions share a code or a title, and every code is in lower-case snake case."""
     found = conditions()
     assert len({condition.code for condition in found}) == len(found)
     assert len({condition.title for condition in found}) == len(found)
@@ -32,9 +32,9 @@ def test_codes_are_the_names_of_their_conditions() -> None:
 
 
 @each("condition", conditions())
-def test_a_condition_has_a_detail_and_places(condition: type[Problem]) -> None:
-    """A condition has a detail for people and the locations of the faults; its one-line form is the code
-    followed by both."""
+def test_a_condition_has_a_detail_and_locations(condition: type[Problem]) -> None:
+    """A condition has a human-readable detail and the locations of the faults; its one-line form is its code followed
+    by both."""
     faults = [FieldError("a.b", "expected a number")]
     if condition is errors.AuditFailed:
         # Its message states what was observed instead.
@@ -45,7 +45,7 @@ def test_a_condition_has_a_detail_and_places(condition: type[Problem]) -> None:
 
 
 def test_conditions_are_declared_in_contracts() -> None:
-    """Conditions that callers see are declared in the contract, or in the contract of the one feature that raises them.
-    Conditions inside the server are declared in `app.errors`, and there are no others."""
+    """Conditions that callers see are declared in the contract, or in the contract of the only feature that raises
+    them. Conditions inside the server are declared in `app.errors`, and there are no other conditions."""
     declared = {condition.__module__ for condition in conditions()}
     assert declared - CONTRACTS - {"lethe.errors"} == {errors.__name__, problems.__name__}

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 @contextmanager
 def user(uid: int, *groups: int) -> Iterator[None]:
-    """Act as an unprivileged user that belongs to these groups and to its own."""
+    """Act as an unprivileged user who belongs to the given groups and the user's own group."""
     before = os.getgroups()
     os.setgroups(groups)
     os.setegid(uid)
@@ -37,7 +37,7 @@ def user(uid: int, *groups: int) -> Iterator[None]:
 
 
 def mount(volume: Path) -> None:
-    """Give a volume to the group, as a kubelet does when it mounts it for a pod with fsGroup."""
+    """Give the group access to a volume, as a kubelet does when it mounts the volume for a pod with fsGroup."""
     for path in (volume, *volume.rglob("*")):
         os.chown(path, -1, GROUP)
         path.chmod(path.stat().st_mode | (0o2770 if path.is_dir() else 0o660))
@@ -49,7 +49,7 @@ def modes(volume: Path) -> dict[Path, int]:
 
 @pytest.fixture
 def volume() -> Iterator[Path]:
-    """Return a folder that every user can reach, unlike pytest's."""
+    """Yield a folder whose parent folders every user can enter, unlike those of pytest's `tmp_path`."""
     folder = Path(tempfile.mkdtemp(prefix="lethe-volume-"))
     folder.chmod(0o700)
     yield folder
@@ -76,8 +76,8 @@ def test_another_user_of_the_group_can_continue(volume: Path) -> None:
     [(GROUP, 0o440, True), (GROUP, 0o444, False), (GROUP, 0o442, False), (3000, 0o440, False), (3000, 0o400, True)],
 )
 def test_a_key_of_root_is_readable_by_the_group(volume: Path, group: int, mode: int, is_taken: bool) -> None:
-    """A mounted key file that belongs to root may be readable by a group of the service. If it is readable by others or
-    by another group, it is refused with the mode that it should have."""
+    """A mounted key file owned by root may be readable by one of the service's groups. A file that is readable by other
+    users or by another group is refused, and the error states the mode it should have."""
     key = volume / "kek"
     key.touch()
     os.chown(key, 0, group)
@@ -93,8 +93,8 @@ def test_a_key_of_root_is_readable_by_the_group(volume: Path, group: int, mode: 
 
 
 def test_only_a_setgid_folder_keeps_its_group(volume: Path) -> None:
-    """A folder with setgid and the files in it keep the group's access, and a folder without setgid loses it. Others
-    lose their access in either case, and setgid stays set."""
+    """A setgid folder and its files keep the group's access; without setgid, the group loses access. Other users lose
+    their access in either case, and the setgid bit stays set."""
     file = volume / "lethe.db"
     file.touch()
     for path in (volume, file):
@@ -108,7 +108,7 @@ def test_only_a_setgid_folder_keeps_its_group(volume: Path) -> None:
 
 
 def test_a_mounted_key_encryption_key_is_closed_to_other_users(volume: Path, settings: Settings) -> None:
-    """A key-encryption key in another folder is closed to other users like the keys in the data folder."""
+    """A key-encryption key in another folder is closed to other users, just like the keys in the data folder."""
     key = volume / "kek"
     shutil.copy(settings.resolved_key_encryption_key_file(), key)
     key.chmod(0o644)

@@ -70,8 +70,8 @@ def _run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_program_re_executes_itself_once() -> None:
-    """The process re-executes itself once, with the same arguments, so that it overwrites freed memory, writes no core
-    file and is not dumpable."""
+    """The process re-executes itself once with the same arguments. It then overwrites freed memory, writes no core file
+    and is not dumpable."""
     first, second, last = _run("-c", BEGIN, "one", "two words").stdout.splitlines()
     pid = first.split()[0]
     assert (first, second) == (f"{pid} False", f"{pid} True")
@@ -80,8 +80,8 @@ def test_a_program_re_executes_itself_once() -> None:
 
 @pytest.mark.slow
 def test_other_allocator_settings_are_kept() -> None:
-    """Glibc tunables set by the user are kept in addition to the program's, but a Python allocator set by the
-    user is replaced."""
+    """Glibc tunables set by the user are kept alongside the program's own, but a Python allocator set by the user is
+    replaced."""
     program = BEGIN + "print(os.environ['GLIBC_TUNABLES'])"
     given = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2:glibc.malloc.perturb=0", "PYTHONMALLOC": "pymalloc"}
     *_, overwrites, _, tunables = _run("-c", program, **given).stdout.splitlines()
@@ -90,7 +90,7 @@ def test_other_allocator_settings_are_kept() -> None:
 
 
 def test_an_allocator_that_leaves_the_last_bytes_is_replaced() -> None:
-    """If the allocator overwrites all but the end of freed memory, as glibc does on its own, the program
+    """If the allocator overwrites all but the last bytes of freed memory, as glibc's allocator does, the program
     re-executes itself."""
     given = hardening.OVERWRITING | {"PYTHONMALLOC": "malloc"}
     first, second, _ = _run("-c", BEGIN, **given).stdout.splitlines()
@@ -98,7 +98,7 @@ def test_an_allocator_that_leaves_the_last_bytes_is_replaced() -> None:
 
 
 def test_an_unusable_allocator_is_reported() -> None:
-    """A program that still does not overwrite freed memory after it has re-executed itself reports this and
+    """A program that still does not overwrite freed memory after re-executing itself reports this once and
     continues."""
     done = _run("-E", "-c", f"import sys; sys.path.insert(0, {str(Path(hardening.__file__).parents[1])!r})\n" + BEGIN)
     assert [line.split()[-1] for line in done.stdout.splitlines()] == ["False", "False", "0"]
@@ -116,8 +116,8 @@ def test_memory_is_locked_where_permitted() -> None:
 
 
 def test_memory_is_not_locked_with_a_limit() -> None:
-    """A process with a low limit for locked memory does not lock any memory, so that it cannot hit the limit
-    while it works."""
+    """A process with a low limit on locked memory locks no memory at all, so that it cannot hit the limit later while
+    it works."""
     assert _run("-c", LOCK_UP_TO_A_LIMIT + LOCKED).stdout == "False\n0\n"
 
 
@@ -127,8 +127,8 @@ def test_small_arrays_are_overwritten() -> None:
 
 
 def test_moved_memory_is_overwritten() -> None:
-    """When an object grows and moves, its old memory is overwritten; with `pymalloc_debug` only the two ends
-    would be."""
+    """When an object grows and moves, its old memory is overwritten completely; `pymalloc_debug` would overwrite only
+    both ends."""
     assert _run("-c", GROWN, **hardening.OVERWRITING).stdout == "True 0\n"
     faster = hardening.OVERWRITING | {"PYTHONMALLOC": "pymalloc_debug"}
     assert int(_run("-c", GROWN, **faster).stdout.split()[1]) > 200

@@ -1,4 +1,4 @@
-"""Keys, stores and database must belong to one installation; otherwise they are refused and no call is answered."""
+"""Keys, stores and database must belong to one installation; otherwise startup and all calls are refused."""
 
 import os
 import shutil
@@ -84,8 +84,8 @@ def test_the_data_folder_of_another_installation_is_refused(installation: Instal
 
 
 def test_an_empty_database_with_an_existing_data_folder_is_refused(settings: Settings, new_url: str) -> None:
-    """Starting with an empty database and the data folder of an existing installation is refused, because such a
-    database would hold no person."""
+    """Starting with an empty database and the data folder of an existing installation is refused, because an empty
+    database contains no people."""
     with pytest.raises(InstallationMismatch, match="empty"):
         installations.set_up(settings.model_copy(update={"database_url": SecretStr(new_url)}))
 
@@ -119,7 +119,7 @@ def test_commands_fail_with_a_one_line_error(
 
 @pytest.mark.parametrize("name", KEYS)
 def test_a_changed_key_is_refused_at_start(settings: Settings, name: str) -> None:
-    """No process starts with a key in which a character was changed, and the error names the key."""
+    """If a character of a key was changed, no process starts, and the error names the key."""
     changed = Changed(settings.data_dir / "keys" / name)
     with pytest.raises(InstallationMismatch, match=name):
         installations.set_up(settings)
@@ -173,8 +173,8 @@ def test_a_replaced_database_is_noticed(installation: Installation, gateway: Tes
         pass
 
 
-def test_references_under_another_key_raise(installation: Installation, gateway: TestClient, new_dataset: Make) -> None:
-    """A dataset whose references were made with another key raises InstallationMismatch instead of reporting
+def test_references_with_another_key_raise(installation: Installation, gateway: TestClient, new_dataset: Make) -> None:
+    """If a dataset's references were made with another key, InstallationMismatch is raised instead of a false report
     that a person is not held."""
     dataset_id = new_dataset()["id"]
     with installation.database.engine.begin() as connection:
@@ -187,13 +187,13 @@ def test_references_under_another_key_raise(installation: Installation, gateway:
 
 
 def _renewed(installation: Installation) -> Callable[[], None]:
-    """Return a guard that has not checked the database yet, as every guard after a second."""
+    """Return a guard that has not checked the database yet, like any guard whose last check was a second ago."""
     return installations._guard(installation.settings, installation.database, installation.keys).check
 
 
-def test_a_marked_place_is_not_marked_again(settings: Settings) -> None:
-    """A storage place that is already marked is not marked again, so that a process killed at that moment
-    leaves no partial file."""
+def test_a_marked_storage_location_is_not_marked_again(settings: Settings) -> None:
+    """A storage location that is already marked is not marked again, so that a process killed at that moment leaves no
+    partial file."""
     unfinished = settings.data_dir / ".unfinished"
     before = unfinished.stat().st_mtime_ns
     installations.set_up(settings)
@@ -205,8 +205,7 @@ def test_a_marked_place_is_not_marked_again(settings: Settings) -> None:
 def test_a_mismatched_data_folder_refuses_calls(
     settings: Settings, gateway: TestClient, new_dataset: Make, owner: str | None
 ) -> None:
-    """If the data folder is not marked as belonging to the database but is required to contain rows, all calls
-    are refused."""
+    """If the data folder must contain rows but is not marked as belonging to the database, all calls are refused."""
     new_dataset()
     mark = settings.data_dir / "installation.id"
     was = mark.read_text()
@@ -269,8 +268,8 @@ _STEPS = (_prepare, _accept, _begin, _rewrap, _rewrap_rest, _end)
 def test_an_interrupted_rotation_can_be_completed(
     settings: Settings, gateway: TestClient, installation: Installation, forget: Make, done: int
 ) -> None:
-    """If a change of the key-encryption key is interrupted at any point, the service still starts and runs, and running
-    the change again completes it."""
+    """If a rotation of the key-encryption key is interrupted at any point, the service still starts and runs, and
+    repeating the rotation completes it."""
     request = forget("p1", external_id="case 7")
     key = installations.key_encryption_of(settings)
     before = key.check_values(_id(installation))
@@ -288,8 +287,8 @@ def test_an_interrupted_rotation_can_be_completed(
 
 
 def test_files_are_private_to_the_owner(tmp_path: Path) -> None:
-    """All files and folders are created with mode 0600 or 0700, even with umask 0 in a data folder that others
-    could enter."""
+    """All files and folders are created with mode 0600 or 0700, even with umask 0 and a data folder that other users
+    can enter."""
     settings = Settings(data_dir=tmp_path / "deep" / "data", store_url=str(tmp_path / "far" / "store"))
     before = os.umask(0)
     try:
@@ -311,8 +310,8 @@ def installation_main(settings: Settings) -> Any:
     return create_app(settings)
 
 
-def test_opened_files_are_closed_at_start(settings: Settings, capfd: pytest.CaptureFixture[str]) -> None:
-    """If others could read a data folder, a database or keys, the next start removes their access and logs a
+def test_files_open_to_others_are_closed_at_startup(settings: Settings, capfd: pytest.CaptureFixture[str]) -> None:
+    """If other users can read a data folder, a database or keys, the next start removes their access and logs a
     message."""
     opened = [settings.data_dir, settings.data_dir / "keys", settings.data_dir / "keys" / "subject.key"]
     if settings.database_url is None:
@@ -340,11 +339,11 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize(("owner", "name"), [(key_checks.StorageLocation, "mark"), (key_checks, "confirm_marked")])
 @pytest.mark.parametrize("before", [True, False])
-def test_setting_up_continues_after_a_kill_while_marking(
+def test_setup_resumes_after_a_kill_while_marking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, before: bool
 ) -> None:
-    """If the setup of a new database is killed while it marks the storage places, the next start finishes the marking.
-    From then on the mark must be present."""
+    """If the setup of a new database is killed while marking the storage locations, the next start finishes the
+    marking. From then on, the mark must exist."""
     settings, original = Settings(data_dir=tmp_path / "new"), getattr(owner, name)
 
     def dying(*given: Any) -> None:

@@ -58,7 +58,7 @@ def test_check_values_differ_by_key_and_installation(keys: Keys, tmp_path: Path)
 
 
 def test_a_reference_is_a_keyed_hash(keys: Keys, tmp_path: Path) -> None:
-    """The reference of a person is an HMAC of the tenant and the hash of the id, so ids cannot be guessed
+    """A person's reference is an HMAC of the tenant and the hash of the person's id, so that ids cannot be guessed
     without the key."""
     reference = keys.subject_ref("ten_1", "jane")
     key = bytes.fromhex((tmp_path / "keys" / "subject.key").read_text())
@@ -135,7 +135,7 @@ def test_creating_the_key_encryption_key_again_is_a_no_op(key_encryption: KeyEnc
 
 
 def test_a_foreign_wrapped_key_is_refused(key_encryption: KeyEncryptionFile) -> None:
-    """A wrapped key that was wrapped for another purpose, modified, truncated or zeroed is refused."""
+    """A wrapped key is refused if it was wrapped for another purpose, modified, truncated or zeroed."""
     wrapped = key_encryption.wrap(DATA_KEY, "ver_1")
     changed = wrapped[:-1] + bytes([wrapped[-1] ^ 1])
     for one, context in ((wrapped, "ver_2"), (changed, "ver_1"), (wrapped[:-1], "ver_1"), (b"", "ver_1")):
@@ -154,8 +154,8 @@ def test_a_file_without_a_key_is_refused(key_encryption: KeyEncryptionFile, tmp_
 
 
 def test_a_rotation_changes_the_key(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """During a rotation both keys can unwrap and the new key wraps. Afterwards the old key is zeroed, and keys that it
-    wrapped can no longer be unwrapped."""
+    """During a rotation, both keys can unwrap, and only the new key wraps. Afterwards the old key is zeroed, and keys
+    wrapped with it can no longer be unwrapped."""
     file, link = tmp_path / "keys" / "kek", tmp_path / "link"
     os.link(file, link)
     old = key_encryption.wrap(DATA_KEY, "ver_1")
@@ -174,7 +174,7 @@ def test_a_rotation_changes_the_key(key_encryption: KeyEncryptionFile, tmp_path:
 
 
 def test_a_rotation_interrupted_before_the_rename(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """If a crash left the old key zeroed and the new key not yet renamed, the new key is used."""
+    """If a crash leaves the old key zeroed and the new key not yet renamed, the new key is used."""
     key_encryption.begin_rotation()
     new = key_encryption.wrap(DATA_KEY, "ver_1")
     (tmp_path / "keys" / "kek").write_bytes(bytes(64))

@@ -53,7 +53,7 @@ def test_the_function_is_called_until_the_block_ends(calls: Calls) -> None:
 
 
 def test_the_first_call_waits(calls: Calls) -> None:
-    """The first call comes after one interval, and stopping the thread does not wait for that call."""
+    """The first call happens after one interval, and stopping the thread does not wait for that call."""
     began = time.monotonic()
     with Periodic("rare", calls, seconds=HOURS):
         time.sleep(0.05)
@@ -62,15 +62,15 @@ def test_the_first_call_waits(calls: Calls) -> None:
 
 
 @pytest.mark.parametrize("seconds", [HOURS, None])
-def test_a_wake_calls_at_once(calls: Calls, seconds: float | None) -> None:
-    """A wake-up makes the thread call the function at once; without an interval only wake-ups do."""
+def test_a_wake_up_triggers_a_call_at_once(calls: Calls, seconds: float | None) -> None:
+    """A wake-up makes the thread call the function at once. Without an interval, only wake-ups trigger calls."""
     with Periodic("woken", calls, seconds=seconds) as periodic:
         for count in (1, 2):
             periodic.wake()
             wait_until(lambda count=count: calls.count == count)
 
 
-def test_a_wake_before_the_start_is_not_lost(calls: Calls) -> None:
+def test_a_wake_up_before_the_start_is_not_lost(calls: Calls) -> None:
     """A thread that was woken before its start calls the function as soon as it starts."""
     periodic = Periodic("early", calls, seconds=HOURS)
     periodic.wake()
@@ -78,7 +78,7 @@ def test_a_wake_before_the_start_is_not_lost(calls: Calls) -> None:
         wait_until(lambda: calls.count == 1)
 
 
-def test_a_wake_during_a_call_is_not_lost(calls: Calls) -> None:
+def test_a_wake_up_during_a_call_is_not_lost(calls: Calls) -> None:
     """A wake-up during a call leads to one more call."""
     calls.may_end.clear()
     with Periodic("busy", calls, seconds=None) as periodic:
@@ -119,8 +119,8 @@ def test_a_function_can_stop_its_own_thread() -> None:
 
 
 def test_a_failure_is_logged_by_its_class(calls: Calls, capsys: Any) -> None:
-    """Repeated failures are logged once, by class and without the message, until a call succeeds; later calls
-    still happen."""
+    """A failure is logged by its class without the message, and only once until a call succeeds. Failures do not
+    prevent later calls."""
     telemetry.configure("info")
     with Periodic("fails", calls, seconds=0.01):
         for fails in (True, False, True):

@@ -1,4 +1,4 @@
-"""A signature of the installation verifies with its published key; otherwise nothing is signed."""
+"""The installation's signatures verify with its published key; otherwise nothing is signed."""
 
 import datetime
 import json
@@ -23,7 +23,7 @@ def keys(tmp_path: Path) -> Keys:
 
 
 def test_signed_payloads_verify_with_the_published_key(keys: Keys) -> None:
-    """A payload is read back from its JWS with the published key, and the JWS header names its type."""
+    """A payload can be read from its JWS with the published key, and the JWS header names the payload's type."""
     [public] = signing.public_keys(keys)["keys"]
     assert "d" not in public
     read = jws.deserialize_compact(
@@ -34,8 +34,8 @@ def test_signed_payloads_verify_with_the_published_key(keys: Keys) -> None:
 
 
 def test_a_long_statement_is_signed(keys: Keys) -> None:
-    """A statement of a megabyte, such as the bundle of a request to hundreds of systems, can be signed and verifies
-    with the published key."""
+    """A one-megabyte statement, such as the bundle of a request sent to hundreds of systems, can be signed and then
+    verified with the published key."""
     long = b"said" * 2**18
     signed = signing.sign(keys, long, kind="kind")
     assert signed_payload(signed, signing.published(keys), kind="kind") == long

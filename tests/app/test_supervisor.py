@@ -48,7 +48,7 @@ def taken_port() -> Iterator[int]:
 
 
 def test_up_replaces_a_killed_worker_until_sigterm(tmp_path: Path) -> None:
-    """`lethe up` prints its address, answers there, replaces a worker that was killed, and on SIGTERM exits with code 0
+    """`lethe up` prints its address, accepts calls there, replaces a killed worker, and on SIGTERM exits with code 0
     after its worker has exited. Its data folder is closed to other users."""
     data = tmp_path / "data"
     with processes.up(data) as up:
@@ -72,9 +72,9 @@ def test_up_replaces_a_killed_worker_until_sigterm(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_up_restarts_on_its_data_folder(tmp_path: Path) -> None:
-    """`lethe up` with two workers, the second for deletions only, is not disturbed by a second `lethe up`, and on
-    Ctrl-C exits with code 0 after both workers. When it is started again on its data folder it has the same keys, and
-    on SIGTERM during a run it first lets the worker publish the run."""
+    """A `lethe up` with two workers, the second for deletions only, is not disturbed by a second `lethe up`, and on
+    Ctrl-C exits with code 0 after both workers. When restarted on the same data folder, it has the same keys, and on
+    SIGTERM during a run it lets the worker publish the run before exiting."""
     data = tmp_path / "data"
     with processes.up(data, workers="2") as up:
         address = up.address()
@@ -134,8 +134,8 @@ def test_a_port_in_use_is_reported(command: str, tmp_path: Path, taken_port: int
 
 @pytest.mark.soak
 def test_memory_is_cleaned_once_calls_pause() -> None:
-    """Memory is cleaned at the first tick without a call since the previous tick and at every fifth tick after that. If
-    there are calls between all ticks, it is cleaned at the eleventh."""
+    """Memory is cleaned at the first tick with no calls since the previous tick, and at every fifth tick after that. If
+    calls arrive between all ticks, it is cleaned at the eleventh tick."""
     server = uvicorn.Server(uvicorn.Config(FastAPI()))
     forgetting, cleaned = supervisor._Forgetting(server), []
 
@@ -170,7 +170,7 @@ _KEYLESS = (
 
 
 def _answers(connection: socket.socket) -> int:
-    """Read until the server closes the connection, and return the number of answers."""
+    """Read until the server closes the connection, and return the number of responses."""
     content = bytearray()
     with contextlib.suppress(ConnectionResetError):
         while part := connection.recv(1 << 20):
@@ -179,8 +179,8 @@ def _answers(connection: socket.socket) -> int:
 
 
 def test_pipelined_calls_without_a_key_are_bounded(settings: Settings) -> None:
-    """Sixteen pipelined calls are answered in addition to the current one. A connection with more calls is closed after
-    at most that many responses, and a call on another connection is answered in the meantime."""
+    """Sixteen pipelined calls are served in addition to the current one. A connection with more calls is closed after
+    at most that many responses, and a call on another connection is served in the meantime."""
     with processes.gateway(settings) as (_, url):
         address = httpx.URL(url)
         for path in _KEYLESS:

@@ -1,4 +1,4 @@
-"""Logs, traces and signs of life: they report events, and contain no personal data."""
+"""Logs, traces and heartbeats: they report events and contain no personal data."""
 
 import io
 import json
@@ -48,7 +48,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[dict[str, Any
 
 
 def parsed(log: Path) -> list[dict[str, Any]]:
-    """Return the lines of a log, each of which must be an event."""
+    """Check that every line of a log is an event, and return the lines."""
     found = [json.loads(line) for line in log.read_text().splitlines()]
     assert all({"event", "level", "timestamp"} <= line.keys() for line in found)
     return found
@@ -58,7 +58,7 @@ def parsed(log: Path) -> list[dict[str, Any]]:
 
 
 def test_library_messages_are_logged_without_arguments(lines: Callable[[], list[dict[str, Any]]]) -> None:
-    """For a line logged by a library, the log keeps the logger, the place and the message template without the
+    """When a library logs a message, the log keeps the logger, the code location and the message template, but not the
     arguments."""
     library = logging.getLogger("library.part")
     library.info("Connected to %s", SUBJECT)
@@ -75,7 +75,7 @@ def test_library_messages_are_logged_without_arguments(lines: Callable[[], list[
 
 
 def test_exceptions_of_libraries_are_logged_by_class(lines: Callable[[], list[dict[str, Any]]]) -> None:
-    """For an exception in a library, the log keeps only its class and its places."""
+    """When a library logs an exception, the log keeps only its class and code locations."""
     try:
         raise ValueError(SUBJECT)
     except ValueError:
@@ -87,8 +87,8 @@ def test_exceptions_of_libraries_are_logged_by_class(lines: Callable[[], list[di
 
 
 def test_a_log_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log line is written together with its line end in one write, so that lines of two processes with one
-    log never interleave."""
+    """A log line and its line ending are written in a single write, so that lines from two processes sharing one log
+    never interleave."""
     writes: list[str] = []
 
     class Log(io.StringIO):
@@ -105,7 +105,7 @@ def test_a_log_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_libraries_log_only_warnings(lines: Callable[[], list[dict[str, Any]]]) -> None:
-    """At the usual level, libraries log only warnings and errors."""
+    """At level `info`, libraries log only warnings and errors."""
     telemetry.configure("info")
     logging.getLogger("library").info("Connected")
     logging.getLogger("library").warning("Slow")
@@ -156,7 +156,7 @@ def provoke(client: httpx.Client, dataset_id: str, model_id: str) -> None:
 
 @pytest.mark.service
 def test_logs_contain_no_personal_data(tmp_path: Path) -> None:
-    """The debug logs of the gateway and the worker are JSON. From upload to certificate, including refusals and a
+    """The debug logs of the gateway and the worker are JSON. From upload to certificate, even with refused calls and a
     broken database, they contain neither a person's id nor any value, note, path or query about the person."""
     data = tmp_path / "data"
     with processes.forked_up(data, log_level="debug", poll_seconds="0.1") as up:
@@ -194,7 +194,7 @@ def test_logs_contain_no_personal_data(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.redis
 def test_celery_logs_json(settings: Settings, tmp_path: Path) -> None:
-    """A Celery worker and its beat log only JSON and give signs of life."""
+    """A Celery worker with beat logs only JSON and writes heartbeats."""
     broker = processes.Redis(tmp_path)
     command = [sys.executable, "-m", "celery", "-A", "worker.celery_app", "worker", "--pool", "solo", "--beat"]
     environment = processes.environment_of(
@@ -219,8 +219,7 @@ def test_celery_logs_json(settings: Settings, tmp_path: Path) -> None:
 
 
 def test_only_recent_signs_of_life_count(tmp_path: Path) -> None:
-    """A worker counts as alive while it gives signs of life, but not when it has only just started or has ended
-    long ago."""
+    """A worker counts as alive while it writes heartbeats, but not if it has only just started or ended long ago."""
     assert not heartbeat.this_host_is_alive(tmp_path)
     with heartbeat.Heartbeat(tmp_path, seconds=60):
         time.sleep(0.05)
@@ -234,8 +233,8 @@ def test_only_recent_signs_of_life_count(tmp_path: Path) -> None:
 
 @pytest.mark.service
 def test_health_command_reports_a_live_worker(tmp_path: Path) -> None:
-    """`lethe health worker` exits with code 0 while a worker on this host gives signs of life, and otherwise
-    with code 1."""
+    """`lethe health worker` exits with code 0 while a worker on this host writes heartbeats, and otherwise with code
+    1."""
 
     def healthy() -> int:
         environment = processes.environment_of(tmp_path)
@@ -251,7 +250,7 @@ def test_health_command_reports_a_live_worker(tmp_path: Path) -> None:
 
 
 def test_tracing_is_off_by_default(settings: Settings) -> None:
-    """Tracing is off by default, and its packages are not imported."""
+    """Tracing is off by default, and the OpenTelemetry packages are not imported."""
     program = (
         "import sys\nfrom app import tracing\nassert tracing.configure(None, service='s')\n"
         "with tracing.span('s') as span:\n    span.set_attribute('a', 1)\n"

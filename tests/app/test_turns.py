@@ -1,4 +1,4 @@
-"""The order in which waiting turns begin, and how tenants share them."""
+"""The order in which waiting calls begin, and how tenants share the available places."""
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +27,7 @@ def test_tenants_are_served_round_robin() -> None:
 
 
 def test_a_caller_during_a_turn_is_served_before_the_next() -> None:
-    """A caller that arrives while a tenant is served goes before that tenant's next call."""
+    """A caller that arrives while a tenant is being served goes before that tenant's next call."""
     turns = Turns()
     first, second = turns.ask("a"), turns.ask("a")
     other = turns.ask("b")
@@ -48,7 +48,7 @@ def test_a_tenant_leaves_places_to_others() -> None:
 
 
 def test_a_cancelled_turn_is_skipped() -> None:
-    """A caller that gives up or waits too long leaves the queue without delaying others, and its timeout is
+    """A caller that gives up or waits too long leaves the queue without delaying the others, and a timeout is
     reported."""
     turns = Turns()
     first, second, third = (turns.ask("a") for _ in range(3))
@@ -74,7 +74,7 @@ def test_cancelled_turns_leave_nothing_behind() -> None:
 
 
 def test_a_thread_cannot_wait_for_its_own_turn() -> None:
-    """A thread that holds a place and asks for another one is refused at once, and keeps its place until it ends."""
+    """A thread that holds a place and requests another is refused at once, and keeps its place until it ends."""
     turns = Turns()
     with turns.taken("a"):
         with pytest.raises(RuntimeError, match="holds a turn"), turns.taken("b", seconds=30.0):

@@ -51,13 +51,14 @@ def sources() -> dict[str, str]:
 
 
 def feature_of(path: str) -> str | None:
-    """Return the feature that a file belongs to; None for a file of the core or one that joins all features."""
+    """Return the feature that a file belongs to, or None if the file belongs to the core or joins all features."""
     parts = path.split("/")
     return parts[2] if parts[1] == "features" and len(parts) > 3 else None
 
 
 def statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield each statement of a file, including nested ones, but no expressions, which are most of a tree."""
+    """Yield each statement of a file, including nested ones. Expressions, which make up most of a tree, are not
+    yielded."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -82,7 +83,8 @@ def parameters(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def ceilings() -> list[Ceiling]:
-    """Measure the tree; one ceiling for each bound, that of the largest file, feature and signature by name."""
+    """Measure the tree and return its ceilings. Those for features, files and parameters name the feature, the largest
+    file and the function with the most parameters."""
     files = sources()
     trees = {path: ast.parse(text) for path, text in files.items()}
     lines = {path: text.count("\n") for path, text in files.items()}

@@ -1,4 +1,4 @@
-"""Source files of the product, and the facts that rules need about each of them, collected in one pass over its syntax
+"""Source files of the product, and the facts about each of them that rules need, collected in one pass over its syntax
 tree."""
 
 import ast
@@ -30,7 +30,7 @@ class Facts:
 
 @functools.cache
 def facts(path: Path) -> Facts:
-    """Return the facts of a file. Its tree, which takes a hundred times their memory, is not kept."""
+    """Return the facts of a file. Its syntax tree, which takes a hundred times as much memory, is not kept."""
     tree = ast.parse(path.read_text())
     nodes = list(ast.walk(tree))
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
@@ -53,7 +53,7 @@ def facts(path: Path) -> Facts:
 
 
 def _comparisons(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield what a node compares with a text, and the text."""
+    """Yield each value that a node compares with a text, together with that text."""
     match node:
         case ast.Compare(left=left, comparators=others):
             sides = [left, *others]

@@ -1,4 +1,4 @@
-"""CITATION.cff, by which tools and people cite Lethe."""
+"""CITATION.cff, which tools and people use to cite Lethe."""
 
 import tomllib
 from pathlib import Path
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_lethe_can_be_cited() -> None:
-    """CITATION.cff contains the fields that version 1.2.0 of its schema requires, and the version of the package."""
+    """CITATION.cff contains the fields that version 1.2.0 of its schema requires, and the package's version."""
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert cited["cff-version"] == "1.2.0"
     assert all(cited[required] for required in ("authors", "message", "title"))

@@ -1,4 +1,4 @@
-"""Every page can be found, and the front pages describe the repository correctly."""
+"""Every page can be reached, and the front pages describe the repository correctly."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ HAS_FEATURES = (ROOT / "app" / "features").exists()
 
 
 def linked(page: Path) -> set[Path]:
-    """Return our pages that a page links to."""
+    """Return the documentation pages that a page links to."""
     links = (link for link in LINK.findall(page.read_text()) if ":" not in link)
     return {(page.parent / link).resolve() for link in links}
 
@@ -67,7 +67,7 @@ def test_prose_is_wrapped(page: Path) -> None:
 
 
 def features() -> set[str]:
-    """Return the paths of all features, without their trees: `features/<name>/`."""
+    """Return the paths of all features as `features/<name>/`, without the tree that contains them."""
     inits = (init for tree in TREES for init in (ROOT / tree).glob("features/*/__init__.py"))
     return {f"features/{init.parent.name}/" for init in inits}
 
@@ -79,14 +79,14 @@ def core_packages() -> set[str]:
 
 
 def lines_of(*folders: Path) -> int:
-    """Count the lines of Python below `folders`, without those of features below a tree."""
+    """Count the lines of Python below `folders`, excluding features inside a tree."""
     files = {file for folder in folders for file in folder.rglob("*.py")}
     trees = [ROOT / tree / "features" for tree in TREES if ROOT / tree in folders]
     return sum(file.read_text().count("\n") for file in files if not any(tree in file.parents for tree in trees))
 
 
 def house() -> Iterator[str]:
-    """Yield the paths in the map of CONTRIBUTING.md."""
+    """Yield the paths listed in CONTRIBUTING.md's map of packages."""
     block = CONTRIBUTING.split("```text\n", 1)[1].split("```", 1)[0]
     top = ""
     for line in block.splitlines():
@@ -99,8 +99,8 @@ def house() -> Iterator[str]:
 
 
 def test_the_map_of_packages_is_complete() -> None:
-    """CONTRIBUTING.md names each package of the core and each feature once for all trees, and names no package
-    that does not exist."""
+    """CONTRIBUTING.md names each core package, names each feature once for all trees, and names no package that does
+    not exist."""
     named = set(house()) - {"features/"}
     of_features = {path for path in named if path.startswith("features/")}
     assert [path for path in sorted(named - of_features) if not (ROOT / path).exists()] == []
@@ -113,7 +113,7 @@ def commands(text: str) -> set[str]:
 
 
 def test_every_dev_command_is_documented() -> None:
-    """CONTRIBUTING.md has a row for each command of ./dev, and no page names another command."""
+    """CONTRIBUTING.md has one row for each command of ./dev, and no page names any other command."""
     there = set(re.findall(r"^    ([a-z]+)\)", (ROOT / "dev").read_text(), re.MULTILINE))
     assert set(re.findall(r"^\| `\./dev ([a-z]+)", CONTRIBUTING, re.MULTILINE)) == there
     pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
@@ -124,15 +124,15 @@ def test_every_dev_command_is_documented() -> None:
     "page", sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")]), ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_pages_name_existing_modules(page: Path) -> None:
-    """Each module path in backticks on a page exists, except for the placeholder path."""
+    """Each module path in backticks on a page exists, except for the placeholder paths."""
     named = set(PATH.findall(page.read_text())) - {"app/x/y.py", "tests/app/x/test_y.py"}
     missing = [path for path in sorted(named) if not (ROOT / path).exists()]
     assert [path for path in missing if HAS_FEATURES or "/features/" not in path] == []
 
 
 def test_stated_line_counts_are_current() -> None:
-    """The line counts that docs/architecture.md states for the packages of the core and for each feature are
-    correct to within a fifth."""
+    """The line counts that docs/architecture.md states for the core packages and for each feature are correct to within
+    a fifth."""
     page = (DOCS / "architecture.md").read_text()
     stated = dict(re.findall(r"^\| `([\w/]+)` \| ([\d,]+) \|", page, re.MULTILINE))
     rooms = {room.rstrip("/"): lines_of(ROOT / room) for room in core_packages() if not room.startswith("worker/")}
@@ -145,6 +145,6 @@ def test_stated_line_counts_are_current() -> None:
 
 
 def test_guarantees_page_quotes_every_limit() -> None:
-    """docs/guarantees.md quotes each sentence of LIMITS, so that the page names every limit of a certificate."""
+    """docs/guarantees.md quotes each sentence of LIMITS, so that the page names every limitation of a certificate."""
     page = " ".join((DOCS / "guarantees.md").read_text().split())
     assert [limit for limit in LIMITS if limit not in page] == []

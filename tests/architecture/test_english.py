@@ -1,4 +1,4 @@
-"""English of the code: retired words, and the words of the field that replace them."""
+"""English in the code: retired words, and the technical terms that replace them."""
 
 import ast
 import io
@@ -78,7 +78,7 @@ _ASKED_OF_AN_INSTALLATION = {"database", "keys", "rows", "settings", "vault", "w
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[str, ast.Constant]]:
-    """Yield the docstrings of modules, classes and functions, and those of assignments, each with its owner."""
+    """Yield the docstrings of modules, classes, functions and assignments, each with its owner."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             for statement in node.body:
@@ -88,7 +88,7 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[str, ast.Constant]]:
 
 
 def words(source: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the words of names, comments, docstrings and strings that are names, in lower case, each with its line."""
+    """Yield the words of names, comments, docstrings and name-like strings in lower case, each with its line."""
     found = {(text.lineno, text.col_offset) for _, text in docstrings(tree)}
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         is_docstring = token.type == tokenize.STRING and token.start in found
@@ -104,8 +104,8 @@ def separated(text: str) -> str:
 
 
 def may_have_retired_words(source: str) -> bool:
-    """Return False if no word of the whole text is retired; `words` need not read the file, which takes a hundred times
-    as long."""
+    """Return False if the text contains no retired word at all, so that `words`, which takes a hundred times as long,
+    need not read the file."""
     return any(retired(word.lower()) for word in set(_WORD.findall(separated(source))))
 
 
@@ -118,7 +118,7 @@ def by_path(path: Path) -> str:
 
 
 def test_retired_words_are_not_used() -> None:
-    """Names, comments and docstrings do not use retired words, and every exception is still needed."""
+    """Names, comments and docstrings contain no retired words, and every exception is still needed."""
     found = [
         (by_path(path), line, one)
         for path in SOURCES
@@ -146,7 +146,7 @@ def test_functions_are_named_after_what_they_return() -> None:
 
 
 def test_at_names_only_times() -> None:
-    """The name `at` always means a time: no attribute that only an installation has is read from it."""
+    """The name `at` always means a time: no attribute that only an installation has is read from `at`."""
     found = [
         f"{by_path(path)}:{line}: at.{attribute}"
         for path in SOURCES

@@ -1,4 +1,4 @@
-"""No file of this tree names a host of a package index: packages have names and versions, and users choose the
+"""No file in the repository names the host of a package index: packages have names and versions, and users choose the
 index."""
 
 import subprocess

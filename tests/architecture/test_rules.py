@@ -21,7 +21,7 @@ def callers(name: str) -> set[str]:
 
 
 def test_modules_can_be_imported_in_any_order() -> None:
-    """Modules can be imported in any order, because no module needs another one that is still being imported."""
+    """Modules can be imported in any order, because no module needs one that is still being imported."""
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in SOURCES
     }
@@ -54,22 +54,21 @@ def test_only_the_command_line_prints() -> None:
 
 
 def test_no_code_compares_sentences() -> None:
-    """Code decides by kinds and codes: it compares no value with a string of several words."""
+    """Code decides by kinds and codes, so it compares no value with a string of several words."""
     sentences = {text for path in SOURCES for _, text in facts(path).compared if re.search("[a-z] [a-z]", text)}
     assert sentences == set()
 
 
 def test_statuses_are_named_by_the_contract() -> None:
-    """No status, kind of run, order or decision is compared with a string literal, except for the statuses of
-    MLflow."""
+    """No status, run kind, order or decision is compared with a string literal, except for MLflow's statuses."""
     ours = [path for path in SOURCES if path != ROOT / "lethe/features/handover/mlflow.py"]
     named = (".status", "run.kind", "plan.kind", "segment.kind", ".workers", ".order", ".decision", ".danger")
     assert {one for path in ours for one in facts(path).compared if one[0].endswith(named)} == set()
 
 
 def test_personal_json_bypasses_pydantic_caches() -> None:
-    """JSON about people is neither written nor read by pydantic, because pydantic keeps strings in memory that nothing
-    overwrites. Models that bypass its cache (`protocols.parsing.ProtocolMessage`) are exempt."""
+    """JSON about people is neither written nor read by pydantic, because pydantic caches strings in memory that is
+    never overwritten. Models that bypass this cache (`protocols.parsing.ProtocolMessage`) are exempt."""
     assert {path for path in callers("model_dump_json") if path.startswith("app/")} == set()
     reads = {"app/features/protocols/parsing.py", "app/features/desk/pages/administration.py"}
     assert {path for path in callers("model_validate_json") if path.startswith("app/")} <= reads
@@ -86,14 +85,14 @@ def test_only_settings_read_the_environment() -> None:
 
 @each("name", Settings.model_fields)
 def test_every_setting_is_described_and_optional(name: str) -> None:
-    """Every setting has a default, and a description for operators."""
+    """Every setting has a default and a description for operators."""
     field = Settings.model_fields[name]
     assert (field.description or "").endswith(".")
     assert not field.is_required()
 
 
 def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:
-    """Return the conditions that a gateway may answer with, without the SDK's own."""
+    """Return the conditions that a gateway can respond with, excluding the SDK's own."""
     every = [base, *(found for child in base.__subclasses__() for found in conditions(child))]
     return [one for one in every if one.__module__ not in ("lethe.errors", "lethe.features.handover.mlflow")]
 
@@ -129,15 +128,15 @@ NEVER_A_CALLERS_FAULT = {
 
 @each("condition", conditions())
 def test_every_condition_has_a_status(condition: type[Problem]) -> None:
-    """Every error that a caller can cause or wait out has a specific status; every other error returns 500."""
+    """Every error that a caller can cause or wait out has a specific status; all other errors return 500."""
     status = problems.status_of(condition)
     assert (status == 500) == (condition in NEVER_A_CALLERS_FAULT)
     assert 400 <= status <= 503
 
 
 def test_every_route_declares_its_problems(gateway: TestClient) -> None:
-    """Routes below /v1 declare the problems for malformed input, a missing key and a missing scope, and routes with an
-    id also declare the problem for an unknown id."""
+    """Routes below /v1 declare the problems for malformed input, a missing key and a missing scope. Routes with an id
+    also declare the problem for an unknown id."""
     paths = gateway.get("/openapi.json").json()["paths"]
     operations = {
         f"{method} {path}": operation["responses"].keys()
@@ -168,7 +167,7 @@ VENDORED = {
 }
 
 
-def test_no_file_passes_the_ceiling() -> None:
+def test_no_file_exceeds_the_ceiling() -> None:
     """No source, test, page or style sheet has more than MAX_FILE_LINES lines; migrations are exempt."""
     suffixes = [f"*.{suffix}" for suffix in ("py", "js", "css", "html")]
     tracked = subprocess.run(["git", "ls-files", *suffixes], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The order of the tests of a run with several processes."""
+"""The order of tests in a run with several processes."""
 
 import random
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ def order_of(items: list[Any], processes: int) -> list[Item]:
 
 
 def test_every_process_begins_with_long_tests() -> None:
-    """Each of three processes starts with its part of the tests that take minutes and then runs whole files of other
+    """Each of three processes starts with its share of the tests that take minutes and then runs whole files of other
     long tests. Short tests come at the end of each share, in their original order."""
     life, stories, kills = (
         made("life", "soak", "timeout", count=4),

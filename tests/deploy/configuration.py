@@ -13,7 +13,7 @@ _FORMATS = {"path": "path", "password": "text, secret"}
 
 
 def table() -> str:
-    """Return a table with one line per setting, in the order of `Settings`: variable, values, default and
+    """Return a table with one row per setting, in the order of `Settings`: variable, values, default and
     description."""
     lines = ["| variable | values | default | what it is |", "|---|---|---|---|"]
     for name, schema in Settings.model_json_schema()["properties"].items():

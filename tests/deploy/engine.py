@@ -43,7 +43,7 @@ class Engine:
 
 @contextlib.contextmanager
 def engine() -> Iterator[Engine]:
-    """Yield the machine's engine if it has one, or else a throw-away one. Raises `NoEngine`."""
+    """Yield the machine's container engine if it has one, and otherwise a throw-away one. Raises `NoEngine`."""
     if own := _own():
         yield own
         return
@@ -116,8 +116,8 @@ def _throwaway(folder: Path) -> Iterator[Engine]:
 
 
 def _unpack(folder: Path) -> None:
-    """Unpack Debian's engine, and the next release's Compose (a single binary; Debian 12 has only the first
-    Compose)."""
+    """Unpack Debian's engine and the Compose of the next release, a single binary. Debian 12 has only the first version
+    of Compose."""
     apt = ["apt-get", "--quiet=2"]
     _run([*apt, "update"])
     if missing := [tool for tool in _TOOLS if not shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin")]:
@@ -149,7 +149,8 @@ def _unpack(folder: Path) -> None:
 
 
 def _make_stand_ins(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Build the base images, and return the environment that names the place of torch."""
+    """Build the base images. Return an environment with the package index for torch, which is empty if torch cannot be
+    downloaded."""
     _run(["debootstrap", "--variant=minbase", "--include=ca-certificates", "bookworm", str(folder / "base")])
     _run(["tar", "-C", str(folder / "base"), "-cf", str(folder / "base.tar"), "."])
     _run(["docker", "import", str(folder / "base.tar"), "localhost/debian:bookworm-slim"], environment)

@@ -1,4 +1,5 @@
-"""Rules for Dockerfile and docker-compose.yml, read from the files, and checked by their tools if installed."""
+"""Rules for the Dockerfile and docker-compose.yml, checked on the files themselves and with their tools if those are
+installed."""
 
 import ipaddress
 import os
@@ -27,7 +28,7 @@ every_service = pytest.mark.parametrize("name", SERVICES)
 
 @every_service
 def test_containers_are_hardened(name: str) -> None:
-    """Containers run as a fixed user other than root, without new privileges, and write only to volumes and memory. All
+    """Containers run as a fixed user other than root, cannot gain privileges, and write only to volumes and memory. All
     capabilities are dropped, except one that the edge's container needs to execute its program."""
     service = SERVICES[name]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
@@ -43,7 +44,7 @@ def test_containers_are_hardened(name: str) -> None:
 
 @every_service
 def test_images_are_pinned(name: str) -> None:
-    """Our images are pinned to the version of this release, and other images to their version and that of their
+    """Our images are pinned to this release's version, and other images to their own version and that of their
     operating system."""
     image, tag = SERVICES[name]["image"].split(":")
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -51,7 +52,7 @@ def test_images_are_pinned(name: str) -> None:
 
 
 def test_base_images_are_pinned() -> None:
-    """The Dockerfile starts from a single base image, given by version or by digest."""
+    """The Dockerfile starts from a single base image, specified by version or by digest."""
     text = (ROOT / "Dockerfile").read_text()
     stages = re.findall(r"^FROM (\S+) AS (\S+)$", text, re.MULTILINE)
     assert {image for image, _ in stages} - {stage for _, stage in stages} == {"${PYTHON_IMAGE}"}
@@ -61,7 +62,7 @@ def test_base_images_are_pinned() -> None:
 @pytest.mark.parametrize("image", ["gateway", "worker"])
 def test_installed_packages_have_hashes(image: str) -> None:
     """Every package that an image installs is pinned to the tested version with the hashes of its files. These packages
-    include all dependencies of the project except torch."""
+    include all the project's dependencies except torch."""
     tested = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     lock = (ROOT / "deploy" / f"{image}.lock").read_text()
     locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", lock, re.MULTILINE))
@@ -80,8 +81,8 @@ def test_installed_packages_have_hashes(image: str) -> None:
 
 
 def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
-    """`deploy/pin-images` asks the container engine for the digest of each foreign image and writes a compose file that
-    names all of them by digest. If a digest is malformed, it fails and writes nothing."""
+    """`deploy/pin-images` asks the container engine for the digest of each third-party image and writes a compose file
+    that refers to these images by digest. If a digest is malformed, the command fails and writes nothing."""
     engine = tmp_path / "docker"
     engine.write_text(
         '#!/bin/sh\nlast() { shift $(($# - 1)); echo "$1"; }\nlast "$@" | sha256sum | sed "s/^/sha256:/; s/ .*//"\n'
@@ -136,8 +137,8 @@ def test_environment_variables_are_settings(name: str) -> None:
 
 
 def test_only_the_edge_is_published() -> None:
-    """Only the edge is published, and only on the local machine. The services behind the gateway and the accounting
-    service have no outgoing network."""
+    """Only the edge is published, and only on the local machine. Apart from the edge, the gateway and the accounting
+    service, no service has an outgoing network."""
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert published.keys() == {"edge"}
     assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
@@ -165,7 +166,7 @@ def _filled_in(text: str) -> str:
 
 @pytest.mark.parametrize("name", LASTING)
 def test_services_restart_and_have_health_checks(name: str) -> None:
-    """Each long-running service is restarted when it dies, has a health check, and is given time to stop."""
+    """Each long-running service is restarted when it dies, has a health check, and is given time to stop gracefully."""
     service = SERVICES[name]
     assert service["restart"] == "unless-stopped"
     assert service["healthcheck"]["test"]
@@ -174,8 +175,8 @@ def test_services_restart_and_have_health_checks(name: str) -> None:
 
 @pytest.mark.parametrize("name", LASTING)
 def test_migrations_come_first(name: str) -> None:
-    """Every service that uses the database waits until the schema is that of this release. Secrets are generated and
-    migrations run only once."""
+    """Every service that uses the database waits until the schema is that of this release. Secrets are generated only
+    once, and migrations run only once."""
     waits = {name}
     while (more := {before for one in waits for before in SERVICES[one].get("depends_on", {})} | waits) != waits:
         waits = more
@@ -191,8 +192,8 @@ def test_migrations_come_first(name: str) -> None:
 
 
 def test_the_broker_requires_a_password(tmp_path: Path) -> None:
-    """Redis requires a password that is generated once, and only the services that use the broker get its URL,
-    in a file."""
+    """Redis requires a password that is generated once. Only the services that use the broker get its URL, and they
+    read it from a file."""
     for folder in ("database", "lethe", "accounting", "redis", "sweeper"):
         (tmp_path / folder).mkdir()
     made: list[str] = []
@@ -209,9 +210,8 @@ def test_the_broker_requires_a_password(tmp_path: Path) -> None:
         assert (tmp_path / folder / "lethe_broker_url").read_text() == f"redis://:{password}@redis:6379/0"
 
 
-def test_a_worker_is_checked_by_its_own_sign_of_life(tmp_path: Path) -> None:
-    """A worker is healthy as long as the sign of life of its own host is less than a minute old; the broker is
-    not queried."""
+def test_a_worker_is_checked_by_its_own_heartbeat(tmp_path: Path) -> None:
+    """A worker is healthy as long as its own host's heartbeat is less than a minute old; the broker is not queried."""
     kind, asked = SERVICES["worker"]["healthcheck"]["test"]
     assert kind == "CMD-SHELL"
     workers = tmp_path / "workers"
@@ -230,7 +230,7 @@ def test_a_worker_is_checked_by_its_own_sign_of_life(tmp_path: Path) -> None:
 
 
 def test_accounting_sees_neither_rows_nor_weights() -> None:
-    """The accounting service has the public key and its own database role, but no data, no signing or reference key,
+    """The accounting service has the public key and its own database role. It has no data, no signing or reference key,
     and no password of the database owner."""
     assert SERVICES["accounting"]["volumes"] == [
         "public:/var/lib/lethe/public:ro",
@@ -239,7 +239,7 @@ def test_accounting_sees_neither_rows_nor_weights() -> None:
 
 
 def test_worker_has_no_admin_key() -> None:
-    """The first admin key is in a separate volume, and the worker has neither that volume nor the path of the key."""
+    """The first admin key is in a separate volume, and the worker has neither that volume nor the key's path."""
     having = {name for name, one in SERVICES.items() if any("secrets-admin:" in at for at in one.get("volumes", []))}
     assert having == {"secrets", "migrate", "gateway"}
     assert "LETHE_ADMIN_KEY_FILE" not in SERVICES["worker"]["environment"]

@@ -1,4 +1,4 @@
-"""The deployment that users run: our Dockerfile and docker-compose.yml, built and started unchanged."""
+"""The deployment that users run: the project's Dockerfile and docker-compose.yml, built and started unchanged."""
 
 import base64
 import itertools
@@ -55,7 +55,7 @@ class Deployment:
         return done
 
     def up(self, *options: str) -> None:
-        """Start the deployment as docs/deployment.md describes; a failure shows the containers' logs."""
+        """Start the deployment as docs/deployment.md describes. If it fails, show the containers' logs."""
         done = self.compose("up", "--detach", "--wait", *options, check=False)
         if done.returncode != 0:
             pytest.fail(done.stderr[-3000:] + self.compose("logs", "--no-color", "--tail", "30").stdout)
@@ -65,7 +65,7 @@ class Deployment:
         return [*self._at.compose, "--project-name", self._project, *named, *arguments]
 
     def inspect(self, service: str) -> Any:
-        """Return `docker inspect` of the service's single container, running or not."""
+        """Return the output of `docker inspect` for the service's single container, whether or not it is running."""
         container = self.compose("ps", "--all", "--quiet", service).stdout.strip()
         found = subprocess.run(
             ["docker", "inspect", container], env=self._environment, capture_output=True, text=True, check=True
@@ -77,7 +77,7 @@ class Deployment:
 
     @contextmanager
     def shell(self, service: str) -> Iterator[Callable[[str], None]]:
-        """Open a shell inside beforehand, so that its commands run at once."""
+        """Open a shell inside the service's container in advance, so that commands sent to it run at once."""
         command = self.command("exec", "-T", service, "sh")
         with subprocess.Popen(
             command, env=self._environment, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -140,7 +140,7 @@ def test_the_deployment_forgets_and_heals(tmp_path: Path) -> None:
 
 
 def is_hardened(deployment: Deployment) -> None:
-    """Check that every container runs as an unprivileged user, without capabilities, on a read-only root file
+    """Check that every container runs as an unprivileged user, without capabilities and on a read-only root file
     system."""
     for service in SERVICES:
         status = deployment.inside(service, "cat", "/proc/1/status")
@@ -180,8 +180,8 @@ def admin_key(deployment: Deployment) -> str:
 
 
 def learns_though_a_worker_is_killed(deployment: Deployment, client: Client) -> ModelOut:
-    """Check that a worker that is killed while learning is restarted, with the image's compiled code, and the model is
-    still learned."""
+    """Check that a worker killed during training is restarted with the image's compiled code, and that the model is
+    still trained."""
     people = client.datasets.upload(ADULT / "train.csv", name="adult", schema=ADULT / "schema.json")
     with deployment.shell("worker") as tell:
         model = client.models.create(name="income", dataset_id=people.id)
@@ -203,7 +203,8 @@ def kill_at_work(client: Client, tell: Callable[[str], None]) -> None:
 
 
 def forgets(deployment: Deployment, client: Client, model: ModelOut, folder: Path) -> None:
-    """Check that a request gets a certificate, which verifies offline, and that both services report the same."""
+    """Check that a request gets a certificate, that the certificate verifies offline, and that both services report the
+    same numbers."""
     request = client.deletion_requests.create(subject_id="train-00042", regulation="gdpr")
     assert client.deletion_requests.wait(request.id, timeout_seconds=600).outcome == "forgotten"
     certificates = to_json(client.deletion_requests.certificates(request.id))
@@ -223,7 +224,8 @@ def forgets(deployment: Deployment, client: Client, model: ModelOut, folder: Pat
 
 
 def forgets_though_a_worker_is_killed(deployment: Deployment, client: Client) -> None:
-    """Check that requests accepted while no worker ran, and whose worker is then killed, are each certified once."""
+    """Check that requests accepted while no worker was running are each certified once, even if their worker is then
+    killed."""
     deployment.compose("stop", "worker")
     everybody = [f"train-{number:05d}" for number in range(1000, 1100)]
     requests = [client.deletion_requests.create(subject_id=subject) for subject in everybody]
@@ -240,7 +242,8 @@ def forgets_though_a_worker_is_killed(deployment: Deployment, client: Client) ->
 
 
 def stops_gracefully(deployment: Deployment, client: Client, dataset_id: str) -> None:
-    """Check that a worker finishes its run when it is stopped; requests made meanwhile wait for the next worker."""
+    """Check that a worker that is told to stop finishes its run first, and that requests made in the meantime wait for
+    the next worker."""
     model = client.models.create(name="another", dataset_id=dataset_id)
 
     def steps_done() -> int:
@@ -254,7 +257,7 @@ def stops_gracefully(deployment: Deployment, client: Client, dataset_id: str) ->
 
 
 def comes_back_whole(deployment: Deployment) -> None:
-    """Check that a request survives taking the deployment down, and completes when it is up again."""
+    """Check that a request survives taking the deployment down and completes once the deployment is up again."""
     key = admin_key(deployment)
     with Client(f"http://127.0.0.1:{deployment.port}", key) as client:
         request = client.deletion_requests.create(subject_id="train-02000")

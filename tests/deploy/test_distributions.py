@@ -1,4 +1,4 @@
-"""The two distributions: `lethe-sdk`, which a customer installs next to their own code, and the server."""
+"""The two distributions: `lethe-sdk`, which customers install next to their own code, and the server."""
 
 import importlib.metadata
 import os
@@ -57,7 +57,7 @@ print(f"{verdict.guarantees[0].epsilon:.6g}")
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Build both wheels as they are published, by the name of the distribution."""
+    """Build both wheels as they are published, and return them keyed by distribution name."""
     made: Path = tmp_path_factory.mktemp("wheels")
     for source in (ROOT / "lethe", ROOT):
         command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(made)]
@@ -66,7 +66,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def needed(requirements: list[str], *, found: set[str] | None = None) -> set[str]:
-    """Return the installed distributions that these need, recursively."""
+    """Return the installed distributions that these requirements need, including indirect ones."""
     found = set() if found is None else found
     for requirement in map(Requirement, requirements):
         is_needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
@@ -77,7 +77,7 @@ def needed(requirements: list[str], *, found: set[str] | None = None) -> set[str
 
 
 def asked_by(wheel: Path, *extras: str) -> list[str]:
-    """Return the requirements of a wheel, with those of its extras."""
+    """Return the requirements of a wheel, including those of the given extras."""
     with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         lines = archive.read(name).decode().splitlines()
@@ -92,7 +92,7 @@ def asked_by(wheel: Path, *extras: str) -> list[str]:
 
 
 def files_of(names: set[str]) -> Iterator[tuple[Path, Path]]:
-    """Yield every file of these distributions and its place below site-packages."""
+    """Yield every file of these distributions and its path below site-packages."""
     for name in names:
         for file in importlib.metadata.files(name) or ():
             if ".." not in file.parts and file.suffix != ".pyc":
@@ -101,7 +101,7 @@ def files_of(names: set[str]) -> Iterator[tuple[Path, Path]]:
 
 @pytest.fixture
 def environment(tmp_path: Path, wheels: dict[str, Path]) -> Callable[..., Path]:
-    """Create an empty environment with only the SDK and its declared requirements."""
+    """Return a function that creates an empty environment with only the SDK and its declared requirements."""
 
     def made(*extras: str) -> Path:
         folder = tmp_path / "environment"
@@ -129,9 +129,9 @@ def test_distributions_have_no_generic_package_names(wheels: dict[str, Path]) ->
 def test_the_sdk_works_beside_a_package_app(
     tmp_path: Path, environment: Callable[..., Path], settings: Settings, admin_key: str
 ) -> None:
-    """In an empty environment next to a package `app`, the SDK makes a whole request and verifies its
-    certificate and the ledger without any server code, and loads numpy and scipy only to recompute numbers. The
-    command line does the same."""
+    """In an empty environment next to a package `app`, the SDK submits a request and verifies its certificate and the
+    ledger without any server code. It loads numpy and scipy only to recompute numbers. The command line does the
+    same."""
     python = environment("verify", "cli")
     ours = tmp_path / "project"
     (ours / "app").mkdir(parents=True)
@@ -164,8 +164,8 @@ def test_the_sdk_works_beside_a_package_app(
 
 @pytest.mark.soak
 def test_the_sdk_names_its_missing_extra(environment: Callable[..., Path]) -> None:
-    """If the extra is not installed and numbers must be recomputed, the SDK names the package to install, and so does
-    the command line, in one line."""
+    """If numbers must be recomputed and the extra is not installed, the SDK names the package to install. The command
+    line also names it, in one line."""
     python = environment()
     done = subprocess.run(
         [python, "-I", "-c", "from lethe.cli import main; main()", "certificate", "verify", "x"],
@@ -178,7 +178,7 @@ def test_the_sdk_names_its_missing_extra(environment: Callable[..., Path]) -> No
 
 
 def test_installed_processes_import_the_server(tmp_path: Path, wheels: dict[str, Path]) -> None:
-    """The commands of an installed server, and the processes that they start, import its packages as `app` and
+    """The commands of an installed server, and the processes they start, import the server's packages as `app` and
     `worker`."""
     with zipfile.ZipFile(wheels["lethe_server"]) as archive:
         archive.extractall(tmp_path)

@@ -1,4 +1,4 @@
-"""The Caddyfiles, read by a real Caddy in front of a real gateway: bounds, compression, addresses, HTTPS."""
+"""The Caddyfiles, read by a real Caddy in front of a real gateway: limits, compression, addresses and HTTPS."""
 
 import contextlib
 import gzip
@@ -59,7 +59,8 @@ def caddy() -> str:
 
 @pytest.fixture
 def edge(tmp_path: Path) -> Iterator[Start]:
-    """Start Caddy in front of `gateway`, with pieces of its configuration replaced and variables set."""
+    """Return a function that starts Caddy in front of `gateway`, with parts of its configuration replaced and variables
+    set."""
     with contextlib.ExitStack() as stack:
 
         def start(
@@ -109,7 +110,7 @@ def key(admin_key: str) -> dict[str, str]:
 
 
 def everything(connection: socket.socket) -> bytes:
-    """Return all bytes until the server closes the connection."""
+    """Return all bytes received until the server closes the connection."""
     received = b""
     with contextlib.suppress(ConnectionResetError):
         while more := connection.recv(65536):
@@ -119,7 +120,7 @@ def everything(connection: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("name", ["Caddyfile", "Caddyfile.tls"])
 def test_the_files_are_formatted(name: str) -> None:
-    """`caddy fmt` changes only white space that Caddy 2.6 adds after an import."""
+    """`caddy fmt` changes nothing but the white space that Caddy 2.6 adds after an import."""
     formatted = subprocess.run([caddy(), "fmt", str(DEPLOY / name)], capture_output=True, text=True, check=False)
     assert [line.rstrip() for line in formatted.stdout.split("\n")] == (DEPLOY / name).read_text().split("\n")
 
@@ -134,15 +135,15 @@ def test_no_two_servers_share_a_port() -> None:
 
 
 def trickle(connection: socket.socket) -> None:
-    """Send the rest of a request head over a minute."""
+    """Send the rest of a request head slowly, over a minute."""
     for _ in range(240):
         connection.sendall(b"t")
         time.sleep(0.25)
 
 
-def test_half_sent_heads_are_closed_in_time(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """A connection on which a request head trickles or stops is closed after a timeout, and other calls are
-    served in the meantime."""
+def test_incomplete_heads_are_closed_in_time(gateway: str, edge: Start, key: dict[str, str]) -> None:
+    """A connection on which a request head trickles in or stops is closed after a timeout, and other calls are served
+    in the meantime."""
     proxy = edge(gateway, {"read_header 10s": "read_header 2s"})
     with contextlib.ExitStack() as stack:
         half = [stack.enter_context(proxy.connect()) for _ in range(300)]
@@ -155,7 +156,7 @@ def test_half_sent_heads_are_closed_in_time(gateway: str, edge: Start, key: dict
 
 
 def test_trickling_bodies_are_closed_in_time(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """An upload that never ends is cut off and does not take the place of another call."""
+    """An upload that never ends is cut off and does not use up another call's place."""
     proxy = edge(gateway, {"read_body 30m": "read_body 3s"})
     head = f"POST /v1/datasets HTTP/1.1\r\nAuthorization: {key['Authorization']}\r\nHost: lethe\r\n".encode()
     head += b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b"
@@ -192,7 +193,7 @@ def test_the_head_is_bounded(gateway: str, edge: Start) -> None:
 
 
 def test_the_body_is_bounded(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """A body larger than the edge accepts is refused with the same problem as at the gateway."""
+    """A body larger than the edge accepts is refused with the same problem as the gateway returns."""
     proxy = edge(gateway, MAX_BODY="100KB")
     answer = httpx.post(f"{proxy.url}/v1/deletion-requests:batch", headers=key, content=b" " * 200_000, timeout=60)
     assert (answer.status_code, answer.json()["code"]) == (413, "upload_too_large")
@@ -200,8 +201,8 @@ def test_the_body_is_bounded(gateway: str, edge: Start, key: dict[str, str]) -> 
 
 
 def test_json_is_compressed_and_pages_are_not(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """API responses are compressed, but pages that combine a form's token with text that an attacker may choose
-    never are."""
+    """API responses are compressed. Pages that combine a form's token with text that an attacker could choose are never
+    compressed."""
     proxy = edge(gateway)
 
     def raw(path: str, accepted: str = "gzip") -> tuple[str | None, bytes]:
@@ -241,23 +242,24 @@ def refused_until_limited(call: Callable[[dict[str, str]], httpx.Response]) -> i
 
 
 def test_the_address_of_a_client_is_passed_on(gateway: str, edge: Start) -> None:
-    """Wrong keys count against the address from which they are sent, whatever address the client claims to have."""
+    """Calls with wrong keys count against the address that they are sent from, whatever address the client claims to
+    have."""
     proxy = edge(gateway)
     assert 5 <= refused_until_limited(lambda headers: proxy.get("/v1/models", source="127.0.0.2", **headers)) < 30
     assert proxy.get("/v1/models", source="127.0.0.3", Authorization="Bearer no").status_code == 401
 
 
 def test_untrusted_proxies_are_ignored(settings: Settings) -> None:
-    """A gateway without trusted proxies counts wrong keys by the address of the connection, even for
-    connections on the loopback."""
+    """A gateway without trusted proxies counts calls with wrong keys by the connection's address, even on the loopback
+    interface."""
     with processes.gateway(settings.model_copy(update={"failed_calls_per_minute": 5})) as (_, address):
         refused = refused_until_limited(lambda headers: httpx.get(f"{address}/v1/models", headers=headers, timeout=60))
     assert 5 <= refused < 30
 
 
 def test_an_unreachable_gateway_is_a_problem_response(edge: Start) -> None:
-    """If the gateway is unreachable, the response is a problem that asks to repeat the call, and the edge's log
-    contains no subject id even at debug level."""
+    """If the gateway is unreachable, the response is a problem that asks the client to repeat the call, and the edge's
+    log contains no subject id even at debug level."""
     proxy = edge(f"127.0.0.1:{free_port()}", {"\tlog {\n": "\tdebug\n\tlog {\n"})
     for path in ("/v1/deletion-requests?subject_id=somebody@example.com", "/v1/datasets/ds_1/subjects/somebody-else"):
         answer = proxy.get(path, **{"Idempotency-Key": "somebody-again"})
@@ -270,7 +272,8 @@ def test_an_unreachable_gateway_is_a_problem_response(edge: Start) -> None:
 
 
 def test_https_is_served_if_a_domain_is_set(gateway: str, edge: Start) -> None:
-    """If DOMAIN is set, the edge serves HTTPS, which the gateway recognizes; monitoring stays on the loopback."""
+    """If DOMAIN is set, the edge serves HTTPS and the gateway recognizes it; monitoring stays on the loopback
+    interface."""
     port = free_port()
     # No certificate of this test enters the trust store of this machine, and port 80 stays free.
     options = {"\tadmin off\n": "\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n"}

@@ -34,8 +34,8 @@ from tests.stored import rows_of, versions_in
 
 
 def assert_all_done_once(installation: Installation) -> None:
-    """Check that every request completed once, no row is forgotten or lost, no version line forked, no old weights
-    remain, ledger and audit logs verify, and people with requests are not added again."""
+    """Check that every request completed once, every row is kept or erased as recorded, no version line has forked, no
+    old weights remain, the ledger and audit logs verify, and people with requests are not added again."""
     with installation.database.reading() as session:
         assert set(session.scalars(sa.select(Run.status))) <= {"published", "abandoned", "failed"}
         ledgers.verify(accounting_repository.all_entries(session), versions_in(session))

@@ -37,7 +37,7 @@ class Service:
         """Sessions of all processes so far: a process that another starts is in the same session."""
 
     def start(self, *, hop: str | None = None, act: hops.Act = hops.die) -> None:
-        """Start the service. A Celery worker applies `act` to itself when it first reaches `hop`."""
+        """Start the service. If it is a Celery worker, it applies `act` to itself when it first reaches `hop`."""
         self._began = len(self.log()) if self._log.exists() else 0
         started = processes.command(self._settings, *self._words, log=self._log, hop=hop, act=act)
         self.child = self._stack.enter_context(started)
@@ -45,11 +45,12 @@ class Service:
         self.sessions.append(self.child.process.pid)
 
     def kill(self) -> None:
-        """Kill the process with -9."""
+        """Kill the process with SIGKILL."""
         self._stack.close()
 
     def restart_if_ended(self) -> str | None:
-        """Restart the service if it has ended, and return its log since its last start; None if it runs."""
+        """Restart the service if it has ended, and return what it logged since its last start. Return None if it is
+        still running."""
         if self.child.process.is_alive():
             return None
         self.kill()
@@ -75,7 +76,7 @@ class Service:
         return {one.laddr.port for one in self.process().net_connections() if one.raddr}
 
     def process(self) -> psutil.Process:
-        """Return the latest process."""
+        """Return the service's latest process."""
         return psutil.Process(self.sessions[-1])
 
     def log(self) -> str:
@@ -136,7 +137,7 @@ class Deployment:
         return [process for process in below if _status(process) == psutil.STATUS_ZOMBIE]
 
     def left(self) -> list[psutil.Process]:
-        """Return the processes started by any service that still run."""
+        """Return the processes started by any service that are still running."""
         sessions = {session for service in self.services for session in service.sessions}
         return [
             process
@@ -147,7 +148,8 @@ class Deployment:
 
 @contextlib.contextmanager
 def deployed(settings: Settings, database: Server, folder: Path) -> Iterator[Deployment]:
-    """Start everything, and kill it when the block ends; `settings` name the database, which is still empty."""
+    """Start the whole deployment, and kill it when the block ends; `settings` name the database, which is still
+    empty."""
     broker = Redis(folder)
     settings = settings.model_copy(update={"broker_url": SecretStr(broker.url)})
     installations.set_up(settings)

@@ -41,18 +41,19 @@ def die(worker: int) -> None:
 
 
 def stop(worker: int) -> None:
-    """Stop the worker, except while a heartbeat or a periodic job is writing, which would block all other writers."""
+    """Stop the worker, but not while a heartbeat or a periodic job is writing, because that would block all other
+    writers."""
     with _writing:
         os.kill(worker, signal.SIGSTOP)
 
 
 def halt(worker: int) -> None:
-    """Stop only the process that reaches the hop; the worker of a run's process continues."""
+    """Stop only the process that reaches the hop. If this is a run's process, its worker continues."""
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def linger(worker: int) -> None:
-    """Log a line and wait longer than any other process."""
+    """Log a line and then wait longer than any other process."""
     os.write(1, b'"hops.lingers"\n')
     time.sleep(600)
 
@@ -115,7 +116,7 @@ def _inside_destroy(act: Hop) -> None:
 
 
 def _before_destroying(act: Hop) -> None:
-    """Let the first call pass, because the worker makes it when it starts."""
+    """Apply `act` from the second call on, because the worker makes the first call when it starts."""
     calls = iter([lambda: None])
     _before(runner, "destroy_unneeded", lambda: next(calls, act)())
 
@@ -216,8 +217,8 @@ OF_ADDING: dict[str, Callable[[Hop], None]] = {
 
 
 def _of_function(hop: str) -> Callable[[Hop], None]:
-    """Install a hop `MODULE.NAME, not committed`, after the function has returned, or `MODULE.NAME, committed`, after
-    its transaction is committed too."""
+    """Install a hop `MODULE.NAME, not committed` after the function has returned, or a hop `MODULE.NAME, committed`
+    after its transaction has also been committed."""
     path, _, when = hop.partition(", ")
     module, _, name = path.rpartition(".")
     owner = importlib.import_module(module)
@@ -243,8 +244,8 @@ def _after_commit(owner: Any, name: str, act: Hop) -> None:
 
 
 def install(hop: str, act: Act) -> None:
-    """Make this worker do `act` when it, or a run of it, first reaches `hop`: one of those named above, or one of a
-    function (`_of_function`)."""
+    """Make this worker apply `act` when the worker or one of its runs first reaches `hop`. The hop is one of those
+    named above or one for a function (see `_of_function`)."""
     worker, done = os.getpid(), mmap.mmap(-1, 1)  # shared with the processes that are forked from this one
 
     def happen() -> None:

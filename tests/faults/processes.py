@@ -41,8 +41,8 @@ LETHE = Path(sys.executable).with_name("lethe")
 
 
 def wait_until(happened: Callable[[], Any], *, seconds: float = 180.0) -> Any:
-    """Return the result of `happened` as soon as it is true. It is polled after a fiftieth of the time waited, and at
-    least four times a second, so that polling takes little time from other work."""
+    """Return the result of `happened` as soon as it is true. The result is polled at intervals of a fiftieth of the
+    time waited so far, and at least four times a second, so that polling takes little time from other work."""
     began = time.monotonic()
     while not (found := happened()):
         waited = time.monotonic() - began
@@ -60,12 +60,12 @@ class Child:
     log: Path
 
     def kill(self) -> None:
-        """Kill the process with -9, and wait until it is gone."""
+        """Kill the process with SIGKILL, and wait until it is gone."""
         self.process.kill()
         self.process.join()
 
     def stop(self) -> int | None:
-        """Send SIGTERM and return the exit code, or None if the process does not end."""
+        """Send SIGTERM and return the exit code, or None if the process does not end in time."""
         self.process.terminate()
         self.process.join(120)
         return self.process.exitcode
@@ -106,14 +106,14 @@ class Child:
 def worker(
     settings: Settings, *, name: str = "w", hop: str | None = None, act: hops.Act = hops.die, log: Path | None = None
 ) -> Iterator[Child]:
-    """Start `python -m worker NAME`, which applies `act` to itself when it first reaches `hop`."""
+    """Start `python -m worker NAME`, with a worker that applies `act` to itself when it first reaches `hop`."""
     with _forked(_worker, settings, name, hop, act, log=log or settings.data_dir.parent / f"{name}.log") as child:
         yield child
 
 
 @contextlib.contextmanager
 def gateway(settings: Settings, *, hop: str | None = None) -> Iterator[tuple[Child, str]]:
-    """Start only the gateway, on a free port, and yield it with its address; the gateway kills itself when it
+    """Start only the gateway, on a free port, and yield its process and its address. The gateway kills itself when it
     first reaches `hop`."""
     hears, says = _context().Pipe(duplex=False)
     with (
@@ -138,14 +138,14 @@ def command(
 ) -> Iterator[Child]:
     """Start `lethe ...` or `celery ...` in its own session, with these settings in its environment.
 
-    A Celery worker does `act` to itself when it first reaches `hop`."""
+    A Celery worker applies `act` to itself when it first reaches `hop`."""
     with _forked(_command, settings, words, hop, act, log=log) as child:
         yield child
 
 
 def ended(*words: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Fork `lethe ...`, `celery ...` or `worker ...` in an empty folder, with this environment, and wait for its
-    end."""
+    """Fork `lethe ...`, `celery ...` or `worker ...` in an empty folder with this environment, and wait until it
+    ends."""
     with tempfile.TemporaryDirectory() as folder:
         output, log = Path(folder) / "output", Path(folder) / "log"
         with _forked(_ended, dict(environment), words, output, log=log) as child:
@@ -183,7 +183,7 @@ class Up:
         return _worker_of(self.process.pid)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal to `lethe up` alone, and return its exit code."""
+        """Send a signal only to `lethe up`, not to its children, and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         code = self.process.wait(600)
@@ -194,7 +194,7 @@ class Up:
 
 @contextlib.contextmanager
 def up(data_dir: Path, **environment: str) -> Iterator[Up]:
-    """Start `lethe up` on a free port, and kill it when the block ends, if it still runs."""
+    """Start `lethe up` on a free port, and kill it at the end of the block if it is still running."""
     started = Up(data_dir, **environment)
     try:
         yield started
@@ -225,7 +225,7 @@ class ForkedUp:
         return _worker_of(self.child.process.pid)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int | None:
-        """Send a signal to `lethe up` alone, and return its exit code."""
+        """Send a signal only to `lethe up`, not to its children, and return its exit code."""
         if self.child.process.is_alive():
             assert self.child.process.pid
             os.kill(self.child.process.pid, number)
@@ -235,7 +235,7 @@ class ForkedUp:
 
 @contextlib.contextmanager
 def forked_up(data_dir: Path, **environment: str) -> Iterator[ForkedUp]:
-    """Start `lethe up` like `up`, but forked, which takes three seconds of processor time less. Its worker is started
+    """Start `lethe up` like `up`, but forked, which takes three seconds less of processor time. Its worker is started
     as users start it."""
     printed = data_dir.parent / "up.printed"
     printed.unlink(missing_ok=True)
@@ -257,8 +257,8 @@ def _worker_of(pid: int | None) -> psutil.Process:
 
 
 def environment_of(data_dir: Path, **settings: str) -> dict[str, str]:
-    """Return the environment of this process with only these settings of Lethe, a free port and no colours, and with
-    the variables for which a service would re-execute itself."""
+    """Return the environment of this process with only the given settings of Lethe, a free port, no colours, and the
+    variables for which a service would otherwise re-execute itself."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("LETHE_")}
     given = {"data_dir": str(data_dir), "port": "0"} | settings
     named = {f"LETHE_{name.upper()}": value for name, value in given.items()}
@@ -296,7 +296,7 @@ class Redis:
         self.process.wait()
 
     def start(self) -> None:
-        """Start the server again, empty, on the same port."""
+        """Start the server again on the same port, without data."""
         self.process = self._started()
 
     def send(self, number: signal.Signals) -> None:
@@ -330,7 +330,7 @@ class RabbitMQ:
         self.start()
 
     def start(self) -> None:
-        """Start the broker on the same port, with its stored messages."""
+        """Start the broker on the same port, keeping its stored messages."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [self._server], env=self._environment, stdout=log, stderr=log, start_new_session=True
@@ -387,7 +387,7 @@ def _forked(target: Callable[..., None], *arguments: Any, log: Path) -> Iterator
 
 
 def _logged(target: Callable[..., None], log: Path, *arguments: Any) -> None:
-    """Run in the child: make it die with its parent, and write its output to `log`."""
+    """Run in the child: make the child die with its parent, and write its output to `log`."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -1,4 +1,4 @@
-"""A database file that SQLite did not write in its present form is damaged, and none of its contents are used."""
+"""A database file that SQLite did not write in its current form is damaged, and none of its contents are used."""
 
 import sqlite3
 from collections.abc import Callable
@@ -21,8 +21,8 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def damaged(settings: Settings, admin_key: str) -> Settings:
-    """Return an installation in which, as after a disk error, a bit of one person's record is flipped in the
-    table but not in the index."""
+    """Return an installation in which, as after a disk error, one bit of a person's record is flipped in the table but
+    not in the index."""
     with TestClient(create_app(settings)) as gateway, installations.opened(settings) as installation:
         gateway.headers["Authorization"] = f"Bearer {admin_key}"
         uploaded = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())})
@@ -43,8 +43,8 @@ def pages_gone(file: Path) -> None:
         pages.write(b"\xff" * (file.stat().st_size - 8192))
 
 
-def test_a_flipped_owner_stops_every_start(damaged: Settings) -> None:
-    """If a bit is flipped in the owner of a row, every start detects the damage and fails."""
+def test_a_flipped_owner_prevents_every_start(damaged: Settings) -> None:
+    """If a bit is flipped in a row's owner, every start detects the damage and fails."""
     for _ in range(2):
         with pytest.raises(DatabaseDamaged):
             installations.set_up(damaged)
@@ -61,8 +61,8 @@ def test_a_damaged_file_is_not_vacuumed(damaged: Settings) -> None:
     assert (damaged.data_dir / "lethe.db").read_bytes() == before
 
 
-def test_damage_refuses_all_further_calls(damaged: Settings, admin_key: str) -> None:
-    """A gateway and a worker each detect the damage and from then on refuse all calls and runs."""
+def test_all_calls_are_refused_after_damage(damaged: Settings, admin_key: str) -> None:
+    """A gateway and a worker each detect the damage, and from then on refuse all calls and runs."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     with installations.opened(damaged) as installation, pytest.raises(DatabaseDamaged):
         installation.database.check()
@@ -74,8 +74,8 @@ def test_damage_refuses_all_further_calls(damaged: Settings, admin_key: str) -> 
         assert not runner.run_next(installation, worker="test")
 
 
-def test_reading_a_damaged_page_is_a_503(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """Reading a damaged page of the database returns 503 rather than 500, and so does every later call."""
+def test_reading_a_damaged_page_returns_503(settings: Settings, installation: Installation, admin_key: str) -> None:
+    """Reading a damaged page of the database returns 503 rather than 500, and so do all later calls."""
     installation.database.scrub()
     installation.database.close()
     pages_gone(settings.data_dir / "lethe.db")

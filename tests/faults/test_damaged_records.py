@@ -1,4 +1,4 @@
-"""A record whose keyed hash does not match its own check value is damaged, and does not count as absent."""
+"""A record whose keyed hash does not match its own check value is damaged and does not count as absent."""
 
 import datetime
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def _recheck(gateway: TestClient, dataset_id: str) -> Any:
 
 
 def _verify(installation: Installation) -> None:
-    """Verify all records once, regardless of when the gateway's own job began its last round."""
+    """Verify all records once, regardless of when the gateway's own job last began verifying them."""
     with installation.database.writing() as session:
         session.execute(sa.update(Dataset).values(records_verified_at=None, records_verified_to=None))
     periodic_jobs.verify_records(installation)
@@ -83,8 +83,8 @@ def test_a_flipped_bit_does_not_count_as_absence(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A flipped bit in a record is detected and named. Until the record is repaired and rechecked, no person is erased
-    and no request completes with nothing held, even after a restart; afterwards all requests are served."""
+    """A flipped bit in a record is detected and reported by name. Until the record is repaired and rechecked, no person
+    is erased and no request completes with nothing held, even after a restart. Afterwards all requests are served."""
     dataset_id = new_dataset(rows=30)["id"]
     slots = slots_of(installation, dataset_id, "p3", "p4")
     bit = Bit(installation, dataset_id, slots[0], column)
@@ -124,7 +124,7 @@ def test_a_flipped_bit_does_not_count_as_absence(
 def test_an_undecodable_reference_is_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, get: Get
 ) -> None:
-    """A flipped bit that turns a reference into invalid UTF-8 is detected like any other."""
+    """A flipped bit that turns a reference into invalid UTF-8 is detected like any other flipped bit."""
     dataset_id = new_dataset(rows=30)["id"]
     if installation.database.engine.dialect.name == "postgresql":
         pytest.skip("PostgreSQL takes no such text from a client")
@@ -136,10 +136,10 @@ def test_an_undecodable_reference_is_damage(
 
 
 @pytest.mark.parametrize("column", ["slot", "check_value"])
-def test_a_run_verifies_records_to_erase(
+def test_a_run_verifies_the_records_that_it_erases(
     column: str, installation: Installation, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """If a record to be erased was changed, the run stops the dataset and leaves all rows unchanged."""
+    """If a record to be erased was changed, the run halts the dataset and leaves all rows unchanged."""
     dataset_id = new_dataset(rows=30)["id"]
     before = rows_of(installation, dataset_id)
     asked = forget("p3")["id"]
@@ -156,8 +156,8 @@ def test_a_run_verifies_records_to_erase(
 def test_a_run_verifies_reserved_slots(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """If the slot of an addition differs from the reserved one, the run stops the dataset before anything is
-    written."""
+    """If an added row's slot differs from the one reserved for it, the run halts the dataset before writing
+    anything."""
     dataset_id = new_dataset(rows=30)["id"]
     forget("p3")
     assert work() == 1
@@ -173,8 +173,8 @@ def test_a_run_verifies_reserved_slots(
 def test_an_earlier_request_does_not_complete_during_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, work: Callable[[], int]
 ) -> None:
-    """A request made before the damage was found does not complete with nothing held when its grace period ends. Once
-    the record is repaired, the person is found and forgotten."""
+    """A request made before damage was found does not complete with nothing held when its grace period ends. Once the
+    record is repaired, the person is found and forgotten."""
     patient = Policy(grace_seconds=3600)
     dataset_id = new_dataset(rows=30)["id"]
     [slot] = slots_of(installation, dataset_id, "p3")
@@ -200,8 +200,8 @@ def test_an_earlier_request_does_not_complete_during_damage(
 def test_a_request_waits_for_damaged_datasets(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A person who was erased from an intact dataset does not count as forgotten until a damaged dataset is repaired
-    and the person is erased from that one too. A request for only the intact dataset completes."""
+    """A person who was erased from an intact dataset does not count as forgotten until a damaged dataset has been
+    repaired and the person has been erased from it too. A request for only the intact dataset completes."""
     damaged, sound = new_dataset(rows=30)["id"], new_dataset(rows=30, seed=1)["id"]
     [slot], [in_sound] = slots_of(installation, damaged, "p3"), slots_of(installation, sound, "p3")
     bit = Bit(installation, damaged, slot, "subject_ref")
@@ -225,8 +225,8 @@ def test_a_request_waits_for_damaged_datasets(
 def test_no_absence_is_signed_during_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
-    """While damage puts in doubt that nothing was held, a completed request has no signed statement that
-    nothing was held."""
+    """While damage makes it doubtful that nothing was held, a completed request has no signed statement that nothing
+    was held."""
     dataset_id = new_dataset(rows=30)["id"]
     asked = forget("stranger")["id"]
     assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None
@@ -241,8 +241,8 @@ def test_no_absence_is_signed_during_damage(
 def test_an_app_sees_no_difference_during_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make
 ) -> None:
-    """While records are damaged, a key that may not see who is held gets the same responses for a held and an
-    unknown person."""
+    """While records are damaged, an API key that may not see who is held gets the same responses for a held person and
+    an unknown person."""
     dataset_id = new_dataset(rows=30)["id"]
     Bit(installation, dataset_id, 3, "subject_ref")
     _verify(installation)
@@ -268,7 +268,7 @@ def _differs_anyhow(name: str) -> bool:
 def test_rows_added_by_consent_are_not_erased(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """If a person consents after making a request, rows that the request could not find because of damage are not
+    """If a person gives consent after making a request, rows that the request could not find because of damage are not
     erased once the damage is repaired."""
     dataset_id = new_dataset(rows=30)["id"]
     bit = Bit(installation, dataset_id, *slots_of(installation, dataset_id, "p3"), "subject_ref")
@@ -287,8 +287,8 @@ def test_rows_added_by_consent_are_not_erased(
 def test_a_damaged_record_outranks_other_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
-    """A damaged record is reported in place of a damaged block that was found earlier, because the damaged
-    record keeps requests open."""
+    """A damaged record is reported instead of a damaged block that was found earlier, because the damaged record keeps
+    requests open."""
     dataset_id = new_dataset(rows=30)["id"]
     [block] = (installation.settings.data_dir / "blocks").glob(f"{dataset_id}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 20))

@@ -1,5 +1,5 @@
-"""A flipped bit in any stored file is detected before anything is published or erased, is named, and is
-reported every time."""
+"""A flipped bit in any stored file is detected before anything is published or erased, and is reported by name every
+time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -75,7 +75,7 @@ def world(
 
 
 def _assert_nothing_happened(world: World, get: Get, version: int) -> None:
-    """Check that no version was published and that the request is open."""
+    """Check that no version was published and that the request is still open."""
     assert get(f"/models/{world.model}")["live_version"] == version
     assert get(f"/deletion-requests/{world.request}")["status"] == "accepted"
     assert get(f"/deletion-requests/{world.request}/events")["items"][-1]["status"] != "completed"
@@ -99,7 +99,7 @@ def test_damaged_rows_stop_the_dataset(
     what: str, place: int, world: Callable[..., World], settings: Settings, gateway: TestClient, get: Get, work: Any
 ) -> None:
     """The first run on damaged rows stops and names the damage. No later run starts, even after restarts, and a recheck
-    detects the damage again. Once the original file is restored, a recheck lets all work resume."""
+    detects the damage again. Once the original file is restored, a recheck allows all work to resume."""
     kind, choose = FILES[what]
     made = world(adding=True)
     file = choose(made)
@@ -134,8 +134,8 @@ def test_damaged_rows_stop_the_dataset(
 def test_a_damaged_addition_is_dropped(
     what: str, place: int, world: Callable[..., World], gateway: TestClient, get: Get, work: Any
 ) -> None:
-    """A flipped bit in a waiting addition drops only that addition and delays no erasure. A sweep or recheck that
-    detects it first does not stop the dataset, and the next run serves the requests."""
+    """If a bit flips in a waiting addition, only that addition is dropped and no erasure is delayed. A sweep or recheck
+    that detects the damage first does not halt the dataset, and the next run serves the requests."""
     kind, choose = FILES_OF_ADDITIONS[what]
     made = world(adding=True)
     file = choose(made)
@@ -156,10 +156,10 @@ def test_a_damaged_addition_is_dropped(
     assert_all_done_once(made.installation)
 
 
-def test_another_root_in_the_database_stops_the_dataset(
+def test_a_different_root_in_the_database_halts_the_dataset(
     world: Callable[..., World], get: Get, work: Any, gateway: TestClient
 ) -> None:
-    """If the database names a different root for the rows, the dataset is stopped."""
+    """If the database names a different root for the rows, the dataset is halted."""
     made = world()
     with made.installation.database.writing() as session:
         dataset = session.get_one(Dataset, made.dataset)
@@ -180,7 +180,7 @@ def test_another_root_in_the_database_stops_the_dataset(
 def test_a_changed_key_encryption_key_stops_all_work(
     place: int, world: Callable[..., World], get: Get, work: Any
 ) -> None:
-    """A changed key-encryption key stops all work; once the right key is restored, nothing is damaged."""
+    """A changed key-encryption key stops all work. Once the right key is restored, nothing is reported as damaged."""
     made = world()
     kek = made.installation.settings.resolved_key_encryption_key_file()
     right = kek.read_bytes()
@@ -198,10 +198,11 @@ def test_a_changed_key_encryption_key_stops_all_work(
 
 @pytest.mark.parametrize("place", [0, 20, 60])
 @pytest.mark.parametrize("pattern", ["{}.sealed", "keys/{}.key"])
-def test_damaged_weights_are_relearned(
+def test_damaged_weights_are_retrained(
     pattern: str, place: int, world: Callable[..., World], get: Get, work: Any
 ) -> None:
-    """If the live weights cannot be opened, the run reports this instead of continuing them, and the model relearns."""
+    """If the live weights cannot be opened, the run reports this instead of continuing from them, and the model is
+    retrained."""
     made = world()
     file = made.weights(pattern)
     file.write_bytes(flipped(file.read_bytes(), place))
@@ -228,7 +229,7 @@ HOPS: dict[str, tuple[Any, str]] = {
 def test_rows_changed_during_a_run_are_noticed(
     hop: str, pattern: str, world: Callable[..., World], settings: Settings, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If rows change during a run, that run or the next one detects it, and no version is published."""
+    """If rows change during a run, that run or the next one detects the change, and no version is published."""
     made = world()
     owner, name = HOPS[hop]
     original = getattr(owner, name)
@@ -254,8 +255,8 @@ def test_rows_changed_during_a_run_are_noticed(
         assert get(f"/deletion-requests/{made.request}")["status"] == "accepted"
 
 
-def test_an_older_copy_beside_the_rows_is_swept(world: Callable[..., World], get: Get, work: Any) -> None:
-    """Blocks, keys and manifests of an older copy that lie next to the recorded ones are never read, and are swept."""
+def test_an_older_copy_next_to_the_rows_is_swept(world: Callable[..., World], get: Get, work: Any) -> None:
+    """Blocks, keys and manifests of an older copy next to the recorded ones are never read, and are swept."""
     made = world()
     older = {file: file.read_bytes() for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)}
     assert work() == 1
@@ -274,10 +275,11 @@ def test_an_older_copy_beside_the_rows_is_swept(world: Callable[..., World], get
     assert_all_done_once(made.installation)
 
 
-def test_an_older_copy_in_the_place_of_the_rows_is_refused(
+def test_an_older_copy_in_place_of_the_rows_is_refused(
     world: Callable[..., World], get: Get, work: Any, forget: Make
 ) -> None:
-    """If an older copy replaces the rows, it is refused as damage, so erased people do not return."""
+    """If the rows are replaced with an older copy, the copy is refused as damage, so that erased people do not
+    return."""
     made = world()
     older = {file: file.read_bytes() for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)}
     assert work() == 1

@@ -1,4 +1,4 @@
-"""A disk that becomes full before a run writes its results."""
+"""A disk that fills up before a run writes its results."""
 
 import contextlib
 import shutil
@@ -44,7 +44,7 @@ def _mounted(folder: Path, *, megabytes: int) -> Iterator[Path]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of one megabyte."""
+    """Mount a file system of one megabyte, and yield its folder."""
     with _mounted(tmp_path / "disk", megabytes=1) as folder:
         yield folder
 
@@ -66,8 +66,8 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
 def test_a_run_is_repeated_when_there_is_room(
     settings: Settings, small_disk: Path, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """A run that cannot write its weights fails, publishes nothing and leaves no files behind. The next run
-    that has enough room succeeds."""
+    """A run that cannot write its weights fails, publishes nothing and leaves no files behind. The next run with enough
+    room succeeds."""
     before = _files(small_disk)
     ballast = small_disk / "ballast"
     _fill(ballast)
@@ -88,8 +88,8 @@ def test_a_run_is_repeated_when_there_is_room(
 def test_an_erasure_is_repeated_when_there_is_room(
     small_disk: Path, installation: Installation, live: dict[str, Any], forget: Make, work: Any
 ) -> None:
-    """On a full disk the rows of a person cannot be sealed again, so they stay and the person does not count as erased.
-    Once there is room, the rows are erased."""
+    """If a person's rows cannot be sealed again because the disk is full, the rows remain and the person does not count
+    as erased. Once there is room, the rows are erased."""
     _fill(small_disk / "ballast")
     [slot] = slots_of(installation, live["dataset_id"], "p3")
     forget("p3")
@@ -109,7 +109,7 @@ def test_an_erasure_is_repeated_when_there_is_room(
 def test_a_first_run_is_repeated_when_there_is_room(
     small_disk: Path, installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Any
 ) -> None:
-    """If a first run fails once or twice because the disk is full, it succeeds once there is room."""
+    """If a model's first run fails once or twice because the disk is full, the run succeeds once there is room."""
     dataset = new_dataset()
     _fill(small_disk / "ballast")
     model = new_model(dataset["id"])
@@ -141,7 +141,8 @@ def _failed(installation: Installation) -> list[str | None]:
 
 @pytest.fixture
 def full(at_large: Settings, tmp_path: Path) -> Iterator[tuple[Settings, Path]]:
-    """Return an installation whose data folder is on a separate file system, and the file that can fill it."""
+    """Return the settings of an installation whose data folder is on a separate file system, and the file that can fill
+    it."""
     with _mounted(tmp_path / "full", megabytes=64) as folder:
         settings = at_large.model_copy(update={"data_dir": folder / "data"})
         installations.set_up(settings)
@@ -154,8 +155,8 @@ def at_large() -> Settings:
 
 
 def test_calls_on_a_full_disk_return_503(full: tuple[Settings, Path]) -> None:
-    """On a full disk, requests and uploads return 503 with Retry-After, and readiness fails. When a call is repeated
-    later, it takes effect once, and nothing else has been stored."""
+    """On a full disk, requests and uploads return 503 with Retry-After, and the readiness check fails. A call that is
+    repeated later takes effect once, and nothing else has been stored."""
     settings, ballast = full
     key = settings.resolved_admin_key_file().read_text().strip()
     with TestClient(create_app(settings), raise_server_exceptions=False) as gateway:

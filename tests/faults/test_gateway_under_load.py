@@ -1,4 +1,4 @@
-"""A gateway with more calls than it can serve, and one that is killed under load."""
+"""A gateway that receives more calls than it can serve, and one that is killed under load."""
 
 import threading
 from collections import Counter
@@ -30,7 +30,7 @@ def test_a_gateway_killed_under_load_loses_no_request(
     settings: Settings, installation: Installation, admin_key: str
 ) -> None:
     """After a gateway under load is killed with SIGKILL, every request that it answered is stored completely, and no
-    request is stored partly."""
+    request is stored partially."""
     answered: list[str] = []
     enough = threading.Event()
     headers = {"Authorization": f"Bearer {admin_key}"}
@@ -76,7 +76,7 @@ def test_a_gateway_killed_under_load_loses_no_request(
 def test_a_batch_interrupted_by_a_kill_can_be_repeated(
     settings: Settings, installation: Installation, admin_key: str
 ) -> None:
-    """If a batch was interrupted by SIGKILL, sending it again completes it, with one request per person."""
+    """If a batch is interrupted by SIGKILL, sending it again completes it, with one request per person."""
     once = {"Authorization": f"Bearer {admin_key}", "Idempotency-Key": "batch"}
     batch = {"requests": [{"subject_id": f"p{number}", "external_id": str(number)} for number in range(5000)]}
 

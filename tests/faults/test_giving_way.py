@@ -1,4 +1,4 @@
-"""A worker that dies while its learning is suspended for a deletion: neither run is lost or executed twice."""
+"""A worker that dies while its training is suspended for a deletion: neither run is lost or executed twice."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ Get = Callable[[str], Any]
 @pytest.mark.parametrize(
     "hop", ["old rows destroyed", pytest.param("publication not committed", marks=pytest.mark.soak)]
 )
-def test_a_death_during_suspended_learning_loses_neither_run(
+def test_a_death_during_suspended_training_loses_neither_run(
     hop: str,
     settings: Settings,
     installation: Installation,
@@ -30,8 +30,8 @@ def test_a_death_during_suspended_learning_loses_neither_run(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """If a worker dies while its learning run is suspended for a deletion, both runs are handed back. Another worker
-    forgets the person and learns the model."""
+    """If a worker dies while its training run is suspended for a deletion, both runs are handed back. Another worker
+    forgets the person and trains the model."""
     asked = new_dataset("asked", rows=60)
     new_model(asked["id"], noise_scale=0.02)
     assert work() == 1

@@ -90,11 +90,11 @@ def test_worker_killed_while_unlearning(
 
 
 @pytest.mark.parametrize("hop", at_length(hops.OF_LEARNING, besides=("mid-chain",)))
-def test_worker_killed_while_learning(
+def test_worker_killed_while_training(
     hop: str, settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """If a worker is killed at any step of a first run, another worker takes over. The model is learned once
-    and can then forget."""
+    """If a worker is killed at any step of a first run, another worker takes over. The model is trained once and can
+    then forget people."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"])
     with processes.worker(settings, name="first", hop=hop) as first:
@@ -128,8 +128,8 @@ def test_kill_within_a_chain_leaves_no_process(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """If the worker, the process or the fork server of a run is killed, its processes and files are gone within a
-    second, and the same or another worker repeats the run."""
+    """If the worker, the process or the fork server of a run is killed, all its processes and files are gone within a
+    second, and the same worker or another one repeats the run."""
     new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
     assert work() == 1
     before = _files(settings)
@@ -165,8 +165,8 @@ def _gone(process: psutil.Process) -> bool:
 
 
 def _files(settings: Settings) -> Counter[Path]:
-    """Count the files, except those of the database and the sign of life that a worker writes after five seconds.
-    Blocks of rows are counted by kind, as each edit renames them."""
+    """Count the files, except those of the database and the heartbeat that a worker writes after five seconds. Blocks
+    of rows are counted by kind, because each edit renames them."""
     there = (path.relative_to(settings.data_dir) for path in settings.data_dir.rglob("*"))
     kept = (path for path in there if not path.name.startswith("lethe.db") and "workers" not in path.parts)
     return Counter(path.parent / (path.suffix if "blocks" in path.parts else path.name) for path in kept)
@@ -206,7 +206,7 @@ def test_requests_while_no_worker_runs_complete(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Requests made after a worker's death and before the next worker starts complete once each, including a second
+    """Requests made between a worker's death and the start of the next worker complete once each, including a second
     request for the same person."""
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)
@@ -234,7 +234,7 @@ def test_gateway_killed_while_accepting_loses_no_request(
     work: Callable[[], int],
 ) -> None:
     """After a gateway is killed with SIGKILL, every request that it answered with 202 is stored completely, and
-    repeating all requests with their keys creates no duplicate."""
+    repeating all requests with their idempotency keys creates no duplicate."""
     dataset = new_dataset(rows=400)
     new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -294,8 +294,8 @@ def test_gateway_killed_while_accepting_loses_no_request(
 
 @pytest.mark.soak
 def test_up_killed_and_restarted_completes_the_request(tmp_path: Path, upload: bytes) -> None:
-    """If `lethe up` is killed with SIGKILL during a run, its worker ends too; after a restart it completes the
-    request."""
+    """If `lethe up` is killed with SIGKILL during a run, its worker ends too, and the request completes after a
+    restart."""
     data = tmp_path / "data"
     with processes.forked_up(data, lease_seconds="600") as up, _client(up, data) as client:
         model = _learned_model(client, upload)
@@ -312,8 +312,8 @@ def test_up_killed_and_restarted_completes_the_request(tmp_path: Path, upload: b
 
 @pytest.mark.soak
 def test_up_restarts_a_killed_worker(tmp_path: Path, upload: bytes) -> None:
-    """If a worker is killed with SIGKILL during a run, it is restarted at once, and its run is taken back long
-    before the lease expires."""
+    """If a worker is killed with SIGKILL during a run, it is restarted at once, and its run is handed back long before
+    the lease expires."""
     data = tmp_path / "data"
     with processes.forked_up(data, lease_seconds="600") as up, _client(up, data) as client:
         _learned_model(client, upload)
@@ -334,7 +334,7 @@ def test_up_restarts_a_killed_worker(tmp_path: Path, upload: bytes) -> None:
 
 @pytest.mark.soak
 def test_up_wipes_uploads_of_a_killed_gateway(tmp_path: Path) -> None:
-    """If an upload was interrupted by SIGKILL, its files are removed when `lethe up` starts again."""
+    """If an upload is interrupted by SIGKILL, its files are removed the next time `lethe up` starts."""
     data = tmp_path / "data"
     big = b"x,y\n" + b"0.5,a\n0.25,b\n" * 500_000
     schema = '{"columns": {"x": {"kind": "numeric", "min": 0, "max": 1}, "y": {"role": "label", "values": ["a", "b"]}}}'

@@ -29,8 +29,8 @@ KILLED = -signal.SIGKILL
 def waiting(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> dict[str, Any]:
-    """Create a dataset with two live models, four null slots, rows of three people that wait for these, and an earlier
-    request of one of the three; return its dataset, addition and request."""
+    """Create a dataset with two live models and four null slots, rows of three people that wait for these slots, and an
+    earlier request of one of the three. Return the ids of the dataset, addition and request."""
     dataset = new_dataset(rows=60, rows_each=2)
     for _ in range(2):
         new_model(dataset["id"], noise_scale=0.02)
@@ -44,8 +44,8 @@ def waiting(
 
 
 def _assert_added_and_erased(installation: Installation, get: Get, waiting: dict[str, Any]) -> None:
-    """Check that the rows are in their slots, except the erased one, and that no model's chain continues across
-    them."""
+    """Check that the rows are in their slots, except for the erased row, and that no model's chain continues across the
+    addition."""
     assert_all_done_once(installation)
     assert set(installation.rows.stored()) == {waiting["dataset"]}
     with installation.database.reading() as session:
@@ -72,8 +72,8 @@ def _assert_added_and_erased(installation: Installation, get: Get, waiting: dict
 def test_worker_killed_while_adding(
     hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get
 ) -> None:
-    """If a worker is killed at any step of an addition, another worker writes the rows into their slots once and nulls
-    the rows of people with requests."""
+    """If a worker is killed at any step of an addition, another worker writes the rows into their slots once, and nulls
+    the rows of people who have requests."""
     with processes.worker(settings, name="first", hop=hop) as first:
         assert first.died() == KILLED, first.log.read_text()
     with processes.worker(settings, name="second") as second:
@@ -90,8 +90,8 @@ def test_worker_killed_while_adding(
 def test_a_worker_that_slept_writes_nothing(
     hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get, work: Callable[[], int]
 ) -> None:
-    """A worker that wakes after another worker has written and erased the rows does not write any of its own
-    pending changes."""
+    """A worker that wakes after another worker has written and erased the rows writes none of its own pending
+    changes."""
     with processes.worker(settings, name="sleeper", hop=hop, act=hops.stop) as sleeper:
         sleeper.pause()
         wait_until(lambda: work() and get(f"/deletion-requests/{waiting['request']}")["status"] == "completed")

@@ -1,4 +1,5 @@
-"""Several workers on one database, a worker that sleeps past its lease, and notifications that are lost or repeated."""
+"""Several workers on one database, a worker that sleeps past the end of its lease, and lost or repeated
+notifications."""
 
 import threading
 from collections import defaultdict
@@ -30,7 +31,7 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def two_by_two(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> list[dict[str, Any]]:
-    """Return two datasets with two live models each and the same people."""
+    """Return two datasets that contain the same people and have two live models each."""
     datasets = [new_dataset(name, rows=60, seed=seed) for seed, name in enumerate(("one", "two"))]
     for dataset in datasets:
         for _ in range(2):
@@ -71,8 +72,8 @@ def test_concurrent_claims_have_one_winner(settings: Settings, two_by_two: list[
 def test_threads_share_the_work(
     settings: Settings, installation: Installation, two_by_two: list[dict[str, Any]], forget: Make
 ) -> None:
-    """Four worker threads complete each request of a stream once, and no two of them work on the same dataset
-    at the same time."""
+    """Four worker threads complete each of a stream of requests once, and no two threads work on the same dataset at
+    the same time."""
     submitted = threading.Event()
 
     def run(number: int) -> int:
@@ -103,8 +104,8 @@ def test_threads_share_the_work(
 def test_processes_share_the_work(
     settings: Settings, installation: Installation, two_by_two: list[dict[str, Any]], forget: Make, get: Get
 ) -> None:
-    """Three worker processes complete each request of a stream once, and no two of them work on the same
-    dataset at the same time."""
+    """Three worker processes complete each of a stream of requests once, and no two processes work on the same dataset
+    at the same time."""
     settings = settings.model_copy(update={"lease_seconds": 30.0})
     with (
         processes.worker(settings, name="a") as a,
@@ -137,8 +138,8 @@ def test_a_worker_sleeps_through_its_lease(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A worker that was stopped past the end of its lease changes nothing when it wakes after another worker
-    has done its run."""
+    """A worker that was stopped past the end of its lease changes nothing when it wakes after another worker has
+    executed its run."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -202,7 +203,8 @@ def test_heartbeat_keeps_a_long_run(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A run that takes several leases is not taken over, although another worker constantly looks for work."""
+    """A run that takes longer than several leases is not taken over, although another worker constantly polls for
+    work."""
     settings = settings.model_copy(update={"lease_seconds": 4.0})  # no machine stops for that long
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)
@@ -231,7 +233,7 @@ def test_heartbeat_keeps_a_long_run(
 def test_work_is_found_by_polling(
     settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """If no notification reaches a worker, it finds its work by polling."""
+    """If no notification reaches a worker, it finds work by polling."""
     with processes.worker(settings) as worker:
         wait_until(lambda: worker.logged("worker.started"))
         notifier = settings.data_dir / "bell"
@@ -247,8 +249,8 @@ def test_work_is_found_by_polling(
 def test_spurious_notifications_change_nothing(
     settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """A worker that works only when it is notified does each run once, however often the notifications come and whether
-    they are early or late."""
+    """A worker that works only when notified executes each run once, however many notifications arrive and whether they
+    are early or late."""
     notifier = PipeNotifier(settings.data_dir)
     patient = settings.model_copy(update={"poll_seconds": 600.0})
     with processes.worker(patient) as worker:

@@ -1,4 +1,4 @@
-"""A database that answers queries and refuses changes, like a standby server."""
+"""A database that answers queries but refuses changes, like a standby server."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ Switch = Callable[[bool], None]
 
 @pytest.fixture
 def read_only(settings: Settings, postgres: Server) -> Switch:
-    """Make the database read-only or writable, even for existing connections."""
+    """Return a function that makes the database read-only or writable, even for existing connections."""
     name = settings.resolved_database_url().rsplit("/", 1)[1]
     of_others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}"
 
@@ -47,8 +47,8 @@ def test_writes_to_a_read_only_database_return_503(
     new_model: Make,
     work: Any,
 ) -> None:
-    """With a read-only database, calls that change nothing succeed. Other calls return 503, and succeed when
-    they are repeated later."""
+    """With a read-only database, calls that change nothing succeed. Other calls return 503 and succeed when repeated
+    later."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     read_only(True)
@@ -87,7 +87,7 @@ def test_unrecorded_lookups_are_refused(gateway: TestClient, read_only: Switch, 
 def test_accounting_answers_from_a_read_only_database(
     settings: Settings, admin_key: str, read_only: Switch, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """The accounting service gives the same answers from a read-only database."""
+    """The accounting service gives the same responses from a read-only database."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     with TestClient(create_app(settings), headers={"Authorization": f"Bearer {admin_key}"}) as accounting:

@@ -26,7 +26,7 @@ assert chain_process, "imported for the servers that fork the processes of runs"
 
 
 def _lap(folder: Path) -> None:
-    """Serve, accept a request and look for work, without a run, whose process all services would share."""
+    """Serve, accept a request and poll for work. No run is executed, because all services would share its process."""
     settings = Settings(data_dir=folder / "data")
     installations.set_up(settings)
     admin_key = settings.resolved_admin_key_file().read_text().strip()

@@ -63,8 +63,8 @@ _HASHER = credentials._hasher
 
 @pytest.fixture(scope="session", autouse=True)
 def cheap_passwords() -> Iterator[None]:
-    """Hash passwords quickly. The product takes a fifth of a second of processor time for each, so that remembered
-    passwords cannot be guessed."""
+    """Hash passwords quickly. The product spends a fifth of a second of CPU time on each password, so that passwords
+    people can remember are hard to guess."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(credentials, "_hasher", functools.cache(lambda: PasswordHasher(time_cost=2, memory_cost=64)))
         yield
@@ -77,7 +77,7 @@ def costly_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _beside(gateway: TestClient) -> TestClient:
-    """Return a client with its own cookies, in the event loop of the gateway."""
+    """Return a client that has its own cookies and runs in the gateway's event loop."""
     client = TestClient(gateway.app, raise_server_exceptions=False)
     client.portal = gateway.portal
     return client
@@ -85,20 +85,20 @@ def _beside(gateway: TestClient) -> TestClient:
 
 @pytest.fixture
 def browser(gateway: TestClient, admin_key: str) -> Browser:
-    """Browser that is not logged in, with an admin's key and its own cookies."""
+    """Return a browser that is not logged in, with an admin's key and its own cookies."""
     return Browser(client=_beside(gateway), key=admin_key)
 
 
 @pytest.fixture
 def officer(browser: Browser) -> Browser:
-    """Browser that is logged in as an admin."""
+    """Return a browser that is logged in as an admin."""
     assert browser.log_in().status_code == 303
     return browser
 
 
 @pytest.fixture
 def somebody_with(gateway: TestClient, installation: Installation, by: Actor) -> Callable[..., Browser]:
-    """Log in with a new key of these scopes; `by`: for another tenant."""
+    """Return a function that logs in with a new key that has these scopes; `by` selects another tenant."""
 
     def log_in(*scopes: Scope, by: Actor = by) -> Browser:
         key = access.new_key()
@@ -123,7 +123,7 @@ def agent(gateway: TestClient, policy: Callable[..., None]) -> Agent:
 
 @pytest.fixture(scope="session")
 def signing_key() -> str:
-    """Create the signing key once, which takes a second."""
+    """Create the signing key only once, because creating it takes a second."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, form, secret).decode()
@@ -131,13 +131,13 @@ def signing_key() -> str:
 
 @pytest.fixture
 def with_signing_key(installation: Installation, signing_key: str) -> None:
-    """Give an installation a key for its OpenDSR certificate, so that it need not make one."""
+    """Give an installation an existing key for its OpenDSR certificate, so that it does not have to generate one."""
     read_or_create(installation.settings.data_dir / "keys" / "opendsr.key", lambda: signing_key)
 
 
 @pytest.fixture
 def controller(gateway: TestClient, key_with: Callable[..., dict[str, str]], policy: Callable[..., None]) -> Controller:
-    """OpenDSR controller whose key may make requests, but may not learn whether a person is in the data."""
+    """Return an OpenDSR controller whose key may submit requests but may not see whether a person is in the data."""
     policy(opendsr_identities=["controller_customer_id"])
     return Controller(gateway=gateway, headers=key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
 

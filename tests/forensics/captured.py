@@ -14,8 +14,8 @@ FOLDER = Path(__file__).with_name("probe")
 
 
 def patterns(noted: Iterable[Path], *, but: Collection[bytes] = ()) -> Patterns:
-    """Return patterns of the gradients and of the iterates, with and without noise, in some files. Weights that may be
-    read (`but`) are left out."""
+    """Return patterns of the gradients and iterates, with and without noise, that the probe wrote to these files.
+    Weights that may be read (`but`) are left out."""
     found: Patterns = {}
     for path in sorted(noted):
         content = (np.fromfile(path, dtype="u1") ^ MASK).tobytes()
@@ -26,7 +26,8 @@ def patterns(noted: Iterable[Path], *, but: Collection[bytes] = ()) -> Patterns:
 
 
 def of_weights(name: str, weights: NDArray[np.float64]) -> Patterns:
-    """Return patterns of pairs from the beginning, the middle and the end, which suffice."""
+    """Return patterns of adjacent weights at the beginning, the middle and the end, which are enough to recognise the
+    rest."""
     row, found = weights.ravel(), Patterns()
     for at in sorted({0, len(row) // 2, len(row) - 2}):
         for kind in ("<f8", ">f8", "<f4"):

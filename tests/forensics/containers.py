@@ -28,7 +28,8 @@ _DEFLATED = re.compile(rb"\x1f\x8b\x08|\x78[\x01\x5e\x9c\xda]")
 
 
 def unpacked(content: bytes, *, depth: int = 0) -> Iterator[tuple[str, bytes]]:
-    """Yield the kind and content of all containers in `content`, joined by kind, and of the containers in those."""
+    """Yield the kind of each container in `content` and the joined content of all containers of that kind, including
+    nested containers."""
     if depth < _DEEPEST:
         together: dict[str, list[bytes]] = defaultdict(list)
         for kind, inside in _carved(content):
@@ -63,7 +64,7 @@ def _places(content: bytes, signature: bytes) -> Iterator[int]:
 
 
 def _inflated(content: bytes, at: int, window: int) -> bytes:
-    """Return the inflated bytes up to the end or the first error."""
+    """Return the inflated bytes up to the end of the stream or the first error."""
     stream, parts = zlib.decompressobj(window), []
     with contextlib.suppress(zlib.error):
         view = memoryview(content)
@@ -75,7 +76,7 @@ def _inflated(content: bytes, at: int, window: int) -> bytes:
 
 
 def _member(content: bytes, at: int) -> bytes:
-    """Return the inflated member of a zip file at `at`; empty if it is not compressed."""
+    """Return the inflated content of the zip member at `at`; empty if the member is not compressed."""
     header = content[at : at + 30]
     if len(header) < 30 or struct.unpack_from("<H", header, 8)[0] != 8:
         return b""
@@ -106,7 +107,8 @@ def _lzf_texts(content: bytes) -> Iterator[bytes]:
 
 
 def _length(content: bytes, at: int) -> tuple[int, int]:
-    """Return a length of a Redis dump and the position after it; zero and `at` if there is none."""
+    """Return the length encoded at `at` in a Redis dump and the position after it; zero and `at` if no length is
+    encoded there."""
     head = content[at : at + 5]
     if not head or head[0] >> 6 == 3:
         return 0, at
@@ -118,7 +120,7 @@ def _length(content: bytes, at: int) -> tuple[int, int]:
 
 
 def _lzf(packed: bytes, whole: int) -> bytes:
-    """Unpack LZF of so many bytes, or raise `ValueError` if it is malformed."""
+    """Unpack LZF-compressed content of `whole` bytes, or raise `ValueError` if it is malformed."""
     source, out = io.BytesIO(packed), bytearray()
     while head := source.read(1):
         if head[0] < 32:

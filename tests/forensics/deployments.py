@@ -53,14 +53,14 @@ class Service:
             )
 
     def processes(self) -> list[psutil.Process]:
-        """Return all live processes."""
+        """Return the service's live processes."""
         if self._process is None or self._process.poll() is not None:
             return []
         first = psutil.Process(self._process.pid)
         return [first, *first.children(recursive=True)]
 
     def kill(self) -> None:
-        """Kill the process with -9; its children die with it."""
+        """Kill the service's process with SIGKILL, and wait until its children have ended too."""
         below = self.processes()
         if self._process:
             self._process.kill()
@@ -90,7 +90,7 @@ class Installation:
 
     @property
     def worker(self) -> psutil.Process:
-        """Return the process that does runs, once it exists."""
+        """Return the process that does runs, waiting until it exists."""
 
         def found() -> psutil.Process | None:
             for process in self.services.get("worker", self.gateway).processes():
@@ -102,13 +102,13 @@ class Installation:
         return wait_until(found)
 
     def runs(self) -> list[psutil.Process]:
-        """Return the processes of current runs: children of the worker's fork server."""
+        """Return the processes of current runs, which are children of the worker's fork server."""
         with contextlib.suppress(psutil.Error):
             return [run for server in self.worker.children() for run in server.children()]
         return []
 
     def kill_worker(self) -> None:
-        """Kill the worker with SIGKILL in the middle of a run; its supervisor restarts it."""
+        """Kill the worker with SIGKILL in the middle of a run; it is then restarted."""
         wait_until(self.runs)
         self.worker.kill()
         if "worker" in self.services:
@@ -130,7 +130,7 @@ class Installation:
             wait_until(answers)
 
     def client(self) -> httpx.Client:
-        """Return a client of the gateway with the admin's key."""
+        """Return an HTTP client for the gateway that uses the admin's key."""
         key = self.settings.resolved_admin_key_file().read_text().strip()
         return self._caller(Authorization=f"Bearer {key}")
 
@@ -151,8 +151,8 @@ class Installation:
         return own
 
     def examine(self, finder: Finder, *, live: bool = False, subject_id: str = "p2") -> Residue:
-        """Search everything; `live` adds the memory and the open files of all processes, which takes root. `subject_id`
-        is another person's, who may be looked up."""
+        """Search everything. With `live`, this includes the memory and the open files of all processes, which requires
+        root. `subject_id` belongs to another person, who may be looked up."""
         if self.redis:
             self.redis.dump()
         residue = self.examine_disks(finder) | search.texts(self._said(subject_id), finder)
@@ -165,7 +165,7 @@ class Installation:
         return residue
 
     def examine_disks(self, finder: Finder) -> Residue:
-        """Search the disks, and all content that the keys on them open."""
+        """Search the disks, and all content that can be decrypted with the keys on them."""
         residue: Residue = {}
         contents = search.searched(search.everything(self.folders()), finder, residue)
         sealed = search.texts(opened.everything(self.settings, contents), finder)
@@ -182,13 +182,13 @@ class Installation:
             yield from stores.sqlite_tables(self.settings.data_dir / "lethe.db")
 
     def noted(self) -> Path:
-        """Return the folder of the probe's files."""
+        """Return the folder to which the probe writes its files."""
         return self.folder / "probe"
 
 
 @contextlib.contextmanager
 def small(folder: Path) -> Iterator[Installation]:
-    """Start `lethe up`, on SQLite and without a broker."""
+    """Start `lethe up` on SQLite, without a broker."""
     with _telemetry() as telemetry:
         environment, settings = _environment(folder, telemetry)
         services = {"up": Service("up", [LETHE, "up"], environment, folder)}
@@ -198,7 +198,7 @@ def small(folder: Path) -> Iterator[Installation]:
 
 @contextlib.contextmanager
 def production(folder: Path) -> Iterator[Installation]:
-    """Start gateway, accounting service, Celery worker and beat, on PostgreSQL and Redis."""
+    """Start the gateway, the accounting service, the Celery worker and Celery beat, on PostgreSQL and Redis."""
     with _telemetry() as telemetry, servers.postgres() as postgres, postgres.database() as name:
         (folder / "redis").mkdir(parents=True)
         redis = servers.Redis(folder / "redis")
@@ -236,7 +236,7 @@ def _started(installation: Installation) -> Iterator[Installation]:
 
 
 def _environment(folder: Path, telemetry: receivers.Server, **further: str) -> tuple[dict[str, str], Settings]:
-    """Return the environment of all processes of a deployment, and its settings."""
+    """Create a deployment's folders, and return the environment of all its processes and its settings."""
     for name in ("working", "temporary", "home", "probe"):
         (folder / name).mkdir(parents=True)
     given = OF_ALL | further | {"port": str(free_port()), "otlp_endpoint": f"http://127.0.0.1:{telemetry.port}"}

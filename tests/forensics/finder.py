@@ -19,8 +19,8 @@ _AT_ONCE = 4096
 class Finder:
     """Finds each place of each pattern.
 
-    Four bytes of every pattern are its anchor. A table by the hash of four bytes tells whether they may be one, which a
-    look-up in the sorted anchors then decides."""
+    Four bytes of each pattern serve as its anchor. A table keyed by the hash of four bytes tells whether they may be an
+    anchor. If so, a look-up in the sorted anchors decides."""
 
     def __init__(self, patterns: Mapping[str, bytes]) -> None:
         if not patterns:
@@ -40,7 +40,7 @@ class Finder:
         self._may_be_anchor[self._anchors * _MIXED_BY >> _DROPPED] = True
 
     def found(self, content: bytes) -> Counter[str]:
-        """Count the occurrences of each pattern in `content`; empty if there are none."""
+        """Count the occurrences of each pattern in `content`; empty if no pattern occurs."""
         return Counter(name for name, _ in self.places(content))
 
     def places(self, content: bytes) -> Iterator[tuple[str, int]]:
@@ -50,7 +50,7 @@ class Finder:
                     yield name, place - at
 
     def _candidates(self, content: bytes) -> Iterator[int]:
-        """Yield the places of anchors."""
+        """Yield the position of each anchor in `content`."""
         read, start = np.frombuffer(content, dtype=np.uint8), 0
         places = np.empty(_AT_ONCE, dtype=np.int64)
         while start + _ANCHOR <= len(content):
@@ -66,8 +66,8 @@ def _find_anchors(
     anchors: NDArray[np.uint32],
     places: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Write the places of anchors from `start` on to `places`, until it is full; return their number, and where to
-    continue."""
+    """Write the positions of anchors from `start` onwards to `places` until it is full. Return their number and the
+    position at which to continue."""
     count = np.uint64(0)
     begin, end = np.uint64(start), np.uint64(len(content) - 3)
     anchor = np.uint32(0)
@@ -86,5 +86,6 @@ def _find_anchors(
 
 
 def _rarity(anchor: bytes) -> int:
-    """Return how rare an anchor is: zeros, repetitions and frequent characters of text make it common."""
+    """Return how rare an anchor is. Zeros, repetitions and characters that are frequent in text make an anchor
+    common."""
     return 4 * len(set(anchor)) - 3 * anchor.count(0) - sum(byte in b' \n\xff"\\%' for byte in anchor)

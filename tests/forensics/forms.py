@@ -21,7 +21,7 @@ _WINDOW = 24
 
 
 def of_text(name: str, text: str) -> Patterns:
-    """Return the ways in which a program may write a text, including as part of a URL, of JSON, and of JSON within
+    """Return the forms in which a program may write a text, including within a URL, within JSON, and within JSON inside
     JSON."""
     as_json = json.dumps(text)[1:-1]
     written = {
@@ -50,7 +50,7 @@ def of_text(name: str, text: str) -> Patterns:
 
 
 def of_guess(name: str, text: str) -> Patterns:
-    """Return hashes without a key, by which an attacker could confirm a guess of the text."""
+    """Return the unkeyed hashes with which an attacker could confirm a guess of the text."""
     patterns: Patterns = {}
     for kind in ("sha256", "sha1", "md5"):
         patterns |= of_bytes(f"{name}, {kind}", hashlib.new(kind, text.encode()).digest())
@@ -58,7 +58,7 @@ def of_guess(name: str, text: str) -> Patterns:
 
 
 def of_bytes(name: str, content: bytes) -> Patterns:
-    """Return the bytes themselves, in base64 at every offset, in hex, and in the form of PostgreSQL's compression."""
+    """Return patterns of the bytes themselves, in base64 at every offset, in hex, and as PostgreSQL compresses them."""
     patterns = {f"{name}, bytes at {at}": window for at, window in _windows(content)}
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + content)
@@ -73,7 +73,7 @@ def of_bytes(name: str, content: bytes) -> Patterns:
 
 
 def of_numbers(name: str, values: "NDArray[Any] | Sequence[float]") -> Patterns:
-    """Return patterns of adjacent numbers in float64 and float32, of both byte orders; two numbers make a pattern."""
+    """Return patterns of pairs of adjacent numbers, in float64 and float32 and in both byte orders."""
     row = np.asarray(values, dtype=np.float64).ravel()
     patterns: Patterns = {}
     for kind in ("<f8", ">f8", "<f4", ">f4"):
@@ -87,13 +87,13 @@ def of_numbers(name: str, values: "NDArray[Any] | Sequence[float]") -> Patterns:
 
 
 def of_number(name: str, value: float) -> Patterns:
-    """Return the patterns of one number, in bytes and in digits; its 53 bits are like no other number's."""
+    """Return patterns of a single number, in bytes and in digits. Its 53 bits distinguish it from all other numbers."""
     patterns = {f"{name}, {kind}": np.asarray(value, dtype=kind).tobytes() for kind in ("<f8", ">f8")}
     return patterns | of_text(f"{name} in digits", repr(float(value)))
 
 
 def _windows(content: bytes, length: int = _WINDOW) -> Iterator[tuple[int, bytes]]:
-    """Yield windows from the beginning, the middle and the end."""
+    """Yield the position and the bytes of windows at the beginning, the middle and the end."""
     last = max(0, len(content) - length)
     for at in sorted({0, last // 2, last}):
         yield at, content[at : at + length]
@@ -105,7 +105,8 @@ def _middle(content: bytes, length: int = _WINDOW) -> bytes:
 
 
 def _in_pglz(content: bytes) -> Iterator[bytes]:
-    """Yield the forms of incompressible content in pglz: a zero control byte after every eight literal bytes."""
+    """Yield the forms of incompressible content in pglz, which inserts a zero control byte after every eight literal
+    bytes."""
     window = _middle(content, 18)
     if len(window) < 10:
         return
@@ -120,7 +121,7 @@ def _lower_escapes(address: str) -> str:
 
 
 def _distinct(patterns: Patterns) -> Patterns:
-    """Return the first name of each pattern that is long enough."""
+    """Return the patterns that are long enough, each only once, under its first name."""
     first: dict[bytes, str] = {}
     for name, pattern in patterns.items():
         if len(pattern) >= MIN_BYTES:

@@ -33,14 +33,14 @@ class Hit:
 
 
 def search(pid: int, needles: Mapping[str, bytes]) -> Counter[str]:
-    """Count the occurrences of each needle in the memory of the process; equal to `{}` if there are none.
+    """Count the occurrences of each needle in the process's memory; equal to `{}` if there are none.
 
-    Raises `PermissionError` if this process may not read it; reading a hardened process takes root."""
+    Raises `PermissionError` if this process may not read that memory; reading a hardened process requires root."""
     return Counter(hit.name for hit in find(pid, Finder(needles)))
 
 
 def find(pid: int, finder: Finder, *, around: int = 0) -> Iterator[Hit]:
-    """Yield each place of each pattern, with so many bytes before and after it."""
+    """Yield each occurrence of each pattern, with `around` bytes before and after it."""
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         for mapping, start, end in _touched(pid):
             content = _read(memory.fileno(), start, end + finder.longest - 1)
@@ -51,9 +51,9 @@ def find(pid: int, finder: Finder, *, around: int = 0) -> Iterator[Hit]:
 
 
 def _touched(pid: int) -> Iterator[tuple[str, int, int]]:
-    """Yield mapping, start and end of runs of pages with content, short enough to be read at once.
+    """Yield the mapping, start and end of runs of pages with content, each short enough to be read at once.
 
-    Private pages of files that were never written to, such as a library's code, are left out."""
+    Private file pages that were never written to, such as a library's code, are left out."""
     with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pagemap:
         for mapping, start, end, shared in _mappings(pid):
             for first in range(start // _PAGE, end // _PAGE, _PAGES):
@@ -66,7 +66,7 @@ def _touched(pid: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _mappings(pid: int) -> Iterator[tuple[str, int, int, bool]]:
-    """Yield name, start and end of each readable mapping, and whether it is shared, like a mapped file."""
+    """Yield the name, start and end of each readable mapping, and whether the mapping is shared."""
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         limits, rights, _offset, _device, _inode, *name = line.split(maxsplit=5)
         if "r" in rights and name != ["[vsyscall]"]:  # the kernel's mapping, which cannot be read
@@ -75,7 +75,7 @@ def _mappings(pid: int) -> Iterator[tuple[str, int, int, bool]]:
 
 
 def _read(memory: int, start: int, end: int) -> bytes:
-    """Return the memory from `start` to `end`; less or nothing if part of it is no longer mapped."""
+    """Return the memory from `start` to `end`; fewer bytes or none if part of it is no longer mapped."""
     try:
         return os.pread(memory, end - start, start)
     except OSError:

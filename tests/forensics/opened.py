@@ -16,8 +16,8 @@ _MAX_BYTES = 2**15
 
 
 def everything(settings: Settings, contents: Iterable[Said]) -> Iterator[Said]:
-    """Yield the content of all sealed copies in these files whose key still exists, all weights that can be opened,
-    and all rows, including unreferenced ones."""
+    """Yield everything that can be decrypted: all sealed copies in these files whose key still exists, all weights, and
+    all rows, including unreferenced rows."""
     with installations.opened(settings) as installation:
         yield from _opened(contents, _keys(installation.vault))
         for version_id in installation.weights.version_ids():
@@ -29,14 +29,15 @@ def everything(settings: Settings, contents: Iterable[Said]) -> Iterator[Said]:
 
 
 def _keys(vault: Vault) -> dict[bytes, bytes]:
-    """Return the vault's keys that are not destroyed, by name."""
+    """Return the vault's keys that have not been destroyed, keyed by name."""
     pages = [vault._unwrapped_page(path) for path in vault._folder.glob("*.page")]
     return {name: key for page in pages for name, key in page if key is not None}
 
 
 def _opened(contents: Iterable[Said], keys: dict[bytes, bytes]) -> Iterator[Said]:
-    """Yield the decrypted bytes after each name of a key, in binary or hex: a nonce and the sealed content. Copies may
-    be truncated, so tags are not checked; other bytes decrypt to noise."""
+    """Find key names, in binary or hex, and yield the decryption of the nonce and sealed content that follow each of
+    them. Tags are not checked, because copies may be truncated. Anything that is not sealed content decrypts to
+    noise."""
     written = {name.hex(): name for name in keys} | {f"hex {name.hex()}": name.hex().encode() for name in keys}
     finder = Finder(written) if written else None
     for place, content in contents:
@@ -55,7 +56,7 @@ def _from_hex(text: bytes) -> bytes:
 
 
 def _decrypted(key: bytes, sealed: bytes) -> bytes:
-    """Decrypt AES-GCM without checking the tag: the counter begins at 2."""
+    """Decrypt AES-GCM without checking the tag, as CTR mode with a counter that begins at 2."""
     if len(sealed) <= _NONCE:
         return b""
     counter = sealed[:_NONCE] + (2).to_bytes(4, "big")

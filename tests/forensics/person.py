@@ -64,7 +64,7 @@ class Person:
     weights: NDArray[np.float64]  # (9,), of these rows, the added one last
 
     def texts(self) -> dict[str, str]:
-        """Return all texts written about the person, by name."""
+        """Return all texts written about the person, keyed by name."""
         written = {f"metadata {number}": text for number, text in enumerate(self.metadata.values())}
         written |= {f"claim {name}": text for name, text in self.claims.items()}
         return written | {
@@ -166,7 +166,7 @@ def new() -> Person:
 
 
 def _numbers(count: int) -> NDArray[np.float64]:
-    """Return random numbers from 10 to 90 with all 53 bits."""
+    """Return random numbers between 10 and 90 that use all 53 bits of a float64."""
     return np.random.default_rng(secrets.randbits(128)).uniform(10, 90, size=(count, NUM_FEATURES))
 
 
@@ -204,7 +204,7 @@ class Table:
 
 
 def among_others(person: Person, *, others: int = 300) -> Table:
-    """Return the person in the middle of other people, who have a row each."""
+    """Return a table with the person in the middle of other people, who have one row each."""
     generator = np.random.default_rng(7)
     half = others // 2
     labels = generator.integers(0, 4, size=others)
@@ -219,7 +219,7 @@ def among_others(person: Person, *, others: int = 300) -> Table:
 
 
 def alone(person: Person) -> Table:
-    """Return the person's row that is added later."""
+    """Return a table with the one row of the person that is added later."""
     return Table(
         rows=person.added,
         labels=np.array([6]),

@@ -19,7 +19,7 @@ _WAL_PAGE = 8192
 
 
 def folders(paths: Iterable[Path], finder: Finder) -> Residue:
-    """Search all files below `paths`, their names and their compressed content."""
+    """Search all files below `paths`, including their names and their compressed content."""
     residue: Residue = {}
     for _ in searched(everything(paths), finder, residue):
         pass
@@ -27,8 +27,8 @@ def folders(paths: Iterable[Path], finder: Finder) -> Residue:
 
 
 def everything(paths: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
-    """Yield the place and content of each file below, and of each container in it. Unpacking takes longer than any
-    search, so one pass serves all searches."""
+    """Yield the place and content of each file below `paths`, and of each container in it. Unpacking takes longer than
+    any search, so one pass serves all searches."""
     return (one for path in files(paths) for one in contents(path))
 
 
@@ -62,7 +62,7 @@ def memory_of(pid: int, finder: Finder) -> Residue:
 
 
 def texts(named: Iterable[tuple[str, bytes]], finder: Finder) -> Residue:
-    """Search texts that stores returned (`stores`)."""
+    """Search texts, such as those that `stores` reads from stores."""
     residue: Residue = {}
     for name, content in named:
         if found := finder.found(content):
@@ -71,7 +71,8 @@ def texts(named: Iterable[tuple[str, bytes]], finder: Finder) -> Residue:
 
 
 def files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield all files at or below the paths, which must exist: a search of a place that was moved finds nothing."""
+    """Yield all files at or below the paths. The paths must exist, because searching a folder that was moved would find
+    nothing."""
     for top in paths:
         assert top.exists(), top
         if not top.is_dir():
@@ -81,7 +82,8 @@ def files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def contents(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the content of a file and of the containers in it; nothing if it was deleted meanwhile."""
+    """Yield the content of a file and of the containers in it, or nothing if the file has been deleted in the
+    meantime."""
     try:
         content = path.read_bytes() if path.is_file() else b""
     except FileNotFoundError:
@@ -95,7 +97,7 @@ def contents(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _without_page_headers(segment: bytes) -> bytes:
-    """Return records of PostgreSQL's log as they were written, without the headers of pages: 24 bytes each, and 40 for
-    the first page of a segment."""
+    """Return the records in a segment of PostgreSQL's write-ahead log without page headers, which take 40 bytes on the
+    first page and 24 bytes on every other page."""
     pages = (segment[start : start + _WAL_PAGE] for start in range(0, len(segment), _WAL_PAGE))
     return b"".join(page[40 if number == 0 else 24 :] for number, page in enumerate(pages))

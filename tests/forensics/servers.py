@@ -57,7 +57,7 @@ class Postgres(Server):
 
 @contextlib.contextmanager
 def postgres(*settings: str) -> Iterator[Postgres]:
-    """Start a separate server for the duration of the block."""
+    """Run a separate PostgreSQL server for the duration of the block."""
     folder = Path(tempfile.mkdtemp(prefix="lethe-postgres-"))
     folder.chmod(0o755)
     try:
@@ -84,7 +84,7 @@ class Redis(processes.Redis):
             processes.wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"])
 
     def dump(self) -> None:
-        """Dump all content."""
+        """Save all content to the dump file."""
         with redis.Redis(port=self.port) as client:
             while True:
                 with contextlib.suppress(RedisError):  # a dump is already in progress

@@ -19,7 +19,7 @@ Said = tuple[str, bytes]
 
 
 def sqlite_tables(path: Path) -> Iterator[Said]:
-    """Yield every value of every table."""
+    """Yield every value in every table of a SQLite database."""
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
         connection.text_factory = bytes
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -30,8 +30,8 @@ def sqlite_tables(path: Path) -> Iterator[Said]:
 
 
 def postgres_tables(url: str) -> Iterator[Said]:
-    """Yield every value of every table, of the planner's statistics, and of the current or last statements of
-    connections."""
+    """Yield every value in every table, in the planner's statistics, and in the current or last statement of each
+    connection."""
     with psycopg.connect(url) as connection:
         found = connection.execute(
             "SELECT schemaname, tablename FROM pg_tables WHERE schemaname NOT IN ('information_schema')"
@@ -44,7 +44,7 @@ def postgres_tables(url: str) -> Iterator[Said]:
 
 
 def redis_keys(port: int) -> Iterator[Said]:
-    """Yield every key and its value."""
+    """Yield every Redis key and its value."""
     with redis.Redis(port=port) as client:
         for key in client.scan_iter():
             yield "key of Redis", key
@@ -52,7 +52,7 @@ def redis_keys(port: int) -> Iterator[Said]:
 
 
 def answers(client: httpx.Client, *, subject_id: str) -> Iterator[Said]:
-    """Yield the answers of every GET of the API, for all known ids. `subject_id` names another person."""
+    """Yield the responses to every GET of the API, for all known ids. `subject_id` belongs to another person."""
     known: dict[str, set[str]] = {"subject_id": {subject_id}, "number": {"1", "2", "3"}, "name": {"model.txt"}}
     todo = [route.removeprefix("GET ") for route in (*NEEDS, *sorted(OPEN_TO_ALL)) if route.startswith("GET ")]
     while todo:
@@ -70,7 +70,7 @@ def _parameters(path: str) -> set[str]:
 
 
 def _filled(path: str, known: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the paths that a template stands for."""
+    """Return the paths that result from filling a template with all known values."""
     addresses = [path]
     for name in _parameters(path):
         addresses = [one.replace(f"{{{name}}}", value) for one in addresses for value in sorted(known[name])]

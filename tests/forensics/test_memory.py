@@ -39,7 +39,8 @@ os.read(0, 64)
 
 @contextmanager
 def _victim(*, hardened: bool) -> Iterator[tuple[subprocess.Popen[bytes], bytes]]:
-    """Start a process that holds a needle in many places, and yield both; a line sent to it frees all of them."""
+    """Start a process that holds a needle in many places, and yield the process and the needle. When it receives a
+    line, the process frees all copies."""
     needle = secrets.token_bytes(64)
     with subprocess.Popen(
         [sys.executable, "-c", VICTIM.format(hardened=hardened)],
@@ -73,8 +74,8 @@ def _free(process: subprocess.Popen[bytes]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("hardened", [False, True])
 def test_memory_in_use_is_searched(hardened: bool) -> None:
-    """The search finds every occurrence and place of the needles in the memory of a process, hardened or not,
-    and nothing else."""
+    """The search finds every occurrence of the needles in a process's memory, hardened or not, and where each
+    occurrence is. It finds nothing else."""
     with _victim(hardened=hardened) as (process, needle):
         needles = {"whole": needle, "end": needle[-20:], "nowhere": needle[::-1]}
         found = memory.search(process.pid, needles)
@@ -100,7 +101,8 @@ def test_hardened_processes_overwrite_freed_memory() -> None:
 
 
 def test_a_needle_across_pages_is_found_once() -> None:
-    """A needle is found exactly once, even if it crosses the border of a page or of a piece that is read at once."""
+    """A needle is found exactly once, even if it straddles the boundary of a page or of a chunk that is read at
+    once."""
     program = """
 import mmap, os
 needle, anonymous = os.read(0, 64), mmap.mmap(-1, 20 * 2**20)

@@ -72,7 +72,7 @@ def _zipped(content: bytes) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WRITTEN)
 def test_text_is_found_in_any_encoding(tmp_path: Path, way: str) -> None:
-    """Every text of the person is found in any encoding, even in the middle of other content."""
+    """Every text about the person is found in any encoding, even in the middle of other content."""
     before, *after = SURROUNDINGS
     for name, text in SOMEBODY.texts().items():
         content = before + WRITTEN[way](text) + b"".join(after)
@@ -86,15 +86,16 @@ IN_MEMORY = {
 
 
 def _kept_by_python(text: str) -> bytes:
-    """Return the text in characters of one, two or four bytes, as its widest character needs."""
+    """Encode the text as Python stores it: with one, two or four bytes per character, depending on its widest
+    character."""
     widest = max(map(ord, text))
     return text.encode("latin-1" if widest < 2**8 else "utf-16-le" if widest < 2**16 else "utf-32-le")
 
 
 @pytest.mark.parametrize("way", IN_MEMORY)
 def test_text_is_found_without_unpacking(way: str) -> None:
-    """In memory, which is searched without unpacking, every text of the person is found in each encoding that
-    occurs there."""
+    """In memory, which is searched without unpacking, every text about the person is found in each encoding that occurs
+    there."""
     for name, text in SOMEBODY.texts().items():
         content = SURROUNDINGS[0] + IN_MEMORY[way](text) + SURROUNDINGS[2]
         assert Finder(forms.of_text(name, text)).found(content), name
@@ -113,7 +114,7 @@ def test_rows_are_found(tmp_path: Path, kind: str, offset: int) -> None:
 
 @pytest.mark.parametrize("way", ["hex", "base64"])
 def test_encoded_numbers_are_found(tmp_path: Path, way: str) -> None:
-    """A row of the person is found if it is encoded within a text."""
+    """One of the person's rows is found when it is written in hex or base64 within a text."""
     for kind in ("<f8", "<f4"):
         row = SOMEBODY.encoded()[3].astype(kind).tobytes()
         content = row.hex().encode() if way == "hex" else base64.b64encode(b"{" + row)
@@ -121,15 +122,15 @@ def test_encoded_numbers_are_found(tmp_path: Path, way: str) -> None:
 
 
 def test_column_is_found(tmp_path: Path) -> None:
-    """A single number of the person is found among other people's numbers, which matters because columnar formats do
-    not keep rows together."""
+    """A single number from the person's rows is found among other people's numbers. This matters because columnar
+    formats do not keep rows together."""
     column = np.random.default_rng(0).uniform(size=99)
     column[40] = SOMEBODY.rows[2, 2]
     assert _found(tmp_path, column.tobytes(), SOMEBODY.patterns_of_rows())
 
 
 def test_digits_are_found(tmp_path: Path) -> None:
-    """A number of the person is found if it is written in digits."""
+    """A number from the person's rows is found if it is written in digits."""
     assert _found(tmp_path, b'{"age": %r}' % float(SOMEBODY.rows[0, 0]), SOMEBODY.patterns_of_rows())
 
 
@@ -195,7 +196,8 @@ def test_deleted_open_files_are_searched(tmp_path: Path) -> None:
 
 
 def test_compressed_redis_text_is_found(tmp_path: Path) -> None:
-    """A text that a compressed string in a Redis dump contains only as back references is found after unpacking."""
+    """A text that a compressed string in a Redis dump contains only as back references is found once the string is
+    unpacked."""
     packed = bytes.fromhex("02414243e00300")  # ABC, then 12 bytes of what was three... before
     dump = b"REDIS0009\xfa" + b"\xc3" + bytes([len(packed) + 0]) + bytes([15]) + packed + b"\xff"
     assert (b"ABC" + b"CCCCCCCCCCCC") in [inside for _, inside in unpacked(dump)]

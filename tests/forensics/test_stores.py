@@ -39,7 +39,8 @@ def sqlite(path: Path, **pragmas: str) -> Iterator[sqlite3.Connection]:
 
 
 def test_sqlite_is_searched(tmp_path: Path) -> None:
-    """The content of a SQLite table is found in the log, later in the database file, and by querying the table."""
+    """The content of a SQLite table is found in the write-ahead log, later in the database file, and by querying the
+    table."""
     with sqlite(tmp_path / "a.db") as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.execute("INSERT INTO things VALUES (1, ?, ?)", (SAID, ROW))
@@ -126,7 +127,7 @@ def test_postgres_is_searched(postgres: servers.Postgres, connection: psycopg.Co
 
 @pytest.mark.postgres
 def test_planner_statistics_are_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
-    """The search covers PostgreSQL's planner statistics of a column, even if the table is empty."""
+    """The search covers the planner statistics that PostgreSQL keeps about a column, even if the table is empty."""
     connection.execute("CREATE TABLE things (thing text)")
     for _ in range(9):
         connection.execute("INSERT INTO things VALUES (%s)", (SOMEBODY.note,))

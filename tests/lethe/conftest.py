@@ -16,7 +16,7 @@ __all__ = ["people"]
 
 @pytest.fixture
 def client(settings: Settings, admin_key: str) -> Iterator[Client]:
-    """Client of a gateway with the admin key; no worker runs unless the test starts one."""
+    """Yield a client of a gateway, with the admin key. No worker runs unless the test starts one."""
     with processes.gateway(settings) as (_, address), Client(address, admin_key) as opened:
         yield opened
 

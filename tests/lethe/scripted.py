@@ -1,5 +1,4 @@
-"""A real HTTP server that follows a script, one reply per call: for rules about answers that no gateway gives on
-demand."""
+"""A real HTTP server that follows a script, one reply per call, to test responses that no gateway gives on demand."""
 
 import json
 import socket
@@ -13,7 +12,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A reply of the server; `drop` closes the connection instead, and `cut` closes it in the middle."""
+    """A reply of the server. `drop` closes the connection without a reply, and `cut` closes it in the middle of the
+    reply."""
 
     status: int = 200
     body: Any = None

@@ -1,4 +1,4 @@
-"""The examples in docs/sdk.md work as stated."""
+"""The examples in docs/sdk.md work as documented."""
 
 import contextlib
 import io
@@ -18,7 +18,7 @@ BLOCK = re.compile(r"^```(python|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 @pytest.mark.soak
 def test_the_examples_print_as_documented(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The examples run in order and print the stated words; only numbers and ids differ."""
+    """The examples run in order and print the documented words. Only numbers and ids differ."""
     monkeypatch.chdir(ROOT)
     names: dict[str, Any] = {}
     printed = io.StringIO()
@@ -39,6 +39,7 @@ def test_the_examples_print_as_documented(settings: Settings, tmp_path: Path, mo
 
 
 def words(text: str) -> list[str]:
-    """Return the words with numbers and ids masked, and without progress lines, whose number varies."""
+    """Return the words of the text, with numbers and ids masked and progress lines left out, because their number
+    varies."""
     text = re.sub(r"\b(ds|mdl|dr|run)_[0-9a-f]{20}\b", "ID", re.sub(r"^  .*\n", "", text, flags=re.MULTILINE))
     return re.sub(r"[0-9][0-9.,e-]*", "N", text).split()

@@ -17,8 +17,8 @@ Make = Callable[..., dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Proofs:
-    """Responses of a gateway about two people whom two models have forgotten, and about a person of whom
-    nothing was held."""
+    """A gateway's responses about two people whom two models have forgotten, and about a person on whom nothing was
+    held."""
 
     keys: Any
     first: dict[str, Any]
@@ -29,7 +29,7 @@ class Proofs:
         return verification.verify_file(json.dumps(document), self.keys, **limits)
 
     def refusal(self, **changed: Any) -> str:
-        """Return the reason why the first proof is refused after some of its parts are replaced."""
+        """Return the reason for refusing the first proof after the given parts are replaced."""
         with pytest.raises(CertificateInvalid) as refused:
             self.verify(self.first | changed)
         return refused.value.detail
@@ -62,8 +62,8 @@ def proofs(kept: list[Proofs], request: pytest.FixtureRequest) -> Proofs:
 
 
 def test_a_whole_file_verifies_with_its_joint_guarantee(proofs: Proofs) -> None:
-    """Both certificates of a file verify, and the joint guarantee is recomputed from them, even if the file
-    does not state one."""
+    """Both certificates of a file verify, and the joint guarantee is recomputed from them, even if the file does not
+    state it."""
     verified = proofs.verify(proofs.first)
     assert [verdict.statement for verdict in verified.verdicts] == [
         part["statement"] for part in proofs.first["certificates"]
@@ -74,7 +74,7 @@ def test_a_whole_file_verifies_with_its_joint_guarantee(proofs: Proofs) -> None:
 
 
 def test_other_kinds_of_files_verify(proofs: Proofs) -> None:
-    """A bare JWS, a single certificate, and a statement that nothing was held each verify."""
+    """A bare JWS, a single certificate and a statement that nothing was held each verify."""
     (certificate, _) = proofs.first["certificates"]
     for text in (certificate["jws"], f"{certificate['jws']}\n", json.dumps(certificate)):
         verified = verification.verify_file(text, proofs.keys)
@@ -94,9 +94,9 @@ def test_rewritten_json_verifies(proofs: Proofs) -> None:
     assert proofs.verify(proofs.first | {"joint": joint | {"guarantees": rewritten}}).joint is not None
 
 
-def test_a_missing_certificate_is_noticed(proofs: Proofs) -> None:
-    """A joint guarantee over more models than the file has certificates for is refused, however large its
-    epsilon is."""
+def test_a_missing_certificate_is_detected(proofs: Proofs) -> None:
+    """A joint guarantee is refused if it covers models without a certificate in the file, however large its epsilon
+    is."""
     kept, left_out = proofs.first["certificates"]
     detail = proofs.refusal(certificates=[kept])
     assert left_out["model_id"] in detail
@@ -106,7 +106,8 @@ def test_a_missing_certificate_is_noticed(proofs: Proofs) -> None:
 
 @pytest.mark.parametrize("name", ["mu", "epsilon", "delta", "best_attacker_accuracy"])
 def test_a_forged_joint_number_is_refused(proofs: Proofs, name: str) -> None:
-    """A joint guarantee is refused if any number at its top level or in its list differs from the recomputed one."""
+    """A joint guarantee is refused if any of its numbers, at the top level or in its list, differs from the recomputed
+    one."""
     joint = proofs.first["joint"]
     assert f"joint.{name}=" in proofs.refusal(joint=joint | {name: joint[name] / 2})
     forged = [guarantee | {name: guarantee[name] / 2 + 1e-9} for guarantee in joint["guarantees"]]
@@ -132,8 +133,8 @@ def test_a_joint_guarantee_of_fewer_models_is_refused(proofs: Proofs) -> None:
 
 
 def test_a_statement_of_another_request_is_refused(proofs: Proofs) -> None:
-    """A file is refused if it contains a certificate, or a statement that nothing was held, about a request
-    other than the one it names."""
+    """A file is refused if it contains a certificate, or a statement that nothing was held, for a request other than
+    the one that the file names."""
     foreign = proofs.second["certificates"][1]
     mixed = [proofs.first["certificates"][0], foreign]
     assert proofs.second["request_id"] in proofs.refusal(certificates=mixed)
@@ -147,7 +148,7 @@ def test_a_statement_of_another_request_is_refused(proofs: Proofs) -> None:
 
 
 def test_a_repeated_part_is_refused(proofs: Proofs) -> None:
-    """A file is refused if it has two certificates of one model, or anything else next to a statement that
+    """A file is refused if it contains two certificates for one model, or anything else besides a statement that
     nothing was held."""
     one, two = proofs.first["certificates"]
     assert one["model_id"] in proofs.refusal(certificates=[one, two, one])
@@ -175,8 +176,8 @@ def test_files_without_a_certificate_are_refused(proofs: Proofs, text: str) -> N
 
 
 @pytest.mark.slow
-def test_limits_hold_for_each_certificate_of_a_file(proofs: Proofs) -> None:
-    """The limits of a verifier apply to every certificate in a file."""
+def test_limits_apply_to_each_certificate_in_a_file(proofs: Proofs) -> None:
+    """A verifier's limits apply to every certificate in a file."""
     proofs.verify(proofs.first, max_epsilon=1.01, max_delta=0.02)
     with pytest.raises(CertificateBeyondLimits):
         proofs.verify(proofs.first, max_epsilon=1e-6)

@@ -1,4 +1,4 @@
-"""The recipes in docs/recipes.md work as stated."""
+"""The recipes in docs/recipes.md work as documented."""
 
 import re
 import subprocess
@@ -25,8 +25,8 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def address(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[str]:
-    """Return the URL of a gateway with a worker and the model of the recipes, which find its data folder in
-    `.lethe`."""
+    """Start a gateway, a worker and the model that the recipes use, with the data folder linked as `.lethe`, and return
+    the gateway's URL."""
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / ".lethe").symlink_to(settings.data_dir)
     rows = tmp_path / "rows.csv"
@@ -41,8 +41,8 @@ def address(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[str]
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_the_recipes_print_as_documented(address: str, tmp_path: Path) -> None:
-    """If the recipes are pasted into one plain shell from the first line to the last, every command succeeds and prints
-    the words on the page; only numbers and ids differ."""
+    """If the recipes are pasted into one plain shell from top to bottom, every command succeeds and prints the
+    documented words. Only numbers and ids differ."""
     script, wanted = [], []
     for kind, block in BLOCK.findall(PAGE):
         if kind == "python":
@@ -74,7 +74,7 @@ def test_the_recipes_print_as_documented(address: str, tmp_path: Path) -> None:
 
 
 def words(text: str) -> list[str]:
-    """Return the words with ids, hashes, times and other numbers masked, which vary between runs."""
+    """Return the words of the text with ids, hashes, times and other numbers masked, because they vary between runs."""
     text = re.sub(r"\b[a-z]+_[0-9a-f]{20}\b|\b[0-9a-f]{64}\b|\bkey [\w-]+", "ID", text)
     text = re.sub(r"[0-9]+ entries, signed up to [0-9]+ \([0-9]+ ", "N (N ", text)
     text = re.sub(r"\bvalid  [0-9]+ entries|\bversion [0-9]+|\[[0-9,]+\]|\"without\":[0-9]+", "N", text)

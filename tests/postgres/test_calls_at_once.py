@@ -1,4 +1,4 @@
-"""Concurrent calls to several gateways of one database."""
+"""Concurrent calls to several gateways that share one database."""
 
 import contextlib
 import threading
@@ -25,7 +25,7 @@ CALLS = 8
 
 @pytest.fixture
 def gateways(settings: Settings, admin_key: str) -> Iterator[list[httpx.Client]]:
-    """Start two gateway processes."""
+    """Start two gateway processes and return a client of each."""
     with contextlib.ExitStack() as stack:
         clients = []
         for number in range(2):
@@ -38,7 +38,7 @@ def gateways(settings: Settings, admin_key: str) -> Iterator[list[httpx.Client]]
 
 
 def at_once(gateways: list[httpx.Client], call: Callable[[httpx.Client, int], httpx.Response]) -> list[httpx.Response]:
-    """Return the responses to `CALLS` concurrent calls that are made to the gateways alternately."""
+    """Return the responses to `CALLS` concurrent calls, sent to the gateways alternately."""
     together = threading.Barrier(CALLS)
 
     def one(number: int) -> httpx.Response:
@@ -52,9 +52,9 @@ def at_once(gateways: list[httpx.Client], call: Callable[[httpx.Client, int], ht
 def test_concurrent_calls_with_one_key_have_one_effect(
     gateways: list[httpx.Client], installation: Installation
 ) -> None:
-    """If the same call is sent to two gateways at once with one Idempotency-Key, it has one effect and one response: an
+    """The same call sent concurrently to two gateways with one Idempotency-Key has one effect and one response: an
     upload creates one dataset with one copy of the rows, and a request is created once. If different calls with one key
-    are sent at once, one succeeds and the others are conflicts."""
+    are sent concurrently, one succeeds and the others get a conflict."""
     content = npz()
 
     def upload(gateway: httpx.Client, _number: int) -> httpx.Response:
@@ -93,7 +93,7 @@ def test_concurrent_requests_for_one_person_all_complete(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Concurrent requests for one person all complete, each with a certificate, and the rows are erased only once."""
+    """Concurrent requests about one person all complete, each with a certificate, and the rows are erased only once."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     work()
 

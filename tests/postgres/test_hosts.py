@@ -32,14 +32,14 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def request_made(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """Return a request that waits for a live model."""
+    """Return a request that is waiting for a live model."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     return forget("p3")
 
 
 def runs(installation: Installation) -> list[tuple[str, str]]:
-    """Return worker and status of every run except the first, oldest first."""
+    """Return the worker and the status of every run except the first, oldest first."""
     with installation.database.reading() as session:
         found = session.execute(sa.select(Run.worker, Run.status).order_by(Run.started_at)).all()
     return [(worker, status) for worker, status in found][1:]
@@ -48,7 +48,7 @@ def runs(installation: Installation) -> list[tuple[str, str]]:
 def test_another_host_takes_over(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get
 ) -> None:
-    """If a worker is killed, a worker on another host repeats its run when the lease has expired."""
+    """If a worker is killed, a worker on another host repeats its run once the lease has expired."""
     with processes.worker(settings, name="w@one", hop="mid-chain", act=hops.stop) as one:
         one.pause()
         one.kill()
@@ -62,7 +62,7 @@ def test_another_host_takes_over(
 def test_a_silent_host_blocks_others_only_briefly(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get
 ) -> None:
-    """A worker that stops in the middle of a transaction blocks others for no longer than the server permits."""
+    """A worker that freezes in the middle of a transaction blocks others for no longer than the server permits."""
     url = settings.resolved_database_url() + "?options=-c%20idle_in_transaction_session_timeout%3D1s"
     silent = settings.model_copy(update={"database_url": SecretStr(url)})
     with processes.worker(silent, name="w@one", hop="claim not committed", act=hops.stop) as one:
@@ -82,7 +82,7 @@ WITH_LIBFAKETIME = pytest.mark.skipif(
 
 
 def on_skewed_host(settings: Settings, clock: str, *command: str) -> subprocess.Popen[str]:
-    """Start Python on a host whose clock is off by `clock`."""
+    """Start Python on a simulated host whose clock is off by `clock`."""
     package = importlib.util.find_spec("libfaketime")
     assert package
     assert package.origin
@@ -107,7 +107,7 @@ print(claimed.run_id if claimed else "nothing")
 
 
 def claim_on_skewed_host(settings: Settings, clock: str) -> str:
-    """Return the id of the run that a worker on such a host claims, or `nothing`."""
+    """Return the id of the run that a worker on a host with a skewed clock claims, or `nothing`."""
     with on_skewed_host(settings, clock, "-c", CLAIM) as process:
         said, _ = process.communicate(timeout=240)
     assert process.returncode == 0
@@ -127,8 +127,8 @@ def claim(installation: Installation, *, lease_seconds: float) -> ClaimedRun | N
 def test_a_host_with_a_skewed_clock_respects_leases(
     settings: Settings, installation: Installation, request_made: dict[str, Any], clock: str
 ) -> None:
-    """A worker on a host whose clock is hours off does not take a run with a valid lease. It takes over a run whose
-    lease has expired, with a new lease of normal length."""
+    """A worker on a host whose clock is hours off does not take a run with a valid lease. It takes over a run with an
+    expired lease and gets a new lease of normal length."""
     held = claim(installation, lease_seconds=60)
     assert held
     assert claim_on_skewed_host(settings, clock) == "nothing"
@@ -151,7 +151,8 @@ def test_a_host_with_a_skewed_clock_respects_leases(
 def test_a_host_with_a_skewed_clock_completes_requests(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get, clock: str
 ) -> None:
-    """A worker on a host whose clock is hours off completes a request, and all times are those of the database."""
+    """A worker on a host whose clock is hours off completes a request, and all recorded times come from the
+    database."""
     with on_skewed_host(settings, clock, "-m", "worker", "skewed") as process:
         wait_until(lambda: get(f"/deletion-requests/{request_made['id']}")["status"] == "completed")
         process.terminate()

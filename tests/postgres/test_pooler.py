@@ -1,4 +1,5 @@
-"""PgBouncer between the service and PostgreSQL: refused if it drops the time-outs, used if the role has them."""
+"""PgBouncer between the service and PostgreSQL: refused if it drops the timeouts, and accepted if the role sets
+them."""
 
 import contextlib
 import os
@@ -28,7 +29,7 @@ pytestmark = [
 
 @contextlib.contextmanager
 def pooled(behind: Server, *, ignoring: str) -> Iterator[int]:
-    """Yield the port of a PgBouncer in transaction mode that ignores this start-up parameter."""
+    """Yield the port of a PgBouncer in transaction mode that ignores the start-up parameter `ignoring`."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="lethe-pooler-") as folder:
         nobody = pwd.getpwnam("nobody")
@@ -56,8 +57,8 @@ def pooled(behind: Server, *, ignoring: str) -> Iterator[int]:
 
 
 def test_a_pooler_that_drops_timeouts_is_refused() -> None:
-    """If a pooler silently drops the options of a connection, the start fails with a message. Once the role itself sets
-    the timeouts, the pooler is accepted, except for a reader whose role could write."""
+    """If a pooler silently drops a connection's options, startup fails with a message. Once the role itself sets the
+    timeouts, the pooler is accepted, except for a reader whose role could write."""
     with server.running() as behind, behind.database() as name:
         with pooled(behind, ignoring="options") as port:
             database = Database(f"postgresql://postgres@127.0.0.1:{port}/{name}")

@@ -1,4 +1,4 @@
-"""A database role that may read only what the accounting service reads."""
+"""A database role that can read only what the accounting service reads."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +25,7 @@ ROLE = "an auditor's"
 
 @pytest.fixture
 def role(postgres: Server, settings: Settings) -> Iterator[str]:
-    """Create a role of the server that may read the test's installation."""
+    """Create a database role that can read the test's installation."""
     name = sql.Identifier(ROLE)
     postgres.do(sql.SQL("CREATE ROLE {} LOGIN").format(name))
     installations.set_up(settings, reader_role=ROLE)
@@ -38,7 +38,7 @@ def role(postgres: Server, settings: Settings) -> Iterator[str]:
 
 @pytest.fixture
 def url(settings: Settings, role: str) -> str:
-    """Return the URL of the test's database for the role."""
+    """Return the URL of the test's database with the reader role as the user."""
     assert settings.database_url
     return settings.database_url.get_secret_value().replace("postgres@", "an%20auditor's@")
 
@@ -53,8 +53,8 @@ def test_the_reader_role_is_sufficient(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """With the reader role, the accounting service gives the same answers as the gateway, even about requests
-    that still wait."""
+    """With the reader role, the accounting service gives the same responses as the gateway, even about pending
+    requests."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     done = forget("p3")
@@ -85,7 +85,7 @@ def test_the_reader_role_is_sufficient(
 
 @each("table", [*Table.metadata.tables, "alembic_version"])
 def test_the_reader_role_cannot_write(url: str, table: str) -> None:
-    """The server refuses every attempt of the reader role to change any table, whatever options the connection sets."""
+    """The server refuses every attempt by the reader role to change a table, whatever options the connection sets."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET default_transaction_read_only = off")
         for statement in ("DELETE FROM {}", "INSERT INTO {} DEFAULT VALUES", "TRUNCATE {}", "DROP TABLE {}"):
@@ -99,8 +99,8 @@ def test_the_reader_role_cannot_write(url: str, table: str) -> None:
 
 
 def test_the_reader_role_reads_only_what_it_needs(url: str) -> None:
-    """The reader role can neither create anything nor read tables that the accounting service does not need,
-    such as stored responses."""
+    """The reader role can neither create anything nor read tables that the accounting service does not need, such as
+    the stored responses."""
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in ("CREATE TABLE more (id int)", "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -134,8 +134,8 @@ def test_the_reader_role_reads_only_what_it_needs(url: str) -> None:
                 connection.execute(sql.SQL("SELECT 1 FROM {}").format(sql.Identifier(table)))
 
 
-def test_granting_again_revokes_other_grants(postgres: Server, settings: Settings, role: str, url: str) -> None:
-    """Granting to the role again revokes all other grants that it received in the meantime."""
+def test_granting_again_revokes_other_privileges(postgres: Server, settings: Settings, role: str, url: str) -> None:
+    """Granting access to the role again revokes all other privileges that it has been given in the meantime."""
     assert settings.database_url
     database = settings.database_url.get_secret_value().rsplit("/", 1)[1]
     grants = "GRANT ALL ON ALL TABLES IN SCHEMA public TO {}", "GRANT CREATE ON SCHEMA public TO {}"
@@ -150,12 +150,14 @@ def test_granting_again_revokes_other_grants(postgres: Server, settings: Setting
 
 
 def test_granting_to_a_missing_role_is_refused(settings: Settings) -> None:
-    """Granting to a role that does not exist is refused with the statement that creates the role."""
+    """Granting access to a role that does not exist is refused, and the error quotes the statement that creates the
+    role."""
     with pytest.raises(InputInvalid, match="CREATE ROLE"):
         installations.set_up(settings, reader_role="nobody_at_all")
 
 
 def test_a_reader_role_on_sqlite_is_refused(set_up_once: Any) -> None:
-    """A reader role on SQLite is refused, and the error states that the accounting service opens the file read-only."""
+    """On SQLite a reader role is refused, and the error explains that the accounting service opens the file
+    read-only."""
     with pytest.raises(InputInvalid, match="read-only"):
         installations.set_up(Settings(data_dir=set_up_once), reader_role="anybody")

@@ -1,4 +1,4 @@
-"""A database server that has not started yet, is stopped, crashes or is restarted."""
+"""A database server that has not started yet, stops, crashes or restarts."""
 
 import functools
 import signal
@@ -37,14 +37,15 @@ Get = Callable[[str], Any]
 
 @pytest.fixture(scope="module")
 def mortal() -> Iterator[Server]:
-    """Start a server that these tests may stop."""
+    """Start a server that these tests are allowed to stop."""
     with server.running() as started:
         yield started
 
 
 @pytest.fixture
 def settings(mortal: Server, tmp_path: Path) -> Iterator[Settings]:
-    """Set up an installation on the server that these tests stop, and start the server again when a test has ended."""
+    """Set up an installation on the server that these tests stop, and start the server again after a test that stopped
+    it."""
     with mortal.database() as name:
         url = SecretStr(mortal.url(name))
         settings = Settings(data_dir=tmp_path / "data", database_url=url, lease_seconds=2.0, poll_seconds=0.1)
@@ -55,8 +56,8 @@ def settings(mortal: Server, tmp_path: Path) -> Iterator[Settings]:
 
 
 def test_a_gateway_survives_an_outage_of_its_database(gateway: TestClient, mortal: Server) -> None:
-    """While the database is unavailable, the gateway returns 503 with the time after which to retry; once the database
-    is back, the gateway works again."""
+    """While the database is unavailable, the gateway returns 503 with a retry time. Once the database is back, the
+    gateway works again."""
     assert gateway.get("/v1/models").status_code == 200
     mortal.stop()
     for path in ("/v1/models", "/readyz"):
@@ -79,13 +80,13 @@ def test_a_gateway_survives_an_outage_of_its_database(gateway: TestClient, morta
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let gateways wait for a server for as long as it may take to start on a slow machine."""
+    """Make gateways wait for the database server for as long as it could take to start on a slow machine."""
     monkeypatch.setattr(installations, "opened", functools.partial(installations.opened, patience_seconds=60.0))
 
 
 @pytest.mark.usefixtures("patience")
-def test_a_call_during_a_short_restart_is_answered(gateway: TestClient, mortal: Server) -> None:
-    """A call during a restart of the server takes longer but succeeds."""
+def test_a_call_during_a_short_restart_succeeds(gateway: TestClient, mortal: Server) -> None:
+    """A call during a short restart of the database server takes longer but succeeds."""
     assert gateway.get("/v1/models").status_code == 200
     mortal.stop()
     with ThreadPoolExecutor(1) as threads:
@@ -97,7 +98,7 @@ def test_a_call_during_a_short_restart_is_answered(gateway: TestClient, mortal: 
 
 
 def test_a_gateway_may_start_before_its_database(settings: Settings, admin_key: str, mortal: Server) -> None:
-    """A gateway that is started before its database reports that the database is unavailable until it starts."""
+    """A gateway that is started before its database reports the database as unavailable until the database starts."""
     mortal.stop()
     with TestClient(create_app(settings), raise_server_exceptions=False) as gateway:
         gateway.headers["Authorization"] = f"Bearer {admin_key}"
@@ -128,7 +129,7 @@ def test_a_crash_under_load_loses_no_request(
     new_model: Make,
     work: Any,
 ) -> None:
-    """Every request that was accepted while the server crashed and restarted is stored once and completes."""
+    """Every request accepted while the database server crashes and restarts is stored once and completes."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     ended = threading.Event()
@@ -182,7 +183,7 @@ def test_a_run_survives_a_restart(
     get: Get,
     work: Any,
 ) -> None:
-    """A run that is in progress during a restart of the server is published by the same worker."""
+    """A run in progress during a restart of the database server is published by the same worker."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     request = forget("p3")
@@ -202,7 +203,7 @@ def test_a_run_survives_a_restart(
 def test_an_idle_worker_survives_a_restart(
     settings: Settings, mortal: Server, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """A worker that is polling during a restart of the server finds work that arrives later."""
+    """A worker that is polling during a restart of the database server finds work that arrives later."""
     with processes.worker(settings) as worker:
         wait_until(lambda: worker.logged("worker.started"))
         mortal.stop()
@@ -216,7 +217,7 @@ def test_an_idle_worker_survives_a_restart(
 
 @pytest.mark.soak
 def test_up_survives_an_outage(settings: Settings, mortal: Server, installation: Installation, admin_key: str) -> None:
-    """During a long outage of PostgreSQL, `lethe up` answers with 503; its worker works once the server is back."""
+    """During a long outage of PostgreSQL, `lethe up` returns 503, and its worker resumes once the server is back."""
     assert settings.database_url
     environment = {"database_url": settings.database_url.get_secret_value(), "poll_seconds": "0.1"}
     with processes.forked_up(settings.data_dir, **environment) as lethe:

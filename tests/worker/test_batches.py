@@ -27,8 +27,8 @@ def test_people_are_forgotten_one_after_another(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """When people are forgotten one after another, each run continues with the next batch and is tested and certified,
-    and the ledger and all certificates verify."""
+    """When people are forgotten one after another, each run continues with the next batch and is tested and certified.
+    The ledger and all certificates verify."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"], noise_scale=0.1, batch_size=7, cool_down=5)
     shown = model["mechanism"]
@@ -66,8 +66,8 @@ def test_a_run_that_starts_at_another_batch_publishes_nothing(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run that does not continue with the next batch fails. The fault is shown by its lanes or, in a model without
-    lanes, by the record of its steps."""
+    """A run that does not continue with the next batch fails. The fault is detected by its lanes or, for a model
+    without lanes, by the record of its steps."""
     model = new_model(new_dataset(rows=60)["id"], noise_scale=0.1, batch_size=7, cool_down=5, audit={"lanes": lanes})
     assert work() == 1
     request = forget("p3")
@@ -94,8 +94,8 @@ def test_a_run_that_starts_at_another_batch_publishes_nothing(
 def test_impossible_batches_are_refused(
     gateway: TestClient, new_dataset: Make, get: Get, asked: dict[str, Any], code: str, named: str
 ) -> None:
-    """A batch with no rows or with more rows than the dataset, and a cool-down with no steps or longer than the run,
-    are refused with a specific error, and no model is created."""
+    """A batch with no rows or with more rows than the dataset is refused, and so is a cool-down with no steps or longer
+    than the run. Each error is specific, and no model is created."""
     body = {"name": "model", "dataset_id": new_dataset(rows=60)["id"], "l2": 0.05} | asked
     refused = gateway.post("/v1/models", json=body).json()
     assert (refused["status"], refused["code"]) == (422, code)
@@ -118,8 +118,8 @@ def test_a_model_with_an_unreadable_mechanism_waits(
     stored: dict[str, str | None],
     code: str,
 ) -> None:
-    """If the stored mechanism of a model is incomplete, or its method belongs to a feature that is not installed, the
-    model is refused by name and waits together with its requests."""
+    """If a model's stored mechanism is incomplete, or its method belongs to a feature that is not installed, reading
+    the model returns a specific error, and the model and its requests wait."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     with installation.database.writing() as session:

@@ -32,7 +32,8 @@ NUM_ROWS = 5 * BLOCK_ROWS + 50
 
 @pytest.fixture
 def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """Return a model of six blocks of rows that reads a hundredth of them in each step and forgets in a few steps."""
+    """Return a model with six blocks of rows that reads a hundredth of the rows in each step and forgets in a few
+    steps."""
     dataset = new_dataset(rows=NUM_ROWS)
     model = new_model(dataset["id"], noise_scale=0.2, batch_size=NUM_ROWS // 100, cool_down=4)
     assert work() == 1
@@ -44,7 +45,7 @@ def _files(installation: Installation, dataset_id: str) -> list[Path]:
 
 
 def _read_next(installation: Installation, model_id: str) -> set[int]:
-    """Return the blocks that the next run of the model reads."""
+    """Return the blocks that the model's next run reads."""
     with installation.database.reading() as session:
         model = session.get_one(Model, model_id)
         plan, _ = queue.next_run(session, model, max_requests=10)
@@ -58,7 +59,7 @@ def _read_next(installation: Installation, model_id: str) -> set[int]:
 def test_damage_outside_a_run_does_not_stop_it(
     damaged: str, live: dict[str, Any], installation: Installation, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """If a run edits or reads a damaged block, nothing is erased; damage to other blocks does not stop the run."""
+    """If a run edits or reads a damaged block, nothing is erased. Damage to other blocks does not stop the run."""
     dataset = live["dataset_id"]
     holding = {slots_of(installation, dataset, f"p{number}")[0] // BLOCK_ROWS: f"p{number}" for number in range(200)}
     edited = 3 if 3 in holding else 2
@@ -86,8 +87,8 @@ def test_leftovers_of_an_interrupted_run_are_destroyed(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run lists the stored objects of its dataset only if an earlier run was interrupted within the last hour; it
-    then destroys what that run left behind."""
+    """A run lists the stored objects of its dataset only if an earlier run was interrupted within the last hour. It
+    then destroys what the interrupted run left behind."""
     dataset, settle = live["dataset_id"], RowStore.settle
     settled: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The separate process of a run: its messages, and what is left when it is killed."""
+"""A run's separate process: its messages, and what remains after it is killed."""
 
 import contextlib
 import os
@@ -55,7 +55,7 @@ def _mechanism(**changed: Any) -> Mechanism:
 
 @pytest.fixture
 def rows() -> Iterator[OpenedRows]:
-    """Return rows of three classes in more than two blocks."""
+    """Yield rows of three classes that fill more than two blocks."""
     generator = np.random.default_rng(0)
     features = generator.standard_normal((NUM_ROWS, NUM_COLUMNS)).astype(np.float32)
     features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)
@@ -65,7 +65,7 @@ def rows() -> Iterator[OpenedRows]:
 
 
 def test_a_run_returns_iterate_counts_and_mechanism(rows: OpenedRows) -> None:
-    """A run returns a new iterate, the numbers of steps and records that it counted, and the mechanism that it used."""
+    """A run returns a new iterate, the counted numbers of steps and records, and the mechanism that it used."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
     found = [
         isolated.run(mechanism, rows=rows, initial=initial, steps=5, on_progress=lambda steps_done: None)
@@ -80,7 +80,7 @@ def test_a_run_returns_iterate_counts_and_mechanism(rows: OpenedRows) -> None:
 
 @pytest.mark.slow
 def test_concurrent_runs_are_independent(rows: OpenedRows) -> None:
-    """Concurrent runs take place in separate processes and do not disturb each other."""
+    """Concurrent runs use separate processes and do not disturb each other."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
 
     def run(steps: int) -> int:
@@ -93,8 +93,8 @@ def test_concurrent_runs_are_independent(rows: OpenedRows) -> None:
 
 
 def test_a_run_reports_progress_and_can_be_stopped(rows: OpenedRows) -> None:
-    """While it runs, a run reports an increasing number of steps; an exception in the callback ends the run and
-    its process."""
+    """While it is in progress, a run reports an increasing number of steps. An exception in the callback ends the run
+    and its process."""
     counts: list[int] = []
 
     class Enough(Exception):
@@ -112,7 +112,7 @@ def test_a_run_reports_progress_and_can_be_stopped(rows: OpenedRows) -> None:
 
 
 def test_an_error_reports_only_its_name(rows: OpenedRows) -> None:
-    """If a run fails, it reports the name of the exception and nothing about the data."""
+    """A run that fails reports the name of the exception and nothing about the data."""
     with pytest.raises(ChainFailed) as failed:
         isolated.run(
             _mechanism(),
@@ -125,7 +125,7 @@ def test_an_error_reports_only_its_name(rows: OpenedRows) -> None:
 
 
 def _processes_of_runs() -> list[psutil.Process]:
-    """Return the processes of this process's runs that still exist."""
+    """Return the processes of runs started by this process that still exist."""
     found = []
     for server in psutil.Process().children():
         with contextlib.suppress(psutil.Error):  # the process has ended in the meantime
@@ -138,7 +138,7 @@ def _processes_of_runs() -> list[psutil.Process]:
 
 
 def test_a_killed_process_fails_the_run_at_once(rows: OpenedRows) -> None:
-    """If a run's process is killed by SIGKILL at any time, the run fails cleanly within seconds."""
+    """If a run's process is killed with SIGKILL at any time, the run fails cleanly within seconds."""
     for steps_before in (0, 50):
         killed: list[bool] = []
 
@@ -160,11 +160,11 @@ def _files(installation: Installation) -> set[Path]:
     return {path for path in installation.settings.data_dir.rglob("*") if not path.name.startswith("lethe.db")}
 
 
-def test_a_failed_run_leaves_nothing_before_its_repetition(
+def test_a_killed_run_leaves_nothing_and_is_repeated(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """If the process of a run is killed, the run fails without leaving a process or file behind, and is then
-    repeated and published."""
+    """If a run's process is killed, the run fails without leaving a process or file behind. It is then repeated and
+    published."""
     dataset = new_dataset(rows=BLOCK_ROWS + 400)
     model = new_model(dataset["id"], l2=3e-4, noise_scale=0.005)
     before = _files(installation)
@@ -218,7 +218,7 @@ def test_an_unusable_device_is_reported_in_one_line(tmp_path: Path, command: tup
 
 
 def test_no_step_is_taken_until_progress_is_handled() -> None:
-    """A run takes no further step while the parent process handles a progress report."""
+    """A run takes no further step while the parent process is handling a progress report."""
     mine, theirs = Pipe()
     progressed = chain_process._news(theirs, seconds_between=0.0)
     telling = threading.Thread(target=progressed, args=(1,))

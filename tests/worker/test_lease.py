@@ -1,4 +1,4 @@
-"""A worker abandons runs that were taken back or make no progress."""
+"""A worker abandons runs that have been taken back or make no progress."""
 
 import dataclasses
 import time
@@ -21,7 +21,7 @@ def _newest_run(get: Get) -> Any:
 
 
 def test_a_lost_lease_stops_the_chain(installation: Installation, new_dataset: Make, new_model: Make, get: Get) -> None:
-    """If a worker's run was taken back, its next step after a heartbeat raises `LeaseLost`."""
+    """If a worker's run has been taken back, its next step after a heartbeat raises `LeaseLost`."""
     new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
@@ -44,8 +44,8 @@ def test_a_lost_lease_stops_the_chain(installation: Installation, new_dataset: M
 
 
 def test_a_stalled_run_is_abandoned(installation: Installation, new_dataset: Make, new_model: Make) -> None:
-    """A worker abandons a run that has made no progress for too long, so that its lease expires, but keeps a
-    run that makes progress."""
+    """A worker abandons a run that has made no progress for too long, so that the lease expires, but keeps a run that
+    is making progress."""
     new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=500)

@@ -1,4 +1,4 @@
-"""Child processes never outlive the purpose for which they were forked."""
+"""Child processes never outlive the task for which they were forked."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ def _gone(pid: int) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_a_child_is_hardened_and_isolated(forker: Forker) -> None:
-    """A child process is hardened and has no open descriptor except its connection."""
+    """A child process is hardened and has no open descriptors except its connection."""
     with forker.start() as one, forker.start() as other:
         pid, server, core, dumpable, opened = _asked(one, "say who you are")
         assert (core, dumpable, opened) == ((0, 0), 0, 4)
@@ -64,8 +64,8 @@ def test_a_child_gets_the_descriptors_that_are_passed(forker: Forker) -> None:
 
 
 def test_the_server_imports_libraries_once_for_all_children() -> None:
-    """Modules that only some children need are imported by the fork server, once, when the first of these
-    children starts."""
+    """Modules that only some children need are imported by the fork server, once, when the first of these children
+    starts."""
     forker = Forker("tests.worker.child")
     warmed = []
     for warm in (False, True, True):
@@ -77,7 +77,7 @@ def test_the_server_imports_libraries_once_for_all_children() -> None:
 
 
 def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
-    """A child process in an infinite loop that ignores SIGTERM and SIGINT is dead by the end of its block."""
+    """A child process in an infinite loop that ignores SIGTERM and SIGINT is dead as soon as its block has ended."""
     with forker.start() as child:
         pid, _ = _asked(child, "work without end")
         assert not _gone(pid)
@@ -87,7 +87,7 @@ def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
 
 
 def test_an_unread_child_is_not_waited_for(forker: Forker) -> None:
-    """The block of a child process ends without waiting for data that the child is still sending."""
+    """A child process's block ends without waiting for data that the child is still sending."""
     with forker.start() as child:
         child.connection.send("say much")
         assert child.connection.poll(120)
@@ -96,7 +96,7 @@ def test_an_unread_child_is_not_waited_for(forker: Forker) -> None:
 
 
 def test_a_killed_child_ends_its_connection(forker: Forker) -> None:
-    """If a child process is killed, a caller that is waiting for it is notified at once."""
+    """If a child process is killed, a caller that is waiting for data from it is notified at once."""
     with forker.start() as child:
         pid, _ = _asked(child, "work without end")
         os.kill(pid, signal.SIGKILL)

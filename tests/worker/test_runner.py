@@ -1,4 +1,4 @@
-"""A run from claim to published version, and failed runs."""
+"""Runs from claim to published version, and runs that fail."""
 
 import os
 import time
@@ -30,7 +30,7 @@ def _newest_run(get: Get) -> Any:
     return get("/runs")["items"][0]
 
 
-def test_no_run_is_executed_if_nothing_is_due(installation: Installation) -> None:
+def test_nothing_is_run_if_nothing_is_due(installation: Installation) -> None:
     """If nothing is due, no run is executed."""
     assert runner.run_next(installation, worker="w") is False
 
@@ -38,7 +38,8 @@ def test_no_run_is_executed_if_nothing_is_due(installation: Installation) -> Non
 def test_weights_match_the_published_version(
     gateway: TestClient, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """A run leaves one sealed version: the parameters that the gateway serves, with the recorded digest."""
+    """A run leaves one sealed version, which contains the parameters that the gateway serves and matches the recorded
+    digest."""
     model = new_model(new_dataset()["id"])
     assert runner.run_next(installation, worker="w") is True
     content = gateway.get(f"/v1/models/{model['id']}/versions/1/weights").content
@@ -83,7 +84,7 @@ def test_a_damaged_evaluation_dataset_does_not_delay_a_version(
 def test_people_erased_from_the_evaluation_are_not_counted(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Null rows of the evaluation data are not counted in the metrics."""
+    """Null rows in the evaluation data are not counted in the metrics."""
     dataset, other = new_dataset(), new_dataset("others", rows=30, seed=1, first=60)
     forget("p63", dataset_ids=[other["id"]])
     assert work() == 1
@@ -95,7 +96,7 @@ def test_people_erased_from_the_evaluation_are_not_counted(
 def test_rows_without_a_model_are_erased(
     installation: Installation, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A request about a dataset without a model nulls the rows and completes without a certificate."""
+    """A request about a dataset without a model nulls the person's rows and completes without a certificate."""
     dataset = new_dataset(rows_each=2)
     slots = slots_of(installation, dataset["id"], "p3")
     request = forget("p3")
@@ -105,7 +106,7 @@ def test_rows_without_a_model_are_erased(
     assert _newest_run(get)["kind"] == "erase"
 
 
-def test_a_run_that_cannot_read_its_rows_is_tried_again(
+def test_a_run_that_cannot_read_its_rows_is_retried(
     settings: Settings,
     installation: Installation,
     new_dataset: Make,
@@ -114,7 +115,7 @@ def test_a_run_that_cannot_read_its_rows_is_tried_again(
     get: Get,
     work: Callable,
 ) -> None:
-    """While the rows cannot be read, every run fails and no request is lost; once they can be read, the request
+    """While the rows cannot be read, every run fails and no request is lost. Once they can be read, the request
     completes."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
@@ -136,7 +137,7 @@ def test_a_run_that_cannot_read_its_rows_is_tried_again(
     assert_all_done_once(installation)
 
 
-def test_a_run_that_cannot_write_its_weights_is_tried_again(
+def test_a_run_that_cannot_write_its_weights_is_retried(
     settings: Settings,
     installation: Installation,
     new_dataset: Make,
@@ -144,7 +145,7 @@ def test_a_run_that_cannot_write_its_weights_is_tried_again(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A learning run that cannot write its weights fails and is retried automatically, and the model ends with
+    """A training run that cannot write its weights fails and is retried automatically, and the model ends up with
     version 1."""
     model = new_model(new_dataset()["id"])
     keys = settings.data_dir / "weights" / "keys"
@@ -162,7 +163,7 @@ def test_a_run_that_cannot_write_its_weights_is_tried_again(
 def test_weights_of_dead_runs_and_old_versions_are_destroyed(
     installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """Stored weights are destroyed unless they belong to a live version or a current run; repeating this is a no-op."""
+    """Stored weights are destroyed unless they belong to a live version or a current run. Repeating this is a no-op."""
     new_model(new_dataset()["id"])
     assert work() == 1
     new_model(new_dataset()["id"])
@@ -191,8 +192,8 @@ def test_damaged_weights_are_never_continued(
     get: Get,
     damage: str,
 ) -> None:
-    """A run that should continue a version with missing or changed weights fails with the reason, and the model
-    relearns."""
+    """A run that should continue from missing or changed weights fails and states the reason, and the model is
+    retrained."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")
     [sealed] = (settings.data_dir / "weights").glob("*.sealed")
@@ -217,8 +218,7 @@ def test_damaged_weights_are_never_continued(
 def test_a_model_of_another_size_is_refused(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """If the mechanism states a different number of parameters from that of the model, no run is executed or
-    published."""
+    """If the mechanism states a different number of parameters from the model's, no run is executed or published."""
     model = new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         stored = session.get_one(Model, model["id"])

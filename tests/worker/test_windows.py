@@ -1,4 +1,5 @@
-"""Runs that read rows window by window equal other runs, and memory contains only the rows of the next steps."""
+"""Runs that read rows window by window have the same result as other runs, and hold only the rows of the next steps in
+memory."""
 
 import os
 from collections.abc import Callable
@@ -56,7 +57,7 @@ def data() -> tuple[Any, Any]:
 def test_windows_cover_the_blocks_of_their_steps(
     num_blocks_at_once: int, batches: int, first_step: int, steps: int
 ) -> None:
-    """Windows follow each other up to the last step and contain exactly the blocks that their steps read. Each window
+    """Windows follow one another up to the last step and contain exactly the blocks that their steps read. Each window
     fits in memory and could not be longer."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, first_step=first_step, steps=steps)
     most, done = num_blocks_at_once * BLOCK_BYTES, 0
@@ -73,15 +74,15 @@ def test_windows_cover_the_blocks_of_their_steps(
 
 
 def _read(schedule: Schedule, done: int, until: int) -> set[int]:
-    """Return the blocks that these steps read, one step after the other."""
+    """Return the blocks that these steps read."""
     steps = [schedule.step(step).rows for step in range(done, until)]
     return {number for rows in steps for number in range(rows.start // BLOCK_ROWS, -(-rows.stop // BLOCK_ROWS))}
 
 
 @pytest.mark.parametrize("batches", [1, 2, 7, 20, NUM_SLOTS])
 def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
-    """No step of a run reads blocks that need more memory than was announced. With full batches, the announced memory
-    is that of all blocks."""
+    """No step of a run reads blocks that need more memory than announced. With full batches, the announced memory is
+    that of all blocks."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, steps=1)
     at_most = windows.bytes_of_a_step(schedule, SHAPE)
     looked_at = range(0, batches, max(1, batches // 500))
@@ -99,8 +100,8 @@ def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
 
 
 def test_a_run_through_windows_takes_the_same_steps(data: tuple[Any, Any]) -> None:
-    """A run that passes several times through windows of three blocks takes bit for bit the same steps as a run without
-    windows. It opens each block once per pass and counts the rows of each block."""
+    """A run that passes several times through windows of three blocks takes bit-identical steps to a run without
+    windows. It opens each block once per pass and counts every block's rows."""
     settings = {
         "mechanism": mechanism(),
         "initial": np.zeros((1, NUM_COLUMNS)),
@@ -142,8 +143,8 @@ def _run(rows: OpenedRows, **told: Any) -> isolated.IsolatedResult:
 
 
 def test_a_process_requests_the_blocks_it_needs(data: tuple[Any, Any]) -> None:
-    """The process of a run receives the blocks of its next steps and counts their rows; for a run of one step, it
-    receives only the blocks of one batch."""
+    """A run's process receives the blocks of its next steps and counts their rows. For a one-step run, it receives only
+    the blocks of one batch."""
     with held_in_memory(*data) as rows:
         ran = _run(rows, first_step=19, steps=1)
         assert ran.records == data[0][5 * BLOCK_ROWS :].any(axis=1).sum()
@@ -153,7 +154,7 @@ def test_a_process_requests_the_blocks_it_needs(data: tuple[Any, Any]) -> None:
 
 
 def test_a_batch_that_does_not_fit_is_refused(data: tuple[Any, Any]) -> None:
-    """A run is refused before it begins if a single step reads more blocks than fit in memory."""
+    """A run is refused before it begins if a single step would read more blocks than fit in memory."""
     with held_in_memory(*data) as rows:
         rows.most_bytes = 2 * BLOCK_BYTES - 1
         with pytest.raises(DatasetTooLarge, match="smaller batch_size"):
@@ -163,7 +164,7 @@ def test_a_batch_that_does_not_fit_is_refused(data: tuple[Any, Any]) -> None:
 
 @pytest.mark.parametrize("missing", ["a block", "all"])
 def test_a_step_outside_its_window_ends_the_run(missing: str, data: tuple[Any, Any]) -> None:
-    """If a window lacks a block that its steps read, the run ends before the step."""
+    """If a window lacks a block that its steps read, the run ends before those steps."""
     slots: dict[str, tuple[slice, ...]] = {"a block": (slice(BLOCK_ROWS, NUM_SLOTS),), "all": ()}
     show: Callable[[int], Window] = lambda done: Window(until=3, slots=slots[missing])  # noqa: E731
     with pytest.raises(RunDiffersFromPlan):
@@ -180,7 +181,7 @@ def test_a_step_outside_its_window_ends_the_run(missing: str, data: tuple[Any, A
 
 
 def test_a_run_that_counts_other_rows_fails(data: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run fails if its process reports a different number of rows from the number it was given."""
+    """A run fails if its process reports a different number of rows from the number that it was given."""
     show = OpenedRows.show
     monkeypatch.setattr(
         OpenedRows, "show", lambda *given, **named: {n: count - 1 for n, count in show(*given, **named).items()}
@@ -190,7 +191,7 @@ def test_a_run_that_counts_other_rows_fails(data: tuple[Any, Any], monkeypatch: 
 
 
 def test_only_rows_that_are_read_are_checked(data: tuple[Any, Any]) -> None:
-    """A row that no step of the run reads may have any values, but an invalid row that a step reads is refused."""
+    """Rows that no step of the run reads can have any values, but an invalid row that a step reads is refused."""
     features, labels = data
     settings = {
         "mechanism": mechanism(),
@@ -206,7 +207,7 @@ def test_only_rows_that_are_read_are_checked(data: tuple[Any, Any]) -> None:
 
 
 def test_opened_blocks_are_reported_as_progress(data: tuple[Any, Any]) -> None:
-    """Each block opened for a run is reported as progress, so that the run does not seem to stall; an exception in the
+    """Each block opened for a run is reported as progress, so that the run does not appear stalled. An exception in the
     callback ends the run."""
     opened: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Work done while a run holds the write lock."""
+"""The work that a run does while it holds the write lock."""
 
 import dataclasses
 import functools
@@ -31,7 +31,7 @@ class Counted:
 
 @contextmanager
 def counted(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
-    """Count the statements and signatures of a run, within write transactions and outside them."""
+    """Count a run's SQL statements and signatures inside and outside write transactions."""
     counts = Counted()
     engine, sign = installation.database.engine, signing.sign
     writers: set[int] = set()
@@ -76,8 +76,8 @@ def forgotten(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[list[str]], Counted]:
-    """Return a function that requests the deletion of people of a live model in one call, and counts the work of the
-    run."""
+    """Return a function that requests the deletion of several people from a live model in one call and counts the work
+    of the resulting run."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
 
@@ -97,9 +97,9 @@ def forgotten(
 
 
 def test_requests_do_not_lengthen_write_transactions(forgotten: Callable[[list[str]], Counted]) -> None:
-    """A run executes about as many statements under the write lock for thirty requests, whether about one
-    person or thirty, as for ten. It executes fewer for a single request, whose certificate is signed in the
-    publishing transaction."""
+    """A run for thirty requests, whether about one person or thirty, executes about as many statements under the write
+    lock as a run for ten. A run for a single request executes fewer, and its certificate is signed in the publishing
+    transaction."""
     ten = forgotten(["p0"] * 10).statements
     assert forgotten(["p1"] * 30).statements <= ten + 5
     assert forgotten([f"p{number}" for number in range(2, 32)]).statements <= ten + 5
@@ -107,8 +107,8 @@ def test_requests_do_not_lengthen_write_transactions(forgotten: Callable[[list[s
 
 
 def test_certificates_are_signed_outside_write_transactions(forgotten: Callable[[list[str]], Counted]) -> None:
-    """If a run has many certificates, it signs them and the head of the ledger while other writers can write; if it has
-    only a few, it signs them in the transaction that stores them."""
+    """A run with many certificates signs them and the head of the ledger while other writers can write. A run with only
+    a few signs them in the transaction that stores them."""
     counts = forgotten(["p0"] * 9)
     assert (counts.signed_inside, counts.signed_outside) == (0, 10)
     counts = forgotten(["p1"])
@@ -118,8 +118,8 @@ def test_certificates_are_signed_outside_write_transactions(forgotten: Callable[
 def test_a_request_that_joins_after_signing_is_certified(
     gateway: TestClient, installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A request that joins a run after the certificates were signed gets a new certificate. The signed one names
-    another entry of the ledger and is not stored."""
+    """A request that joins a run after the certificates were signed gets a new certificate. The certificate signed
+    first refers to another ledger entry and is not stored."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     ask = functools.partial(gateway.post, "/v1/deletion-requests", json={"subject_id": "p0"})
@@ -147,7 +147,7 @@ def test_a_request_that_joins_after_signing_is_certified(
 
 
 def test_signatures_of_other_facts_are_not_used() -> None:
-    """A signature is used only for the facts that it states, and with `at_once` a missing signature is made
+    """A signature is used only for the facts that it covers. With `at_once`, a missing signature is made
     immediately."""
     ahead = SignedAhead(few=0)
     with pytest.raises(NotSigned):

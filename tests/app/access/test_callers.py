@@ -21,7 +21,7 @@ Add = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def add(installation: Installation, by: Actor) -> Add:
-    """Return a function that adds a key and returns it and its id."""
+    """Return a function that adds an API key and returns the key and its id."""
 
     def make(**limits: datetime.datetime) -> tuple[str, str]:
         key = access.new_key()
@@ -33,7 +33,7 @@ def add(installation: Installation, by: Actor) -> Add:
 
 @pytest.fixture
 def uses(installation: Installation) -> LastUses:
-    """Return a writer of last key uses whose thread sleeps longer than any test."""
+    """Return a recorder of last key uses whose background thread sleeps for longer than any test runs."""
     return LastUses(installation.database)
 
 
@@ -45,7 +45,7 @@ def _last_used(installation: Installation, key_id: str) -> datetime.datetime | N
 def test_revoked_keys_work_for_at_most_a_second(
     installation: Installation, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key that another process revokes keeps working for at most a second and is then refused as unknown."""
+    """A key that another process revokes keeps working for at most one second and is then refused as unknown."""
     key, key_id = add()
     assert believing._BELIEVED_SECONDS == 1.0
     monkeypatch.setattr(believing, "_BELIEVED_SECONDS", 60.0)  # the machine may be slow
@@ -108,7 +108,7 @@ def test_calls_without_a_key_do_not_query_the_database(installation: Installatio
 
 
 def test_key_uses_are_written_once_a_minute(installation: Installation, add: Add, uses: LastUses) -> None:
-    """Uses of keys are collected and written to the database in one statement, at most once a minute."""
+    """Key uses are collected and written to the database in one statement, at most once a minute."""
     keys = [add() for _ in range(3)]
     callers = Callers(installation.database, used=uses.note)
     with statements_to(installation.database.engine) as statements:
@@ -156,7 +156,7 @@ def test_uses_noted_by_another_gateway_are_not_written_again(
 
 
 def test_noted_uses_survive_an_outage(installation: Installation, add: Add, uses: LastUses) -> None:
-    """Recorded key uses are kept while the database refuses writes, and are written once it accepts them again."""
+    """Recorded key uses are kept while the database refuses writes, and written once it accepts them again."""
     key, key_id = add()
     Callers(installation.database, used=uses.note).authenticate(key)
     broken = sa.exc.OperationalError("UPDATE", {}, Exception("away"))
@@ -173,7 +173,7 @@ def test_noted_uses_survive_an_outage(installation: Installation, add: Add, uses
 
 
 def test_noted_uses_survive_an_older_schema(installation: Installation, add: Add, uses: LastUses) -> None:
-    """Recorded key uses are kept, and no error is raised, while the database has an older schema."""
+    """While the database has an older schema, recorded key uses are kept and no error is raised."""
     key, key_id = add()
     Callers(installation.database, used=uses.note).authenticate(key)
     with installation.database.engine.begin() as connection:

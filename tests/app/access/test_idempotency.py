@@ -25,7 +25,7 @@ def database(installation: Installation) -> Database:
 
 
 def test_repeated_calls_get_the_stored_answer(database: Database) -> None:
-    """A repeated call returns the stored response; a call made for the first time finds no stored response."""
+    """The first call with an idempotency key finds no stored response; a repeated call returns the stored one."""
     with database.writing() as session:
         assert idempotency.replay(session, ONCE) is None
         assert idempotency.perform(session, ONCE, make) == ANSWER
@@ -51,7 +51,7 @@ def test_calls_without_a_key_are_not_stored(database: Database) -> None:
 
 
 def test_stored_answers_roll_back_with_their_call(database: Database) -> None:
-    """If a call fails after its response was stored, the stored response is rolled back with it."""
+    """If the transaction fails after a response was stored, the stored response is rolled back too."""
 
     def fail() -> None:
         with database.writing() as session:

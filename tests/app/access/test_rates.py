@@ -12,7 +12,7 @@ Limited = Callable[..., Rates]
 
 @pytest.fixture
 def limited() -> Iterator[Limited]:
-    """Return a function that creates the call counts of a gateway and closes them when the test ends."""
+    """Return a function that creates a gateway's call counters, which are closed when the test ends."""
     made = []
 
     def make(calls: int = 0, *, failed: int = 0) -> Rates:
@@ -38,8 +38,8 @@ def admitted(gateway: Rates, who: Caller, most: int = 1000) -> int:
 
 
 def test_a_key_has_a_limit_per_minute(limited: Limited, minute: Callable[[int], None]) -> None:
-    """A key may make a limited number of calls per minute. Each response states how many are left, and the
-    count resets every minute."""
+    """A key can make a limited number of calls per minute. Each response states how many calls are left, and the count
+    is reset every minute."""
     gateway = limited(3)
     left = [gateway.count(caller()) for _ in range(3)]
     assert [(one.quota, one.remaining, one.seconds) for one in left if one] == [(3, 2, 50), (3, 1, 50), (3, 0, 50)]
@@ -54,12 +54,12 @@ def test_a_key_has_a_limit_per_minute(limited: Limited, minute: Callable[[int], 
 @pytest.mark.usefixtures("minute")
 @pytest.mark.parametrize(("all_keys", "this_key", "allowed"), [(0, None, 1000), (0, 2, 2), (5, 2, 2), (2, 5, 2)])
 def test_a_key_can_lower_the_limit(limited: Limited, all_keys: int, this_key: int | None, allowed: int) -> None:
-    """The limit of a single key can be lower than the general limit but not higher; 0 means no limit."""
+    """A key's own limit can be lower than the general limit but not higher; 0 means no limit."""
     assert admitted(limited(all_keys), caller(calls=this_key)) == allowed
 
 
 def test_wrong_keys_are_limited_by_address(limited: Limited, minute: Callable[[int], None]) -> None:
-    """After too many wrong keys, an address cannot try another key in the same minute; other addresses can."""
+    """After too many wrong keys, an address cannot try another key during the same minute, but other addresses can."""
     gateway = limited(failed=3)
     for _ in range(3):
         gateway.admit("192.0.2.1")
@@ -73,7 +73,7 @@ def test_wrong_keys_are_limited_by_address(limited: Limited, minute: Callable[[i
 
 @pytest.mark.usefixtures("minute")
 def test_an_ipv6_network_is_one_address(limited: Limited) -> None:
-    """All 2^64 addresses of a host's IPv6 network count as one address; an address in another network counts
+    """All 2^64 addresses in a host's IPv6 network count as one address; addresses in other networks are counted
     separately."""
     gateway = limited(failed=3)
     for host in ("1", "2", "ffff:1"):
@@ -85,7 +85,8 @@ def test_an_ipv6_network_is_one_address(limited: Limited) -> None:
 
 @pytest.mark.usefixtures("minute")
 def test_counting_addresses_takes_bounded_memory(limited: Limited) -> None:
-    """At most ten thousand addresses that sent wrong keys are counted separately; all others share one count."""
+    """At most ten thousand addresses that sent wrong keys are counted individually; all further addresses share one
+    counter."""
     gateway = limited(failed=3)
     for number in range(20_000):
         gateway.failed(f"10.0.{number // 256}.{number % 256}")
@@ -97,8 +98,8 @@ def test_counting_addresses_takes_bounded_memory(limited: Limited) -> None:
 
 @pytest.mark.usefixtures("minute")
 def test_one_address_cannot_lock_an_account(limited: Limited) -> None:
-    """Ten wrong passwords for an account block the address that sent them. A hundred wrong passwords, from any
-    addresses, block every address for that account."""
+    """Ten wrong passwords for an account block the address that sent them from that account. A hundred wrong passwords,
+    from any number of addresses, block all addresses from it."""
     gateway = limited(failed=60)
     for host in range(10):
         gateway.admit("192.0.2.99", "maria")
@@ -115,8 +116,7 @@ def test_one_address_cannot_lock_an_account(limited: Limited) -> None:
 
 @pytest.mark.usefixtures("minute")
 def test_provider_logins_are_limited(limited: Limited) -> None:
-    """An address may start a limited number of provider logins per minute, and these logins do not count as
-    wrong keys."""
+    """An address can start a limited number of provider logins per minute, and these do not count as wrong keys."""
     gateway = limited(failed=3)
     for _ in range(3):
         gateway.count_login("192.0.2.1")

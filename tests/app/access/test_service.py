@@ -56,7 +56,7 @@ def test_missing_and_unknown_keys_are_refused(installation: Installation, key: s
 
 
 def test_only_the_hash_is_stored(installation: Installation, by: Actor) -> None:
-    """The database stores the SHA-256 hash of a key, which has 256 random bits, and not the key itself."""
+    """Only the SHA-256 hash of a key is stored in the database. The key itself has 256 random bits."""
     key = access.new_key()
     with installation.database.writing(by=by) as session:
         row = access.add_key(session, name="a", key=key, scopes=[])
@@ -66,7 +66,7 @@ def test_only_the_hash_is_stored(installation: Installation, by: Actor) -> None:
 
 
 def test_ensuring_a_key_twice_adds_it_once(installation: Installation, by: Actor) -> None:
-    """Ensuring the admin key at every start adds the key only once."""
+    """Ensuring at every start that the admin key exists adds the key only once."""
     with installation.database.writing(by=by) as session:
         for _ in range(2):
             access.ensure_key(session, name="again", key="k", scopes=[Scope.ADMIN])
@@ -77,8 +77,9 @@ def test_ensuring_a_key_twice_adds_it_once(installation: Installation, by: Actor
 @each("held", Scope)
 @each("needed", Scope)
 def test_a_scope_permits_only_what_requires_it(held: Scope, needed: Scope) -> None:
-    """A scope permits only what requires that scope. Admin permits everything except managing tenants and reading
-    metrics, which cover all tenants and need the operator scope. Deciding on requests also needs accounting:read."""
+    """A scope permits only the operations that require it. Admin permits everything except managing tenants and reading
+    metrics, which cover all tenants and require the operator scope. Deciding on requests also requires
+    accounting:read."""
     scopes = frozenset({held})
     caller = Caller(id="key_1", tenant_id="ten_1", scopes=scopes, policy=Policy(), calls_per_minute=None)
     of_all_tenants = {Scope.OPERATOR, Scope.METRICS_READ}
@@ -100,8 +101,8 @@ def _of(installation: Installation, key: str) -> Caller:
 
 
 def test_a_rotated_key_overlaps_with_the_new_one(installation: Installation, by: Actor) -> None:
-    """A rotated key's successor has the same permissions. The old key stops working when the overlap ends, or when it
-    expires, whichever is earlier."""
+    """A key created by rotation has the same permissions as the old key. The old key stops working when the overlap
+    ends or when it expires, whichever is earlier."""
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="admin", key="a", scopes=[Scope.ADMIN])
         old = access.add_key(session, name="crm", key="old", scopes=[Scope.REQUESTS_WRITE], calls_per_minute=7)
@@ -125,8 +126,8 @@ def test_a_rotated_key_overlaps_with_the_new_one(installation: Installation, by:
 
 
 def test_a_rotated_key_keeps_its_lifetime(installation: Installation, by: Actor) -> None:
-    """Rotating a key that was created for a month creates a key that expires in a month, unless another expiry
-    is given."""
+    """Rotating a key that was created with a lifetime of one month creates a key with the same lifetime, unless another
+    expiry is given."""
     month = datetime.timedelta(days=30)
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="admin", key="a", scopes=[Scope.ADMIN])
@@ -149,8 +150,8 @@ def test_an_admin_cannot_rotate_an_operators_key(installation: Installation, by:
 
 
 def test_the_last_permanent_admin_key_cannot_be_removed(installation: Installation, by: Actor) -> None:
-    """The last admin or operator key without an expiry can be neither revoked nor given an expiry by rotation; expiring
-    and revoked keys do not count."""
+    """The last admin or operator key without an expiry can be neither revoked nor given an expiry by rotation; keys
+    with an expiry and revoked keys do not count."""
     with installation.database.writing(by=by) as session:
         [first] = session.scalars(sa.select(ApiKey)).all()
         everything = [Scope.ADMIN, Scope.OPERATOR]
@@ -174,6 +175,6 @@ def test_the_last_permanent_admin_key_cannot_be_removed(installation: Installati
 
 
 def test_an_expiry_before_creation_is_refused(installation: Installation, by: Actor) -> None:
-    """A key that would expire before it is created is refused."""
+    """A key whose expiry precedes its creation is refused."""
     with pytest.raises(InputInvalid), installation.database.writing(by=by) as session:
         access.add_key(session, name="a", key="k", scopes=[], expires_at=now(session))

@@ -24,7 +24,7 @@ COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"
     ],
 )
 def test_ids_of_one_person_have_the_same_form(rule: SubjectRule, same: list[str], other: list[str]) -> None:
-    """All ids of one person have the same normal form under a rule, and ids of different people have different
+    """Under a rule, all ids of one person have the same normal form, and ids of different people have different normal
     forms."""
     (form,) = {normal(one, rule) for one in same}
     assert form not in {normal(one, rule) for one in other}
@@ -32,5 +32,5 @@ def test_ids_of_one_person_have_the_same_form(rule: SubjectRule, same: list[str]
 
 @given(st.text(), st.sampled_from(RULES))
 def test_normalizing_is_idempotent(subject_id: str, rule: SubjectRule) -> None:
-    """Normalizing a normalized subject id does not change it, so any system can compute its hash."""
+    """Normalizing a normalized subject id does not change it, so other systems can compute its hash."""
     assert normal(normal(subject_id, rule), rule) == normal(subject_id, rule)

@@ -58,7 +58,7 @@ def test_names_are_unique(installation: Installation, by: Actor) -> None:
 
 
 def test_a_policy_change_keeps_other_fields(installation: Installation, by: Actor) -> None:
-    """A policy change sets the given fields and keeps all others; if any field is invalid, nothing is changed."""
+    """A policy change sets the given fields and keeps all others; if any field is invalid, nothing changes."""
     with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"grace_seconds": 60})
         tenants.change_policy(session, {"regulations": {"lgpd": {"days": 15}}})
@@ -74,8 +74,8 @@ def test_a_policy_change_keeps_other_fields(installation: Installation, by: Acto
 def test_a_business_id_without_a_claim_is_refused(
     installation: Installation, by: Actor, claim: Literal["email", "phone_number", "customer_id"]
 ) -> None:
-    """A policy with a business id but without a claim is refused, because the default claim would match no person of a
-    tenant that uses other subject ids."""
+    """A policy with a business id but no claim is refused: if the tenant uses different subject ids, the default claim
+    would not match anyone."""
     wrong: list[dict[str, Any]] = [{"drp_business_id": "SHOP"}, {"drp_business_id": "SHOP", "drp_claim": None}]
     for policy in wrong:
         with pytest.raises(InputInvalid) as refusal, installation.database.writing(by=by) as session:
@@ -91,8 +91,8 @@ def test_a_business_id_without_a_claim_is_refused(
 
 
 def test_a_business_id_belongs_to_one_tenant(installation: Installation, by: Actor) -> None:
-    """A tenant cannot use the business id of another tenant, because it would receive that tenant's messages
-    from agents."""
+    """A tenant cannot use another tenant's business id, because it would receive the messages that agents send to that
+    tenant."""
     with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"drp_business_id": "SHOP", "drp_claim": "email"})
         tenants.change_policy(session, {"drp_business_id": "SHOP", "grace_seconds": 5})

@@ -30,7 +30,7 @@ DELTA = 1e-5
 
 @pytest.fixture
 def budgeted(new_dataset: Make) -> Budgeted:
-    """Return a function that uploads made-up people with a budget and returns the dataset."""
+    """Return a function that uploads made-up people as a dataset with a budget and returns the dataset."""
     return lambda epsilon: new_dataset(form={"adaptive_epsilon": str(epsilon), "adaptive_delta": str(DELTA)})
 
 
@@ -44,7 +44,8 @@ def known() -> dict[int, float]:
 def epsilon_of(
     known: dict[int, float], new_dataset: Make, new_model: Make, forget: Make, work: Work, get: Get
 ) -> Callable[[int], float]:
-    """Return the budget that exactly covers learning and the given number of versions that each forget one person."""
+    """Return a function that computes the budget that exactly covers the initial training and the given number of
+    versions, each of which forgets one person."""
 
     def found(releases: int) -> float:
         if releases in known:
@@ -71,8 +72,8 @@ def test_a_certificate_signs_the_bound(
     get: Get,
     epsilon_of: Callable[[int], float],
 ) -> None:
-    """With a budget, the `adaptive` guarantee is the budget and not the sum over versions. The certificate can be
-    recomputed offline and states that no version was published beyond the budget."""
+    """If a dataset has a budget, the `adaptive` guarantee states the budget instead of the sum over versions. The
+    certificate can be recomputed offline and states that no version was published beyond the budget."""
     dataset = budgeted(epsilon := epsilon_of(3))
     assert dataset["adaptive_budget"] == {"epsilon": epsilon, "delta": DELTA}
     model = new_model(dataset["id"], noise_scale=0.05)
@@ -124,8 +125,8 @@ def test_no_version_exceeds_the_budget(
     get: Get,
     epsilon_of: Callable[[int], float],
 ) -> None:
-    """If a version would exceed the budget, the rows are still erased, but the request waits for its model, which
-    reports the reason, and the dataset's models no longer learn. Retiring the model completes the request."""
+    """If a version would exceed the budget, the rows are still erased, but the model reports `adaptive_budget_spent`,
+    the request waits, and no new model can be created on the dataset. Retiring the model completes the request."""
     dataset = budgeted(epsilon_of(1))
     model = new_model(dataset["id"], noise_scale=0.05)
     work()
@@ -163,8 +164,7 @@ def test_a_run_is_not_published_if_the_budget_was_spent_meanwhile(
     work: Work,
     epsilon_of: Callable[[int], float],
 ) -> None:
-    """A run that was planned within the budget is not published if the budget has been spent by the time the
-    run ends."""
+    """A run that was planned within the budget is not published if the budget has been spent before the run ends."""
     dataset = budgeted(epsilon_of(1))
     new_model(dataset["id"], noise_scale=0.05, audit={"lanes": 0})
     work()
@@ -201,7 +201,7 @@ def test_a_run_is_not_published_if_the_budget_was_spent_meanwhile(
     ],
 )
 def test_a_malformed_budget_is_refused(gateway: TestClient, form: dict[str, str]) -> None:
-    """An incomplete budget, or one whose numbers are not a valid bound, is refused with a specific error, and
+    """An incomplete budget, or a budget whose numbers are not a valid bound, is refused with a specific error, and
     nothing is stored."""
     answer = gateway.post("/v1/datasets", data=FORM | form, files={"file": ("people.npz", npz())})
     assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
@@ -210,7 +210,7 @@ def test_a_malformed_budget_is_refused(gateway: TestClient, form: dict[str, str]
 
 
 def test_the_audit_log_shows_when_a_budget_was_set(gateway: TestClient, budgeted: Budgeted) -> None:
-    """The audit log shows that a budget was set before the first publication."""
+    """The audit log shows that a budget was set before the first version was published."""
     dataset = budgeted(2.0)
     found = gateway.get("/v1/audit-log", params={"action": "dataset.created"}).json()["items"]
     [entry] = [one for one in found if one["object_id"] == dataset["id"]]

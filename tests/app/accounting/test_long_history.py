@@ -17,7 +17,8 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def publish(installation: Installation, model_id: str, *, version: int, steps: int) -> Chain:
-    """Record a published version whose run forgot one record, without executing its steps; return the model's chain."""
+    """Record a published version whose run forgot one record, without executing the run's steps; return the model's
+    chain."""
     with installation.database.writing() as session:
         model = session.get_one(Model, model_id)
         owned = {"tenant_id": model.tenant_id, "dataset_id": model.dataset_id, "revision": version}
@@ -56,8 +57,8 @@ def test_a_ledger_with_dropped_runs_verifies(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """The verifier drops the same old runs as the accountant and computes the same numbers. A large ball makes the
-    influence of the dropped runs visible in these numbers."""
+    """The verifier drops the same old runs as the accountant and computes the same numbers. The large ball ensures that
+    the dropped runs noticeably affect these numbers."""
     dataset = new_dataset(rows=240)
     model = new_model(dataset["id"], l2=0.3, noise_scale=0.02, radius=1e9)
     work()

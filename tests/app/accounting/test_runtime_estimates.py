@@ -16,8 +16,8 @@ from app.installations import Installation
 
 @given(per_run=st.floats(0, 100), per_step=st.floats(1e-6, 1), steps=st.lists(st.integers(1, 10**5), min_size=2))
 def test_constant_and_step_time_are_recovered(per_run: float, per_step: float, steps: list[int]) -> None:
-    """The constant time per run and the time per step are recovered from the durations of past runs. If all runs have
-    the same length, only the time for that length is recovered."""
+    """The constant time per run and the time per step are recovered from the durations of past runs. If all past runs
+    have the same length, only the duration of a run of that length is recovered."""
     found = RuntimeEstimate.through([(taken, per_run + per_step * taken) for taken in steps])
     assert found is not None
     assert found.runs == len(steps)
@@ -34,7 +34,7 @@ def test_estimates_are_never_negative(measured: list[tuple[int, float]]) -> None
 
 
 def test_the_constant_is_counted_for_each_run_of_a_batch() -> None:
-    """The estimate for a batch includes the constant time once for every run."""
+    """The estimate for a batch includes the constant time once per run."""
     assert RuntimeEstimate(seconds_per_run=2.0, seconds_per_step=0.5, runs=3).seconds(10, runs=4) == 13.0
 
 
@@ -62,8 +62,9 @@ def test_a_current_run_estimates_its_remaining_time(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """Without past runs, the remaining time of a run is estimated from its own speed after the first step. With past
-    runs, an estimate exists from the start and decreases from then on. Canary tests and ended runs have no estimate."""
+    """Without past runs, a run's remaining time is estimated from its own speed, starting after its first step. With
+    past runs, there is an estimate from the start, and it decreases from then on. Canary tests and ended runs have no
+    estimate."""
     model = new_model(new_dataset()["id"])
     began = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     after_ten = began + datetime.timedelta(seconds=10)

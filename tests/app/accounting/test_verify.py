@@ -1,4 +1,4 @@
-"""A real ledger that verifies, and copies of it with one alteration each that are refused."""
+"""A real ledger verifies, and every copy with a single alteration is refused."""
 
 import copy
 import json
@@ -32,7 +32,8 @@ class Story:
         return body
 
     def rewrite(self, index: int, **changed: Any) -> None:
-        """Replace parts of a body and recompute its hash and all later ones, as an attacker with the database could."""
+        """Replace parts of an entry's body and recompute its hash and all later hashes, as an attacker with access to
+        the database could."""
         of_model = [entry for entry in self.entries if entry.model_id == self.entries[index].model_id]
         self.entries[index].body = canonical(self.body(index) | changed)
         previous = GENESIS
@@ -42,7 +43,7 @@ class Story:
 
 
 def copied(row: Any) -> Any:
-    """Return a copy of the row outside any session."""
+    """Return a copy of the row that is not attached to a session."""
     return type(row)(**{column.key: getattr(row, column.key) for column in sa.inspect(type(row)).column_attrs})
 
 
@@ -61,8 +62,8 @@ def kept() -> list[Story]:
 
 @pytest.fixture
 def story(kept: list[Story], request: pytest.FixtureRequest) -> Story:
-    """Let two models learn and forget two people one after another, and let one of them relearn. The story runs
-    once and is then copied."""
+    """Train two models, which forget two people one after the other, and retrain one of them. This is done once, and
+    each test gets a copy."""
     if not kept:
         # Of the fixtures below, the dataset is an npz file.
         pytest.importorskip("app.features.npz")
@@ -88,8 +89,8 @@ def refusal(story: Story) -> str:
 
 
 def test_an_intact_ledger_is_valid(story: Story) -> None:
-    """Every hash and number of an intact ledger can be recomputed from its entries, and the report contains the
-    head of each model."""
+    """Every hash and number of an intact ledger can be recomputed from its entries, and the report contains the head of
+    each model's chain."""
     report = ledgers.verify(story.entries, story.versions)
     assert (report.models, report.entries) == (2, 7)
     assert report.heads == {entry.model_id: entry.hash for entry in story.entries}
@@ -116,7 +117,7 @@ def test_a_body_altered_in_place_is_refused(story: Story, name: str) -> None:
 
 
 def test_an_altered_hash_is_refused(story: Story) -> None:
-    """An entry whose hash was altered no longer matches its body and is refused, and the message names the entry."""
+    """An entry whose hash was altered no longer matches its body and is refused; the message names the entry."""
     story.entries[0].hash = "0" * 64
     assert "ledger entry 1: its body is not what was hashed" in refusal(story)
 
@@ -128,14 +129,14 @@ def test_an_entry_with_another_predecessor_is_refused(story: Story) -> None:
 
 
 def test_a_missing_entry_is_refused(story: Story) -> None:
-    """If the first entry or one in the middle is missing, verification reports its number."""
+    """If the first entry or an entry in the middle is missing, verification reports its number."""
     for index, missed in ((0, 1), (1, 2)):
         rest = Story(story.entries[:index] + story.entries[index + 1 :], story.versions)
         assert f"entry {missed} is missing before it" in refusal(rest)
 
 
 def test_a_missing_last_entry_is_refused(story: Story) -> None:
-    """If the last entry is missing, verification names the version that has no entry."""
+    """If the last entry is missing, verification names the version without an entry."""
     last = story.entries.pop()
     assert refusal(story) == f"Version {last.sequence} of model {last.model_id} is not the one in the ledger."
 
@@ -150,7 +151,7 @@ def test_reordered_entries_are_refused(story: Story) -> None:
 
 
 def test_an_entry_of_another_model_is_refused(story: Story) -> None:
-    """An entry moved to another model is refused, even if it is rehashed."""
+    """An entry that was moved to another model is refused, even if it is rehashed."""
     ours, theirs = story.entries[0], story.entries[-1]
     assert ours.model_id != theirs.model_id
     story.entries[0].body = canonical(story.body(0) | {"model_id": theirs.model_id})
@@ -170,7 +171,7 @@ def test_rehashing_changes_nothing(story: Story) -> None:
 
 @pytest.mark.parametrize("name", ["steps", "variance", "presence", "influence"])
 def test_a_wrong_state_of_the_chain_is_refused(story: Story, name: str) -> None:
-    """A chain state that does not follow from the runs is refused, and the error names the wrong number."""
+    """A chain state that does not follow from the runs is refused, and the error names the incorrect number."""
     chain = story.body(1)["chain"]
     story.rewrite(1, chain=chain | {name: chain[name] * 2})
     assert (
@@ -182,7 +183,7 @@ def test_a_wrong_state_of_the_chain_is_refused(story: Story, name: str) -> None:
 @pytest.mark.parametrize("name", ["mu", "epsilon", "delta", "notion", "adjacency", "reference_process"])
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_wrong_guarantee_is_refused(story: Story, name: str, which: int) -> None:
-    """A guarantee that does not follow from the runs is refused, and the error names the wrong field."""
+    """A guarantee that does not follow from the runs is refused, and the error names the incorrect field."""
     claimed = copy.deepcopy(story.body(1)["guarantees"])
     claimed[which][name] = claimed[which][name] / 2 if isinstance(claimed[which][name], float) else "other"
     story.rewrite(1, guarantees=claimed)
@@ -224,7 +225,7 @@ def test_altered_runs_are_refused(story: Story, changed: dict[str, Any], named: 
 
 
 def test_a_missing_guarantee_is_refused(story: Story) -> None:
-    """An entry must state each guarantee for all people exactly once and in order; otherwise it is refused."""
+    """An entry that does not state every guarantee for all people exactly once and in order is refused."""
     claimed = story.body(1)["guarantees"]
     for stated in (claimed[:1], claimed * 2, claimed[::-1]):
         story.rewrite(1, guarantees=stated)
@@ -233,14 +234,14 @@ def test_a_missing_guarantee_is_refused(story: Story) -> None:
 
 @pytest.mark.parametrize("name", ["noise_scale", "num_slots", "l2", "contraction"])
 def test_another_mechanism_is_refused(story: Story, name: str) -> None:
-    """An entry is refused if its mechanism differs from the mechanism of the chain that it continues."""
+    """An entry is refused if its mechanism differs from that of the chain it continues."""
     mechanism = story.body(1)["mechanism"]
     story.rewrite(1, mechanism=mechanism | {name: mechanism[name] * 2})
     assert "ledger entry 2: its numbers cannot be recomputed" in refusal(story)
 
 
-def test_a_chain_begins_with_learning(story: Story) -> None:
-    """A ledger whose first entry unlearns is refused, because there is no chain to continue."""
+def test_a_chain_begins_with_training(story: Story) -> None:
+    """A ledger whose first entry is an unlearning run is refused, because there is no chain for it to continue."""
     story.rewrite(0, kind="unlearn")
     assert "ledger entry 1" in (said := refusal(story))
     assert "it continues no chain" in said
@@ -250,27 +251,27 @@ def test_a_chain_begins_with_learning(story: Story) -> None:
 
 
 def test_a_version_with_other_weights_is_refused(story: Story) -> None:
-    """A version whose weights differ from those in the ledger is refused, and the error names it."""
+    """A version whose weights differ from those recorded in the ledger is refused, and the error names the version."""
     version = story.versions[1]
     version.weights_sha256 = "0" * 64
     assert refusal(story) == f"Version {version.number} of model {version.model_id} is not the one in the ledger."
 
 
 def test_a_ledger_that_names_other_weights_is_refused(story: Story) -> None:
-    """An entry whose weights differ from those of its version is refused, even if it is rehashed."""
+    """An entry whose weights differ from its version's weights is refused, even if the entry is rehashed."""
     story.rewrite(1, weights_sha256="0" * 64)
     assert refusal(story) == f"Version 2 of model {story.entries[1].model_id} is not the one in the ledger."
 
 
 def test_a_removed_version_is_refused(story: Story) -> None:
-    """If a version is in the ledger but missing from the database, verification names it."""
+    """If a version is in the ledger but not in the database, verification names it."""
     gone = story.versions.pop(0)
     said = refusal(story)
     assert said == f"The ledger accounts for version {gone.number} of model {gone.model_id}, which does not exist."
 
 
 def test_an_added_version_is_refused(story: Story) -> None:
-    """If a version is in the database but missing from the ledger, verification names it."""
+    """If a version is in the database but not in the ledger, verification names it."""
     added = copied(story.versions[0])
     added.number = 99
     story.versions.append(added)

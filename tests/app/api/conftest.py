@@ -28,7 +28,7 @@ Get = Callable[[str], Any]
 
 @pytest.fixture(scope="session")
 def npz_of() -> Callable[..., bytes]:
-    """Return the bytes of an npz file of twenty made-up people, with any of its arrays replaced."""
+    """Return the bytes of an npz file of twenty made-up people; any of its arrays can be replaced."""
 
     def build(**replaced: Any) -> bytes:
         x = np.random.default_rng(0).normal(size=(20, 3))
@@ -42,7 +42,7 @@ def npz_of() -> Callable[..., bytes]:
 
 @pytest.fixture
 def upload(gateway: TestClient, npz_of: Callable[..., bytes]) -> Callable[..., httpx.Response]:
-    """POST a file as a dataset and return the response; further arguments are form fields."""
+    """POST a file as a dataset and return the response; further arguments are sent as form fields."""
 
     def send(
         content: bytes | None = None,
@@ -82,7 +82,7 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
 
 @pytest.fixture
 def refused() -> Callable[[httpx.Response, int, str], dict[str, Any]]:
-    """Assert that a response is a complete problem with this status and code, and return its JSON."""
+    """Assert that a response is a complete problem document with this status and code, and return its JSON."""
 
     def check(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
         problem: dict[str, Any] = answer.json()
@@ -101,7 +101,7 @@ def refused() -> Callable[[httpx.Response, int, str], dict[str, Any]]:
 
 @pytest.fixture
 def stored(installation: Installation) -> Callable[[], dict[str, int]]:
-    """Count the datasets, models and deletion requests, and the files with rows or uploads."""
+    """Count the datasets, models and deletion requests, and the files that contain rows or uploads."""
 
     def count() -> dict[str, int]:
         with installation.database.reading() as session:
@@ -123,7 +123,7 @@ def nothing() -> dict[str, int]:
 
 @pytest.fixture
 def claim(installation: Installation) -> Callable[[], ClaimedRun]:
-    """Claim the next run like a worker that then stops responding."""
+    """Claim the next run as a worker that then stops responding."""
 
     def take() -> ClaimedRun:
         with installation.database.writing() as session:
@@ -136,7 +136,7 @@ def claim(installation: Installation) -> Callable[[], ClaimedRun]:
 
 @pytest.fixture
 def give_up(installation: Installation) -> Callable[[], None]:
-    """Hand back the run of the worker that stopped responding."""
+    """Release the run of the worker that stopped responding."""
 
     def take_back() -> None:
         with installation.database.writing() as session:
@@ -182,7 +182,7 @@ def policy(gateway: TestClient) -> Callable[..., None]:
 
 @pytest.fixture
 def sample(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
-    """Return the current value of a metric, or 0 if there is no such sample."""
+    """Return the current value of a metric, or 0 if the metric has no such sample."""
     monkeypatch.setattr("app.features.monitoring.metrics._FRESH_SECONDS", -1.0)
 
     def read(name: str, **labels: str) -> float:

@@ -14,7 +14,7 @@ def document() -> dict[str, Any]:
 
 @functools.cache
 def operations() -> dict[str, dict[str, Any]]:
-    """Return the operations of the document, keyed by method and path."""
+    """Return the operations of the OpenAPI document, keyed by method and path."""
     return {
         f"{method.upper()} {path}": operation
         for path, methods in document()["paths"].items()

@@ -21,7 +21,7 @@ Refused = Callable[..., dict[str, Any]]
 def test_the_ledger_is_a_chain(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """Ledger entries are listed oldest first, page by page, and each contains the hash of the previous entry."""
+    """Ledger entries are listed oldest first in pages, and each entry contains the hash of the previous one."""
     for person in range(1, 4):
         forget(f"p{person}")
         work()
@@ -45,8 +45,8 @@ def test_the_ledger_is_a_chain(
 def test_a_ledger_is_verified(
     live: dict[str, Any], get: Get, installation: Installation, by: Actor, forget: Make, work: Work
 ) -> None:
-    """If the whole ledger verifies, the verdict contains the hash of the last entry; otherwise it names the
-    faulty entry."""
+    """If the whole ledger verifies, the verdict contains the hash of the last entry; otherwise, it names the faulty
+    entry."""
     forget("p1")
     work()
     path = f"/accounting/models/{live['id']}/ledger"

@@ -23,8 +23,7 @@ Get = Callable[[str], Any]
 
 
 def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused: Refused, installation: Any) -> None:
-    """A new key works at once, is shown only in the response that creates it, and gives no access after its
-    revocation."""
+    """A new key works at once, appears only in the response that creates it, and stops working when it is revoked."""
     made = gateway.post("/v1/api-keys", json={"name": "crm", "scopes": ["requests:read", "requests:read"]})
     assert made.status_code == 201
     created = made.json()
@@ -59,7 +58,8 @@ def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused:
 def test_a_malformed_key_is_refused(
     gateway: TestClient, get: Get, refused: Refused, wrong: dict[str, Any], path: str
 ) -> None:
-    """A new key needs a name, known scopes and an expiry in the future, and the caller cannot choose its secret."""
+    """A new key is refused without a name, with unknown scopes, with an expiry in the past, or with a secret chosen by
+    the caller."""
     answer = gateway.post("/v1/api-keys", json={"name": "a", "scopes": ["admin"]} | wrong)
     assert [fault["path"] for fault in refused(answer, 422, "input_invalid")["errors"]] == [path]
     assert len(get("/api-keys")["items"]) == 1
@@ -70,7 +70,7 @@ def _as(key: str) -> dict[str, str]:
 
 
 def test_a_key_is_rotated(gateway: TestClient, get: Get, refused: Refused) -> None:
-    """Rotation returns a key with the same permissions; without an overlap the old key stops working at once."""
+    """Rotation returns a key with the same permissions; without an overlap, the old key stops working at once."""
     asked = {"name": "crm", "scopes": ["requests:read"], "calls_per_minute": 50}
     old = gateway.post("/v1/api-keys", json=asked).json()
     answer = gateway.post(f"/v1/api-keys/{old['id']}/rotate", json={"overlap_seconds": 60})
@@ -88,7 +88,7 @@ def test_a_key_is_rotated(gateway: TestClient, get: Get, refused: Refused) -> No
 
 
 def test_key_uses_are_recorded_at_shutdown(settings: Settings, admin_key: str) -> None:
-    """On shutdown a gateway records which keys were used."""
+    """On shutdown, a gateway records which keys were used."""
     with TestClient(create_app(settings), headers=_as(admin_key)) as first:
         assert first.get("/v1/api-keys").json()["items"][0]["last_used_at"] is None
     with TestClient(create_app(settings), headers=_as(admin_key)) as second:
@@ -97,8 +97,8 @@ def test_key_uses_are_recorded_at_shutdown(settings: Settings, admin_key: str) -
 
 @pytest.mark.usefixtures("minute")
 def test_a_key_has_a_rate_limit(gateway: TestClient, refused: Refused) -> None:
-    """Each response states how many calls the key has left. Above the limit, calls return 429 with the time of
-    the next permitted call."""
+    """Each response states how many calls the key has left. Calls above the limit return 429 with the time of the next
+    permitted call."""
     asked = {"name": "a", "scopes": ["models:read"], "calls_per_minute": 3}
     key = gateway.post("/v1/api-keys", json=asked).json()["key"]
     left = [gateway.get("/v1/models", headers=_as(key)).headers for _ in range(3)]
@@ -112,7 +112,7 @@ def test_a_key_has_a_rate_limit(gateway: TestClient, refused: Refused) -> None:
 
 @pytest.fixture
 def at_the_door(settings: Settings) -> Iterator[TestClient]:
-    """Start a gateway that tolerates three wrong keys."""
+    """Start a gateway that blocks an address after three wrong keys."""
     with TestClient(create_app(settings.model_copy(update={"failed_calls_per_minute": 3}))) as client:
         yield client
 
@@ -121,8 +121,8 @@ def at_the_door(settings: Settings) -> Iterator[TestClient]:
 def test_wrong_keys_block_an_address(
     at_the_door: TestClient, admin_key: str, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a few wrong keys an address cannot try another key in that minute. A valid key that is already known still
-    works, and calls without a key do not count."""
+    """After a few wrong keys, an address cannot try another key during that minute. A valid key that is already known
+    still works, and calls without a key do not count."""
     monkeypatch.setattr(callers, "_BELIEVED_SECONDS", -1.0)  # each call looks its key up again
     assert at_the_door.get("/v1/models", headers=_as(admin_key)).status_code == 200
     for _ in range(5):
@@ -136,8 +136,8 @@ def test_wrong_keys_block_an_address(
 @pytest.mark.redis
 @pytest.mark.usefixtures("minute")
 def test_gateways_share_a_limit(settings: Settings, admin_key: str, tmp_path: Path) -> None:
-    """Two gateways with one Redis server share the limit of a key; if Redis fails, each gateway enforces the
-    limit by itself."""
+    """Two gateways that use the same Redis server share a key's limit. If Redis fails, each gateway enforces the limit
+    separately."""
     minute = int(time.time()) // 60
     server = processes.Redis(tmp_path)
     shared = settings.model_copy(update={"broker_url": SecretStr(server.url), "calls_per_minute": 10})

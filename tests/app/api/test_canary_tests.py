@@ -14,7 +14,7 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_every_run_has_a_canary_test(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """A run reports the observations of its canary lanes, the model shows those of the latest run, and a certificate
+    """A run reports the observations of its canary lanes, the model shows those of its latest run, and a certificate
     states those of the run that it certifies."""
     request = forget("p1")
     work()
@@ -43,7 +43,7 @@ def test_every_run_has_a_canary_test(live: dict[str, Any], forget: Make, get: Ge
 def test_lanes_and_chains_are_as_requested(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """A model has the requested number of lanes, and a requested canary test multiplies it by the requested
+    """A model has the requested number of lanes; a canary test on request multiplies this number by the requested
     number of chains."""
     model = new_model(new_dataset()["id"], audit={"lanes": 4, "chains": 3})
     assert model["audit"] == {"lanes": 4, "chains": 3, "asked_at": None, "last": None, "last_run_id": None}
@@ -75,7 +75,7 @@ def test_lanes_and_chains_are_as_requested(
 def test_a_malformed_canary_test_is_refused(
     gateway: TestClient, new_dataset: Make, refused: Refused, stored: Callable[[], dict[str, int]], asked: Any
 ) -> None:
-    """An odd, excessive or non-numeric number of lanes or chains is refused, and no model is created."""
+    """A number of lanes or chains that is odd, too large or not a number is refused, and no model is created."""
     body = {"name": "m", "dataset_id": new_dataset(rows=20)["id"], "l2": 0.05, "audit": asked}
     problem = refused(gateway.post("/v1/models", json=body), 422, "input_invalid")
     assert [fault["path"] for fault in problem["errors"]] == [f"audit.{next(iter(asked))}"]

@@ -18,7 +18,7 @@ Refused = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def certificate(live: dict[str, Any], forget: Callable[..., Any], get: Get, work: Callable[[], int]) -> dict[str, Any]:
-    """Return the certificate of a forgotten person."""
+    """Return a certificate issued for a forgotten person."""
     request = forget("p1")
     work()
     found: dict[str, Any] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"][0]
@@ -28,7 +28,7 @@ def certificate(live: dict[str, Any], forget: Callable[..., Any], get: Get, work
 def test_a_certificate_states_request_model_and_guarantees(
     certificate: dict[str, Any], live: dict[str, Any], get: Get
 ) -> None:
-    """A certificate is the same on every endpoint and states the request, the model, the ledger entry and the
+    """Every endpoint returns the same certificate, which states the request, the model, the ledger entry and the
     guarantees."""
     assert get(f"/certificates/{certificate['id']}") == certificate
     request = get(f"/deletion-requests/{certificate['request_id']}")
@@ -48,8 +48,8 @@ def test_a_certificate_states_request_model_and_guarantees(
 def test_invalid_certificates_are_refused(
     gateway: TestClient, certificate: dict[str, Any], settings: Settings, refused: Refused
 ) -> None:
-    """A certificate is refused if its statement or signature was changed, if it is malformed, or if its numbers are
-    inconsistent, even if it was signed with the right key."""
+    """A certificate is refused if its statement or signature was changed or if it is malformed. It is also refused if
+    its numbers are inconsistent, even if it was signed with the right key."""
     header, _, signature = certificate["jws"].split(".")
     statement = certificate["statement"]
     better = statement | {"target": {"epsilon": 0.001, "delta": 1e-9}}

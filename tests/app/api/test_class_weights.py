@@ -17,8 +17,8 @@ Refused = Callable[..., dict[str, Any]]
 def test_a_class_with_a_low_weight_is_predicted_less(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Class weights are given by class name, and the model states them in normalised form. A model with almost no
-    weight on its first class predicts the other class more often, and its certificate states the weights."""
+    """Class weights are given by class name, and the model states them in normalised form. A model whose first class
+    has almost no weight predicts the other class more often, and its certificate states the weights."""
     dataset = new_dataset(rows=400)["id"]
     records = np.random.default_rng(5).normal(size=(200, 3)).tolist()
     found = []
@@ -38,8 +38,8 @@ def test_a_class_with_a_low_weight_is_predicted_less(
 
 
 def test_malformed_weights_are_refused(new_dataset: Make, gateway: TestClient, refused: Refused) -> None:
-    """A weight for an unknown class is refused, and the error lists the known classes. Invalid weights and weights for
-    a numeric target are refused as well."""
+    """A weight for an unknown class is refused, and the error lists the known classes. Invalid weights and class
+    weights for a numeric target are also refused."""
     dataset = new_dataset()["id"]
 
     def asked(weights: dict[str, float], dataset_id: str = dataset) -> Any:

@@ -28,7 +28,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def table(*, people: int = 400, seed: int = 0, first: int = 0, **changed: Any) -> bytes:
-    """Return a file of people whose number of doctor's visits increases with age, and much more with illness."""
+    """Return a file of people whose number of doctor's visits increases with age and is much higher for ill people."""
     generator = np.random.default_rng(seed)
     age, ill = generator.integers(0, 101, people), generator.integers(0, 2, people)
     visits = np.minimum(generator.poisson(np.exp(0.2 + age / 100 + 1.2 * ill)), 30)
@@ -53,7 +53,7 @@ def uploaded(gateway: TestClient) -> Callable[..., httpx.Response]:
 
 @pytest.fixture
 def visits(uploaded: Callable[..., httpx.Response]) -> dict[str, Any]:
-    """Upload a dataset of counts."""
+    """Upload a dataset whose target is a count."""
     answer = uploaded()
     assert answer.status_code == 201, answer.text
     made: dict[str, Any] = answer.json()
@@ -69,8 +69,8 @@ def test_counts_are_learned_predicted_and_forgotten(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Poisson regression is the default for counts, and it predicts rates. The certificate of a forgotten person states
-    the loss and the score at which it bends, so that a verifier can recompute the constants."""
+    """Poisson regression is the default for counts, and its predictions are rates. A forgotten person's certificate
+    states the loss and the score at which it bends, so that a verifier can recompute the constants."""
     assert visits["target"] == {"min": 0, "max": 30, "outside": "error", "counts": True}
     held_out = uploaded(table(seed=1, first=1000)).json()
     gate = {"metric": "mean_poisson_deviance", "threshold": 2.0}
@@ -112,8 +112,8 @@ def test_counts_are_learned_predicted_and_forgotten(
 def test_a_malformed_count_is_refused(
     uploaded: Callable[..., httpx.Response], refused: Refused, of_target: dict[str, Any], line: str, said: str
 ) -> None:
-    """A file with a cell that is not a count is refused; the error names the line and column and does not quote
-    the cell."""
+    """A file with a value that is not a count is refused; the error names the line and column and does not quote the
+    value."""
     answer = uploaded(table(people=5, p3=line), of_target)
     [fault] = refused(answer, 422, "row_invalid")["errors"]
     assert (fault["path"], fault["message"]) == ("line 5, column visits", said)
@@ -132,7 +132,7 @@ def test_a_malformed_count_is_refused(
 def test_an_invalid_bound_for_counts_is_refused(
     uploaded: Callable[..., httpx.Response], refused: Refused, of_target: dict[str, Any], path: str, said: str
 ) -> None:
-    """The schema of a column of counts must state the maximum count as a whole number."""
+    """The schema of a count column must state the maximum count as a whole number."""
     errors = refused(uploaded(None, of_target), 422, "schema_invalid")["errors"]
     assert (f"columns.visits.{path}", said) in [(fault["path"], fault["message"]) for fault in errors]
 
@@ -144,8 +144,8 @@ def test_poisson_regression_requires_counts(
     new_model: Make,
     refused: Refused,
 ) -> None:
-    """Poisson regression is refused unless the target is declared as counts; a target of counts may also use
-    any other regression."""
+    """Poisson regression is refused unless the target is declared as a count. Count targets may also use any other
+    regression objective."""
     plain = uploaded(None, {"counts": False}).json()
     assert plain["target"] == {"min": 0, "max": 30, "outside": "error"}
     body = {"name": "m", "dataset_id": plain["id"], "objective": "poisson_regression"}
@@ -173,7 +173,7 @@ def test_only_poisson_regression_has_a_deviance(
 
 
 def test_counts_are_planned_as_poisson_regression(gateway: TestClient, visits: dict[str, Any], get: Get) -> None:
-    """If a dataset of counts has no model yet, its plan assumes Poisson regression."""
+    """The plan for a dataset of counts without a model assumes Poisson regression."""
     plan = get(f"/accounting/datasets/{visits['id']}/plan")
     assert plan["objective"] == "poisson_regression"
     assert {cost["l2"] for cost in plan["costs"] if cost["epsilon"] == 1} == {0.00125, 0.005, 0.02}
@@ -182,8 +182,8 @@ def test_counts_are_planned_as_poisson_regression(gateway: TestClient, visits: d
 def test_counts_pass_canary_tests_and_can_be_added(
     gateway: TestClient, visits: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model that learned counts passes its canary test, and rows with counts can be added to the slots of
-    forgotten people."""
+    """A model trained on counts passes its canary test, and rows with counts can be added to the slots of forgotten
+    people."""
     model = new_model(visits["id"], audit={"lanes": 64, "chains": 2}, loss_width=1.0)
     work()
     assert gateway.post(f"/v1/models/{model['id']}/audit").status_code == 202
@@ -201,7 +201,7 @@ def test_counts_pass_canary_tests_and_can_be_added(
 def test_a_rehearsal_of_counts(
     gateway: TestClient, visits: dict[str, Any], new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A rehearsal on a dataset of counts measures errors in units of the counts, before and after forgetting."""
+    """A rehearsal on a dataset of counts measures errors before and after forgetting, in the unit of the counts."""
     model = new_model(visits["id"], l2=0.003, noise_scale=0.002)
     work()
     asked = gateway.post(f"/v1/models/{model['id']}/rehearsals", json={"people": 40}).json()
@@ -213,10 +213,10 @@ def test_a_rehearsal_of_counts(
         assert sets["forget"]["accuracy"] is None
 
 
-def test_npz_files_have_counts_if_the_form_has_a_bound(
+def test_npz_labels_are_counts_if_the_form_states_a_bound(
     gateway: TestClient, new_model: Make, get: Get, work: Callable[[], int], refused: Refused
 ) -> None:
-    """If the upload form states a bound for counts, the y array of an npz file is read as counts."""
+    """If the upload form states a maximum count, the y array of an npz file is read as counts."""
     generator = np.random.default_rng(0)
     x = generator.normal(size=(200, 3))
     y = np.minimum(generator.poisson(np.exp(1 + x[:, 0])), 20)

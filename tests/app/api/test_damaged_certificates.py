@@ -21,7 +21,7 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def damage(installation: Installation, certificate_id: str, place: int = 400) -> None:
-    """Change a character of the stored certificate."""
+    """Change one character of the stored certificate."""
     with installation.database.writing() as session:
         stored = session.get_one(Certificate, certificate_id)
         stored.jws = flipped(stored.jws.encode(), place).decode()
@@ -29,7 +29,7 @@ def damage(installation: Installation, certificate_id: str, place: int = 400) ->
 
 @pytest.fixture
 def request_id(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> str:
-    """Return the id of a completed request with certificates of two models."""
+    """Return the id of a completed request that has certificates for two models."""
     dataset = new_dataset(rows=60)["id"]
     for name in ("one", "two"):
         new_model(dataset, name=name, noise_scale=0.02)
@@ -43,9 +43,9 @@ def request_id(new_dataset: Make, new_model: Make, forget: Make, work: Callable[
 def test_a_damaged_certificate_is_named(
     place: int, installation: Installation, gateway: TestClient, request_id: str, get: Get, refused: Refused
 ) -> None:
-    """A certificate whose header, statement or signature is damaged is refused with a specific error code. The proof of
-    the request names the damaged certificate, contains the others without a joint guarantee, and does not verify as a
-    whole offline. The request and its account can still be read."""
+    """A certificate whose header, statement or signature is damaged is refused with a specific error code. The
+    request's proof names the damaged certificate and contains the intact ones without a joint guarantee; as a whole, it
+    does not verify offline. The request and its account can still be read."""
     proof = get(f"/deletion-requests/{request_id}/certificate")
     first, second = proof["certificates"]
     assert (proof["damaged"], len(proof["joint"]["models"])) == ([], 2)

@@ -25,7 +25,7 @@ DETAILS = {"external_id": "case-7", "metadata": {"desk": "three"}}
 
 
 def page_of(installation: Installation, request_id: str) -> tuple[Path, int]:
-    """Return the page that contains the key of a request's details, and the offset of the key."""
+    """Return the page that contains the key for a request's details, and the key's offset."""
     with installation.database.reading() as session:
         return line_of(installation, session.get_one(DeletionRequest, request_id).particulars.key)
 
@@ -63,8 +63,8 @@ def _damage(installation: Installation, request_id: str, what: str) -> None:
 def test_damaged_details_are_marked(
     what: str, installation: Installation, settings: Settings, gateway: TestClient, forget: Make, get: Get
 ) -> None:
-    """A request with damaged details is marked as damaged in its own response, in lists and in exports; requests with
-    other keys are unaffected. Restoring the original file repairs the request."""
+    """A request with damaged details is marked as damaged in its own response, in lists and in exports; requests
+    encrypted with other keys are unaffected. Restoring the original file repairs the request."""
     with TestClient(create_app(settings), headers=gateway.headers) as beside:
         other = beside.post("/v1/deletion-requests", json={"subject_id": "p2"} | DETAILS).json()["id"]
     mine = forget("p1", **DETAILS)["id"]
@@ -92,8 +92,8 @@ def test_a_person_with_damaged_details_is_forgotten(
     get: Get,
     work: Any,
 ) -> None:
-    """A person whose request has damaged details is still forgotten, because rows are found by the hash of the
-    id and not by the details."""
+    """A person whose request has damaged details is still forgotten, because rows are found by the hash of the id,
+    which is not part of the details."""
     new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
     assert work() == 1
     mine = forget("p3", **DETAILS)["id"]
@@ -107,8 +107,8 @@ def test_a_person_with_damaged_details_is_forgotten(
 def test_damaged_details_are_not_overwritten(
     installation: Installation, gateway: TestClient, forget: Make, get: Get, refused: Refused
 ) -> None:
-    """A rejection stores its explanation with the request's details. It is refused while the details are damaged and
-    accepted once the file is restored."""
+    """Rejecting a request stores the explanation with the request's details, so rejection is refused while the details
+    are damaged and accepted once the file is restored."""
     mine = forget("p1", identity_verified=False, **DETAILS)["id"]
     page, _ = page_of(installation, mine)
     right = page.read_bytes()
@@ -125,8 +125,8 @@ def test_damaged_details_are_not_overwritten(
 def test_damaged_details_are_erased_in_time(
     what: str, installation: Installation, gateway: TestClient, forget: Make, get: Get, policy: Callable[..., None]
 ) -> None:
-    """Details whose retention has ended are erased even if they cannot be read, and they do not prevent other
-    details from being erased."""
+    """Details are erased at the end of their retention period even if they cannot be read, and they do not prevent
+    other details from being erased."""
     policy(retain_details_days=0)
     mine = forget("p1", identity_verified=False, **DETAILS)["id"]
     assert gateway.post(f"/v1/deletion-requests/{mine}/cancel").json()["status"] == "cancelled"
@@ -139,8 +139,8 @@ def test_damaged_details_are_erased_in_time(
 def test_erasing_damaged_details_keeps_other_keys(
     place: int, installation: Installation, gateway: TestClient, forget: Make, get: Get, policy: Callable[..., None]
 ) -> None:
-    """If a bit flip changes the key name stored with the details, so that it names no key or another request's key,
-    erasing the details still destroys the right key."""
+    """If a bit flip changes the key name stored with a request's details, so that it names no key or another request's
+    key, erasing the details still destroys the right key."""
     asked = [forget(f"p{number}", identity_verified=False, **DETAILS)["id"] for number in range(4)]
     with installation.database.reading() as session:
         keys = {one: session.get_one(DeletionRequest, one).particulars.key for one in asked}
@@ -166,9 +166,9 @@ def test_damaged_details_are_counted_at_start_and_on_schedule(
     sample: Callable[..., float],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A gateway verifies all encrypted texts at its start and on schedule. Readiness and a metric report the
-    number of damaged texts, and the log names the damaged page but no person. The number returns to 0 once the
-    page is restored."""
+    """A gateway verifies all encrypted texts when it starts and then on a schedule. Readiness and a metric report the
+    number of damaged texts, and the log names the damaged page but no person. The number returns to 0 once the page is
+    restored."""
     mine = [forget(f"p{number}", **DETAILS)["id"] for number in range(30)]
     page, place = page_of(installation, mine[-1])
     right = page.read_bytes()

@@ -38,8 +38,7 @@ CSV = "person,age,work,income,note\nann,31,state,low,x\nbob,42,private,high,y\na
 def test_an_npz_upload_becomes_a_dataset(
     upload: Callable[..., httpx.Response], get: Callable[[str], Any], npz_of: Callable[..., bytes]
 ) -> None:
-    """An upload returns 201 with a location and public facts about the dataset, and a later GET returns the
-    same facts."""
+    """An upload returns 201 with a location and the dataset's public facts, and a later GET returns the same facts."""
     answer = upload(npz_of(subject=np.array([f"p{row // 2}" for row in range(20)])))
     created = answer.json()
     assert created.pop("num_suppressed") == 0
@@ -55,7 +54,7 @@ def test_an_npz_upload_becomes_a_dataset(
 
 
 def test_an_npz_file_may_have_a_schema(upload: Callable[..., httpx.Response], npz_of: Callable[..., bytes]) -> None:
-    """A schema turns the arrays of an npz file into columns, which are then scaled. If scaling each row would lose
+    """A schema maps the arrays of an npz file to columns, which are then scaled. If scaling each row would lose
     information, a warning names the column and the remedy."""
     x = {"kind": "vector", "length": 3, "center": [0.0, 0.0, 1000.0], "scale": [1.0, 1.0, 10.0], "clip": 3.0}
     columns = {"x": x, "y": {"role": "label", "values": ["0", "1"]}, "subject": {"role": "subject"}}
@@ -78,21 +77,22 @@ def parquet(text: str) -> bytes:
 
 @pytest.mark.parametrize(("filename", "content"), [("rows.csv", CSV.encode()), ("rows.parquet", parquet(CSV))])
 def test_a_table_is_read_by_its_schema(upload: Callable[..., httpx.Response], filename: str, content: bytes) -> None:
-    """A CSV or Parquet file is uploaded with a public schema, which defines the width of a row, the classes and
-    the subject column."""
+    """A CSV or Parquet file is uploaded with a public schema that defines the row width, the classes and the subject
+    column."""
     created = upload(content, filename=filename, schema=json.dumps(SCHEMA)).json()
     assert created["classes"] == ["low", "high"]
     assert (created["num_features"], created["num_records"], created["num_subjects"]) == (3, 3, 2)
     assert created["schema"]["columns"].keys() == SCHEMA["columns"].keys()
 
 
-def test_random_features_are_learned_from(
+def test_models_can_use_random_features(
     upload: Callable[..., httpx.Response],
     gateway: TestClient,
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """A model can learn from random features, and the stored schema encodes records for prediction in the same way."""
+    """A model can be trained on random features, and the stored schema encodes records for prediction in the same
+    way."""
     random = SCHEMA | {"random_features": {"features": 20, "seed": 9}}
     created = upload(CSV.encode(), filename="rows.csv", schema=json.dumps(random)).json()
     assert created["num_features"] == 20
@@ -105,8 +105,8 @@ def test_random_features_are_learned_from(
 
 
 def test_npz_classes_are_taken_from_the_form(upload: Callable[..., httpx.Response]) -> None:
-    """The classes of an npz file, and of a table whose schema does not list its labels, are taken from the
-    upload form."""
+    """The upload form supplies the classes of an npz file, and those of a table whose schema does not list its
+    labels."""
     assert upload(classes='["no", "yes"]').json()["classes"] == ["no", "yes"]
     unlisted = {"columns": SCHEMA["columns"] | {"income": {"role": "label"}}}
     sent = {"content": CSV.encode(), "filename": "rows.csv", "schema": json.dumps(unlisted)}
@@ -169,8 +169,8 @@ def test_a_bad_upload_leaves_no_rows_or_files(
     nothing: dict[str, int],
     case: str,
 ) -> None:
-    """An upload that cannot be learned from returns 422 with the location of the fault, and neither rows nor
-    files are left behind."""
+    """An upload that cannot be used for training returns 422 with the location of the fault and leaves neither rows nor
+    files behind."""
     sent, code, path = (REFUSED | ARRAYS)[case]
     problem = refused(upload(npz_of(**sent)) if case in ARRAYS else upload(**sent), 422, code)
     assert [fault["path"] for fault in problem["errors"]][:1] == ([path] if path else [])
@@ -179,14 +179,14 @@ def test_a_bad_upload_leaves_no_rows_or_files(
 
 @pytest.fixture
 def small(settings: Settings, admin_key: str) -> Iterator[TestClient]:
-    """Start a gateway that accepts ten thousand bytes."""
+    """Start a gateway that accepts bodies of up to ten thousand bytes."""
     app = create_app(settings.model_copy(update={"max_upload_bytes": 10_000}))
     with TestClient(app, headers={"Authorization": f"Bearer {admin_key}"}) as client:
         yield client
 
 
 def chunked(request: httpx.Request) -> dict[str, Any]:
-    """Return the arguments of the same upload, sent in pieces without a declared length."""
+    """Return the arguments that send the same upload in pieces, without a declared length."""
     body = request.read()
     pieces = (body[start : start + 1000] for start in range(0, len(body), 1000))
     return {"content": pieces, "headers": {"Content-Type": request.headers["content-type"]}}
@@ -203,7 +203,7 @@ def test_an_upload_above_the_limit_is_refused(
     declared: bool,
     rows: int,
 ) -> None:
-    """A body that is too long returns 413, whether or not its length was declared, and no part of it is kept."""
+    """A body that exceeds the limit returns 413, whether or not its length was declared, and no part of it is kept."""
     x = np.random.default_rng(0).normal(size=(rows, 3))
     content = npz_of(x=x, y=np.arange(rows) % 2, subject=np.arange(rows).astype(str))
     request = small.build_request("POST", "/v1/datasets", data=FORM, files={"file": ("people.npz", content)})
@@ -216,7 +216,7 @@ def test_an_upload_above_the_limit_is_refused(
 
 
 def test_the_body_limit_holds_for_json_too(small: TestClient, refused: Callable[..., dict[str, Any]]) -> None:
-    """The body limit applies to every endpoint: JSON that is too long also returns 413."""
+    """The body limit applies to every endpoint: a JSON body that exceeds it also returns 413."""
     pieces = (b'{"name": "' if start == 0 else b"a" * 1000 for start in range(20))
     answer = small.post("/v1/models", content=pieces, headers={"Content-Type": "application/json"})
     refused(answer, 413, "upload_too_large")
@@ -228,8 +228,8 @@ def test_repeating_an_upload_creates_one_dataset(
     refused: Callable[..., dict[str, Any]],
     stored: Callable[[], dict[str, int]],
 ) -> None:
-    """Repeating an upload with the same Idempotency-Key returns the first response; a different file or name is
-    a conflict."""
+    """Repeating an upload with the same Idempotency-Key returns the first response; repeating it with a different file
+    or name is a conflict."""
     once = {"Idempotency-Key": "first"}
     first = upload(headers=once)
     after = stored()
@@ -252,8 +252,8 @@ def test_admins_see_how_many_rows_are_held_about_a_person(
     refused: Callable[..., dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """An admin sees how many rows are held about a person and gets 404 for an unknown person; other keys are
-    refused."""
+    """An admin sees the number of rows held about a person and gets 404 for an unknown person; callers without the
+    scope are refused."""
     created = upload(CSV.encode(), filename="rows.csv", schema=json.dumps(SCHEMA)).json()
     place = f"/datasets/{created['id']}/subjects"
     assert get(f"{place}/ann") == {"num_records": 2}
@@ -265,8 +265,8 @@ def test_admins_see_how_many_rows_are_held_about_a_person(
 def test_an_upload_survives_a_lost_commit_acknowledgement(
     upload: Callable[..., httpx.Response], gateway: TestClient, installation: Installation
 ) -> None:
-    """If the database connection is lost during a commit, the call returns 503, and a retry finds the dataset with its
-    rows if the commit succeeded."""
+    """If the database connection is lost during a commit, the call returns 503. If the commit succeeded, a retry finds
+    the dataset with its rows."""
     database = gateway.app.state.installation.database  # type: ignore[attr-defined]
     lost: list[bool] = []
 
@@ -295,7 +295,7 @@ def test_a_digest_does_not_confirm_guessed_rows(
     new_dataset: Any, forget: Any, get: Any, work: Callable[[], int]
 ) -> None:
     """Uploading the same rows again gives a different digest, whether or not a person has been forgotten, so a caller
-    who knows all other rows cannot confirm a guess."""
+    who knows all other rows cannot confirm a guess about the remaining one."""
     one, other = new_dataset("one"), new_dataset("other")
     digests = {one["digest"], other["digest"]}
     forget("p3")

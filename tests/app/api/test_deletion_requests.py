@@ -22,7 +22,7 @@ PLACE = "/v1/deletion-requests"
 
 
 def test_a_request_is_accepted(gateway: TestClient, live: dict[str, Any], get: Get) -> None:
-    """Accepting a request returns 202 with a location, a deadline and an estimate for each model."""
+    """A valid request returns 202 with a location, a deadline and an estimate for each model."""
     body = {
         "subject_id": "p1",
         "regulation": "ccpa",
@@ -47,7 +47,7 @@ def test_a_request_is_accepted(gateway: TestClient, live: dict[str, Any], get: G
 def test_a_request_takes_the_estimated_steps(
     live: dict[str, Any], forget: Make, shown: Make, get: Get, work: Work
 ) -> None:
-    """A request takes the estimated number of steps, and a completed request has no estimate."""
+    """Serving a request takes the estimated number of steps, and a completed request has no estimate."""
     request = forget("p1")
     work()
     [run] = get(f"/runs?model_id={live['id']}&limit=1")["items"]
@@ -77,15 +77,15 @@ MALFORMED = {
 def test_a_malformed_request_is_refused(
     gateway: TestClient, refused: Refused, stored: Callable[[], dict[str, int]], case: str
 ) -> None:
-    """A malformed request returns 422 with an error that repeats nothing about the person, and the request is
-    not stored."""
+    """A malformed request returns 422 and is not stored; the error repeats nothing about the person."""
     problem = refused(gateway.post(PLACE, json=MALFORMED[case]), 422, "input_invalid")
     assert "p1" not in str(problem)
     assert stored()["deletion_requests"] == 0
 
 
 def test_a_batch_may_name_many_unknown_datasets(gateway: TestClient, live: dict[str, Any]) -> None:
-    """A batch that names 70,000 unknown datasets gets a result for each item, and its valid request is accepted."""
+    """If a batch names 70,000 unknown datasets, its response contains a result for each item, and its valid request is
+    accepted."""
     asked: list[dict[str, Any]] = [
         {"subject_id": "p1", "dataset_ids": [f"ds_{item}_{number}" for number in range(1000)]} for item in range(70)
     ]
@@ -98,8 +98,8 @@ def test_a_batch_may_name_many_unknown_datasets(gateway: TestClient, live: dict[
 
 
 def test_an_unstorable_item_is_refused_alone(gateway: TestClient, live: dict[str, Any]) -> None:
-    """If one item of a batch contains text that no database can store, only that item is refused, wherever the
-    text is."""
+    """If one item of a batch contains text that databases cannot store, only that item is refused, wherever the text
+    appears."""
     asked = [{"subject_id": "p1"}, {"subject_id": "p2", "refers_to": "\0"}, {"subject_id": "p3"}]
     answer = gateway.post(f"{PLACE}:batch", json={"requests": asked})
     assert [item["status"] for item in answer.json()["items"]] == [202, 422, 202]
@@ -122,8 +122,8 @@ def test_a_stored_answer_does_not_identify_the_person(
 def test_repeating_a_request_creates_one(
     gateway: TestClient, live: dict[str, Any], refused: Refused, stored: Callable[[], dict[str, int]], work: Work
 ) -> None:
-    """Repeating a request with the same Idempotency-Key, of at most 255 characters, creates no second request, even
-    after the first has completed. A different body is a conflict."""
+    """Repeating a request with the same Idempotency-Key of at most 255 characters creates no second request, even after
+    the first has completed. Reusing the key with a different body is a conflict."""
     once = {"Idempotency-Key": "k" * 255}
     first = gateway.post(PLACE, json={"subject_id": "p1"}, headers=once)
     work()
@@ -141,7 +141,7 @@ def test_repeating_a_request_creates_one(
 def test_an_idempotency_key_belongs_to_its_api_key(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], stored: Callable[[], dict[str, int]]
 ) -> None:
-    """Two callers with the same Idempotency-Key do not get each other's responses."""
+    """Two callers that use the same Idempotency-Key do not receive each other's responses."""
     for caller in (key_with(Scope.REQUESTS_WRITE), key_with(Scope.REQUESTS_WRITE)):
         answer = gateway.post(
             PLACE, json={"subject_id": caller["Authorization"]}, headers=caller | {"Idempotency-Key": "k"}
@@ -153,7 +153,8 @@ def test_an_idempotency_key_belongs_to_its_api_key(
 def test_a_request_about_an_unknown_person_completes_at_once(
     gateway: TestClient, live: dict[str, Any], forget: Make, statuses: Callable[..., list[str]], work: Work
 ) -> None:
-    """A request about an unknown person completes at once without a run and looks like any other request."""
+    """A request about an unknown person completes at once without a run and is otherwise indistinguishable from other
+    requests."""
     request = forget("stranger")
     assert (request["status"], request["outcome"], request["models"]) == ("completed", "nothing_held", [])
     assert request["completed_at"]
@@ -168,8 +169,8 @@ def test_strict_requests_return_404_for_unknown_people(
     refused: Refused,
     stored: Callable[[], dict[str, int]],
 ) -> None:
-    """With strict=true an admin gets 404 for an unknown person, and no request is created; a caller without the
-    scope gets 403."""
+    """With strict=true, an admin gets 404 for an unknown person and no request is created; a caller without the
+    required scope gets 403."""
     refused(gateway.post(f"{PLACE}?strict=true", json={"subject_id": "stranger"}), 404, "subject_unknown")
     writer = key_with(Scope.REQUESTS_WRITE)
     for subject_id in ("stranger", "p1"):
@@ -188,7 +189,7 @@ def test_a_waiting_request_can_be_cancelled(
     work: Work,
     refused: Refused,
 ) -> None:
-    """A waiting request can be cancelled once, and none of its rows are erased."""
+    """A waiting request can be cancelled only once, and no rows are erased for it."""
     request = forget("p1")
     place = f"{PLACE}/{request['id']}/cancel"
     assert gateway.post(place).json()["status"] == "cancelled"
@@ -207,8 +208,8 @@ def test_a_request_cannot_be_cancelled_once_its_rows_are_claimed(
     work: Work,
     refused: Refused,
 ) -> None:
-    """Once its rows are claimed, a request cannot be cancelled, whether the run is in progress, its worker has died or
-    the request is completed."""
+    """Once its rows are claimed, a request cannot be cancelled, no matter whether the run is in progress, its worker
+    has died or the request has completed."""
     place = f"{PLACE}/{forget('p1')['id']}/cancel"
     claim()
     refused(gateway.post(place), 409, "transition_forbidden")
@@ -221,7 +222,7 @@ def test_a_request_cannot_be_cancelled_once_its_rows_are_claimed(
 def test_lists_are_filtered(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """Lists of requests are filtered by status, person, model and external id."""
+    """Lists of requests can be filtered by status, person, model and external id."""
     done = forget("p1", external_id="case 7")["id"]
     work()
     stranger, waiting = forget("stranger")["id"], forget("p2")["id"]
@@ -241,8 +242,8 @@ def test_lists_are_filtered(
 def test_a_request_follows_an_earlier_one(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, refused: Refused
 ) -> None:
-    """A request may refer to an ended request about the same person. Referring to an open request is a conflict, and a
-    request about another person is treated as unknown."""
+    """A request can refer to an earlier request about the same person that has ended. Referring to an open request is a
+    conflict; a request about another person is reported as unknown."""
     open_, ended = forget("p1")["id"], forget("stranger")["id"]
     follower = forget("stranger", refers_to=ended)
     assert follower["refers_to"] == ended
@@ -272,7 +273,7 @@ def test_a_subject_can_be_given_by_its_hash(
 
 
 def test_lists_are_filtered_by_regulation_and_dates(live: dict[str, Any], forget: Make, get: Get) -> None:
-    """Lists are filtered by regulation, by time of receipt and, for open requests, by deadline."""
+    """Lists can be filtered by regulation, by time of receipt and, for open requests, by deadline."""
     done = forget("stranger", regulation="ccpa")["id"]
     late = forget("p1", submitted_at="2020-01-01T00:00:00Z")["id"]
     other = forget("p2", regulation="ccpa")["id"]

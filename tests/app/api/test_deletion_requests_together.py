@@ -14,7 +14,7 @@ Refused = Callable[..., dict[str, Any]]
 Work = Callable[[], int]
 
 
-def test_requests_that_wait_together_are_served_together(
+def test_waiting_requests_are_served_together(
     installation: Installation,
     live: dict[str, Any],
     forget: Make,
@@ -23,8 +23,8 @@ def test_requests_that_wait_together_are_served_together(
     get: Get,
     work: Work,
 ) -> None:
-    """Two requests for one person and one for another person complete in one run; each gets a certificate about its own
-    record, and the rows are nulled once."""
+    """Two requests about one person and one request about another complete in the same run. Each request gets a
+    certificate that covers only its own person's record, and the rows are nulled once."""
     requests = [forget("p1"), forget("p1"), forget("p2")]
     assert work() == 1
     certified = [statements(request)[0] for request in requests]
@@ -36,7 +36,7 @@ def test_requests_that_wait_together_are_served_together(
     assert (dataset["revision"], dataset["num_records"]) == (1, 58)
 
 
-def test_a_second_request_follows_an_erasure_under_way(
+def test_a_second_request_joins_an_erasure_in_progress(
     live: dict[str, Any],
     forget: Make,
     shown: Make,
@@ -47,7 +47,7 @@ def test_a_second_request_follows_an_erasure_under_way(
     give_up: Callable[[], None],
     work: Work,
 ) -> None:
-    """A request that arrives after the person's rows were claimed waits for the same run and gets its own
+    """A request that arrives after the person's rows were claimed waits for the same run and gets a separate
     certificate."""
     first = forget("p1")
     claim()
@@ -72,7 +72,8 @@ def test_a_second_request_for_a_person_in_two_datasets(
     give_up: Callable[[], None],
     work: Work,
 ) -> None:
-    """A request for a person whose rows are claimed in one of two datasets completes for both datasets."""
+    """If a person's rows are already claimed in one of two datasets, a new request about the person completes for both
+    datasets."""
     models = [new_model(new_dataset(seed=seed)["id"])["id"] for seed in range(2)]
     work()
     requests = [forget("p1")]
@@ -98,8 +99,8 @@ def test_a_request_waits_for_a_model_that_is_learning(
     work: Work,
     learning: str,
 ) -> None:
-    """A request made before a model has a version waits for the first one, which does not learn from the person; the
-    certificate states this."""
+    """A request made before a model has a version waits for the first version, which is trained without the person's
+    rows; the certificate states this."""
     model = new_model(new_dataset()["id"])
     if learning == "under way":
         claim()
@@ -125,8 +126,8 @@ def test_a_request_reaches_every_dataset_and_model_of_the_person(
     get: Get,
     work: Work,
 ) -> None:
-    """A request covers every dataset and model with records of the person, and each certificate names all of
-    these models."""
+    """A request covers every dataset and model with the person's records, and each certificate names all of these
+    models."""
     datasets = [new_dataset(seed=seed)["id"] for seed in range(2)]
     models = {new_model(dataset)["id"] for dataset in datasets}
     work()
@@ -140,7 +141,7 @@ def test_a_request_reaches_every_dataset_and_model_of_the_person(
 def test_a_request_may_name_its_datasets(
     gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A person is forgotten only in the datasets that the request names; naming an unknown dataset returns 404."""
+    """A person is forgotten only in the datasets named in the request; naming an unknown dataset returns 404."""
     kept, emptied = (new_dataset(seed=seed)["id"] for seed in range(2))
     forget("p1", dataset_ids=[emptied, emptied])
     assert work() == 1
@@ -152,8 +153,8 @@ def test_a_request_may_name_its_datasets(
 def test_a_dataset_without_a_model_needs_no_certificate(
     new_dataset: Make, forget: Make, shown: Make, get: Get, work: Work
 ) -> None:
-    """Rows from which no model learned are erased, and the request completes without certificates. Its proof has no
-    joint number, rather than a joint number of 0."""
+    """If no model was trained on the rows, they are erased and the request completes without certificates. Its proof
+    has no joint number, as opposed to a joint number of 0."""
     dataset = new_dataset()
     request = forget("p1")
     assert request["estimate"] == {"steps": 0, "models": []}

@@ -20,8 +20,8 @@ def service(request: pytest.FixtureRequest, settings: Settings) -> FastAPI:
 
 
 def test_the_page_loads_nothing_from_the_internet(service: FastAPI) -> None:
-    """Everything that the documentation page loads is served by the service itself, whatever path prefix it is
-    mounted under."""
+    """The service itself serves everything that the documentation page loads, whatever path prefix it is mounted
+    under."""
     client = TestClient(service)
     page = client.get("/docs").text
     loaded = re.findall(r'(?:src|href)="([^"]*)"', page) + re.findall(r"url: '([^']*)'", page)
@@ -33,8 +33,8 @@ def test_the_page_loads_nothing_from_the_internet(service: FastAPI) -> None:
 
 
 def test_the_page_runs_no_other_script(service: FastAPI) -> None:
-    """The content security policy allows only scripts served by the service and the inline script of the page, which it
-    identifies by its hash."""
+    """The content security policy allows only scripts served by the service and the page's inline script, which is
+    identified by its hash."""
     answer = TestClient(service).get("/docs")
     policy = answer.headers["content-security-policy"]
     [script] = re.findall(r"<script>(.*?)</script>", answer.text, re.DOTALL)

@@ -20,14 +20,14 @@ from tests.tables import each
 
 
 def test_schemas_have_unique_names() -> None:
-    """No two schemas of the OpenAPI document share a name; FastAPI would otherwise add module paths to tell
-    them apart."""
+    """No two schemas in the OpenAPI document share a name; otherwise, FastAPI would prefix the names with module
+    paths."""
     assert [name for name in document()["components"]["schemas"] if "__" in name] == []
 
 
 def test_the_document_is_encoded_once(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gateway encodes the megabyte-long OpenAPI document only once for callers without a key, and returns 304 to
-    callers that already have it."""
+    """The gateway encodes the OpenAPI document, which is about a megabyte long, only once for callers without a key,
+    and returns 304 to callers that already have it."""
     first = gateway.get("/openapi.json")
     monkeypatch.setattr(json, "dumps", None)
     assert gateway.get("/openapi.json").content == first.content
@@ -38,7 +38,8 @@ def test_the_document_is_encoded_once(gateway: TestClient, monkeypatch: pytest.M
 
 @each("route", operations)
 def test_operations_have_a_title_a_description_and_a_tag(route: str) -> None:
-    """Every operation has a title, one of the tags that order the page, and a description of more than its scope."""
+    """Every operation has a title, exactly one of the tags that group operations on the page, and a description that
+    states more than the required scope."""
     operation = operations()[route]
     assert operation["summary"]
     assert len(operation["description"].split("\n\n")) > 1
@@ -48,7 +49,7 @@ def test_operations_have_a_title_a_description_and_a_tag(route: str) -> None:
 
 @each("route", operations)
 def test_ids_and_idempotency_keys_are_described(route: str) -> None:
-    """Ids in paths and the Idempotency-Key header have descriptions that can be understood on their own."""
+    """Path ids and the Idempotency-Key header are described in full sentences."""
     for parameter in operations()[route].get("parameters", ()):
         if parameter["name"].endswith(("_id", "idempotency-key")) and parameter["in"] != "query":
             assert parameter["description"].endswith(".")
@@ -56,7 +57,7 @@ def test_ids_and_idempotency_keys_are_described(route: str) -> None:
 
 @each("route", operations)
 def test_every_operation_states_its_scope(route: str) -> None:
-    """Every operation states the scope that it requires, both in its security section and in its description."""
+    """Every operation states its required scope in both its security section and its description."""
     operation = operations()[route]
     if route in OPEN_TO_ALL:
         assert "security" not in operation
@@ -74,7 +75,7 @@ def test_operation_names_are_unique_identifiers() -> None:
 
 
 def test_tags_are_in_order() -> None:
-    """The OpenAPI document describes exactly the tags in use, in the order of the page."""
+    """The OpenAPI document describes exactly the tags in use, in the order in which the page shows them."""
     used = {operation["tags"][0] for operation in operations().values()}
     assert [tag["name"] for tag in document()["tags"]] == [name for name in TAGS if name in used]
     alone = accounting_main.create_app(Settings()).openapi()
@@ -84,7 +85,7 @@ def test_tags_are_in_order() -> None:
 
 
 def test_operations_that_create_have_links() -> None:
-    """An operation that creates an object links to the operations on that object, and a page links to the next page."""
+    """Operations that create an object link to the operations on that object, and pages link to the next page."""
     made = operations()["POST /v1/deletion-requests"]["responses"]["202"]["links"]
     for name in ("get_deletion_request", "approve_deletion_request", "extend_deletion_request", "get_certificates"):
         assert made[name] == {"operationId": name, "parameters": {"request_id": "$response.body#/id"}}
@@ -99,8 +100,7 @@ def test_operations_that_create_have_links() -> None:
 
 
 def test_operations_that_create_announce_a_location() -> None:
-    """Operations that create or start one object document the `Location` header; operations that create many
-    objects or none do not."""
+    """Operations that create or start exactly one object document the `Location` header; other operations do not."""
     located = {
         route
         for route, operation in operations().items()

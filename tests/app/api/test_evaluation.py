@@ -1,4 +1,4 @@
-"""A model is never evaluated on people it learns from, neither at its creation nor later."""
+"""A model is never evaluated on people whose data it is trained on, either when it is created or later."""
 
 import io
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Add = Callable[..., httpx.Response]
 
 
 def changed(content: bytes, *, subjects: str = "{}", row: int | None = None) -> bytes:
-    """Return the same file with other ids and with one row replaced."""
+    """Return the same file with different ids and one replaced row."""
     arrays = dict(np.load(io.BytesIO(content)))
     arrays["subject"] = np.array([subjects.format(one) for one in arrays["subject"]])
     if row is not None:
@@ -45,7 +45,7 @@ def some(content: bytes, rows: slice) -> bytes:
 
 @pytest.fixture
 def ask(gateway: TestClient) -> Callable[..., httpx.Response]:
-    """POST a model that learns from one dataset and is evaluated on another."""
+    """POST a model that is trained on one dataset and evaluated on another."""
 
     def post(learned: str, measured: str, **sent: Any) -> httpx.Response:
         body = {"name": "m", "dataset_id": learned, "l2": 0.05, "evaluation_dataset_id": measured}
@@ -93,7 +93,7 @@ def test_overlapping_evaluation_data_is_refused(
     measured: bytes,
     said: str,
 ) -> None:
-    """Evaluation data is refused with a specific error if it contains a person of the dataset, or one of its
+    """Evaluation data is refused with a specific error if it contains a person from the training dataset, or one of its
     rows under another id."""
     problem = refused(ask(sent(npz()), sent(measured)), 409, "evaluation_overlaps")
     assert problem["detail"].startswith(said)
@@ -104,7 +104,7 @@ def test_overlapping_evaluation_data_is_refused(
 def test_a_dataset_cannot_be_its_own_evaluation_data(
     sent: Callable[[bytes], str], ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """A dataset cannot be its own evaluation data, even if the people of its rows are unknown."""
+    """A dataset cannot be its own evaluation data, even if it is unknown whose rows it contains."""
     dataset = sent(npz())
     refused(ask(dataset, dataset), 409, "evaluation_overlaps")
 
@@ -115,8 +115,8 @@ def test_the_number_of_shared_people_is_hidden_without_the_scope(
     refused: Refused,
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """A key that may not learn who is in the data gets the error about overlapping evaluation data without the
-    number of shared people."""
+    """A key that is not allowed to learn who is in the data gets the error about overlapping evaluation data, but
+    without the number of shared people."""
     key = key_with(Scope.MODELS_READ, Scope.MODELS_WRITE)
     problem = refused(ask(sent(npz()), sent(npz(seed=1)), headers=key), 409, "evaluation_overlaps")
     assert problem["detail"].startswith("Some people")
@@ -125,7 +125,7 @@ def test_the_number_of_shared_people_is_hidden_without_the_scope(
 def test_rows_that_are_equal_by_chance_are_accepted(
     upload: Upload, ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """Rows that coincide only because their columns have few distinct values do not count as overlapping people."""
+    """Rows that coincide only because their columns have few distinct values do not count as an overlap."""
     generator = np.random.default_rng(0)
     ids = []
     for name in "ab":
@@ -144,8 +144,8 @@ def pair(
     forget: Make,
     work: Callable[[], int],
 ) -> dict[str, str]:
-    """Return a model that learns from p0 ... and is evaluated on p100 ...; each dataset has room for three more
-    people."""
+    """Return the ids of two datasets, one used to train a model on p0, p1, ... and one to evaluate it on p100, p101,
+    ... Each dataset has room for three more people."""
     found = {"learned": sent(npz()), "measured": sent(npz(seed=1, first=100))}
     assert ask(found["learned"], found["measured"]).status_code == 202
     for person in (1, 2, 3, 101, 102, 103):
@@ -158,8 +158,8 @@ def pair(
 def test_added_rows_must_not_overlap_either(
     pair: dict[str, str], add: Add, refused: Refused, stored: Callable[[], dict[str, int]], to: str
 ) -> None:
-    """Rows and people of a dataset cannot be added to its evaluation dataset, or the reverse; new people with new rows
-    can be added to either."""
+    """Rows and people of a training dataset cannot be added to its evaluation dataset, or vice versa; new people with
+    new rows can be added to either."""
     other = npz(seed=1, first=100) if to == "learned" else npz()
     before = stored()
     refused(add(pair[to], some(other, slice(10, 11))), 409, "evaluation_overlaps")
@@ -171,8 +171,8 @@ def test_added_rows_must_not_overlap_either(
 def test_waiting_rows_are_compared_too(
     pair: dict[str, str], add: Add, ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """Rows added to evaluation data are also compared with rows that were accepted for the learned dataset but
-    are not written yet."""
+    """Rows added to evaluation data are also compared with rows that were accepted for the training dataset but have
+    not been written yet."""
     new = some(npz(seed=2, first=300), slice(0, 2))
     assert add(pair["learned"], new).status_code == 202
     refused(add(pair["measured"], new), 409, "evaluation_overlaps")
@@ -184,8 +184,8 @@ def test_waiting_rows_are_compared_too(
 def test_rows_are_not_compared_with_a_retired_model(
     installation: Installation, pair: dict[str, str], add: Add, gateway: TestClient, get: Get, to: str
 ) -> None:
-    """Once a model is retired and one of its two datasets is destroyed, rows added to the other dataset are no
-    longer compared with it."""
+    """Once a model is retired and one of its two datasets is destroyed, rows added to the other dataset are no longer
+    compared with the destroyed one."""
     (model,) = get("/models")["items"]
     (other,) = (dataset_id for name, dataset_id in pair.items() if name != to)
     assert gateway.delete(f"/v1/models/{model['id']}").is_success
@@ -218,7 +218,7 @@ def test_no_accuracy_if_evaluation_rows_were_erased_during_the_run(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A version reports no accuracy if rows of its evaluation data were erased after the run had read them."""
+    """A version reports no accuracy if evaluation rows were erased after the run had read them."""
     model_id = get("/models")["items"][0]["id"]
     gateway.post(f"/v1/models/{model_id}/relearn")
     record = tombstones.record

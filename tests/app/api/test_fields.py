@@ -69,7 +69,7 @@ UPLOADS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @each("case", UPLOADS)
 def test_a_refused_upload_states_what_was_expected(gateway: TestClient, case: str) -> None:
-    """The error for an almost correct schema, header, value or form states what was expected."""
+    """The error for an upload with a small mistake in its schema, header, values or form states what was expected."""
     given, path, expected = UPLOADS[case]
     given = {"csv": CSV, "schema": {"columns": COLUMNS}} | given
     content = given.pop("csv")
@@ -103,7 +103,7 @@ def arrays(**changed: Any) -> bytes:
 def test_a_refused_array_states_what_was_expected(
     gateway: TestClient, content: bytes, path: str, expected: str
 ) -> None:
-    """The error for an array with the wrong name, shape or type states what was expected and what was found."""
+    """The error for an array with the wrong name, shape or type states both what was expected and what was found."""
     answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("rows.npz", content)})
     said = {fault["path"]: fault["message"] for fault in answer.json()["errors"]}
     assert expected in said[path]
@@ -141,7 +141,7 @@ CALLS: dict[str, tuple[str, dict[str, Any], str, str]] = {
 
 @each("case", CALLS)
 def test_an_unknown_field_is_refused_with_the_known_fields(gateway: TestClient, case: str) -> None:
-    """An unknown field in a body is refused, and the error lists the known fields and suggests the closest match."""
+    """A body with an unknown field is refused; the error lists the known fields and suggests the closest match."""
     path, body, place, expected = CALLS[case]
     answer = gateway.post(f"/v1{path}", json=body)
     assert answer.status_code == 422, answer.text
@@ -150,7 +150,8 @@ def test_an_unknown_field_is_refused_with_the_known_fields(gateway: TestClient, 
 
 
 def test_a_misspelled_csv_header_is_refused_with_the_spelling(gateway: TestClient) -> None:
-    """A file of requests with a misspelled header or boolean is refused, and the error states the correct spelling."""
+    """A CSV file of requests with a misspelled header or boolean is refused, and the error states the correct
+    spelling."""
 
     def sent(content: str) -> httpx.Response:
         return gateway.post("/v1/deletion-requests.csv", content=content.encode(), headers={"Content-Type": "text/csv"})
@@ -185,6 +186,6 @@ def test_an_unknown_column_is_refused_with_the_known_columns(
     ],
 )
 def test_the_nearest_name_is_suggested(found: object, meant: str | None) -> None:
-    """The nearest known name is suggested if it differs only by a few characters, by case or by punctuation;
-    otherwise nothing is suggested."""
+    """The closest known name is suggested if it differs only by a few characters, by case or by punctuation; otherwise,
+    nothing is suggested."""
     assert fields.nearest(found, ["subject_id", "regulation", "ground"]) == meant

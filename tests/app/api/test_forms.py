@@ -32,7 +32,8 @@ MANY = [("a", "b")] * 9
 
 @pytest.fixture
 def readers(gateway: TestClient) -> tuple[TestClient, TestClient]:
-    """Start endpoints that return the content of a form, parsed by our reader and by the framework."""
+    """Start two endpoints that return the contents of a form: the first parses it with our reader, the second with the
+    framework's."""
     found = []
     for route in (forms.SpooledRoute, None):
         router = APIRouter(route_class=route) if route else APIRouter()
@@ -63,13 +64,14 @@ def pieces(content: bytes, length: int) -> Iterator[bytes]:
 
 @hypothesis_settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
 @given(fields=FIELDS, files=FILES, length=st.integers(1, 400))
-def test_forms_are_parsed_as_by_the_framework(
+def test_forms_are_parsed_like_the_framework_does(
     readers: tuple[TestClient, TestClient],
     fields: list[tuple[str, str]],
     files: list[tuple[str, tuple[str, bytes]]],
     length: int,
 ) -> None:
-    """In whatever pieces a form arrives, its fields, names, sizes and contents are parsed as by the framework."""
+    """However a form is split into pieces, its field values and its files' names, sizes and contents are the same as if
+    the framework had parsed it."""
     given_fields: dict[str, Any] = {}
     for name, value in fields:
         given_fields.setdefault(name, []).append(value)
@@ -118,14 +120,14 @@ def test_a_malformed_form_is_refused(
     content: bytes,
     detail: str,
 ) -> None:
-    """A malformed form returns 400 with a description of the fault, and all of its files are closed."""
+    """A malformed form returns 400 with a description of the fault, and all its files are closed."""
     answer = readers[0].post("/", content=content, headers={"content-type": content_type})
     assert (answer.status_code, answer.json()) == (400, {"detail": detail})
     assert open_files(forms.folder(settings)) == []
 
 
 def sent(gateway: TestClient, disposition: str) -> httpx.Response:
-    """POST an npz file as a dataset, with the given end of its Content-Disposition header."""
+    """POST an npz file as a dataset, ending its Content-Disposition header with the given text."""
     fields = "".join(
         f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in FORM.items()
     )
@@ -147,13 +149,13 @@ def sent(gateway: TestClient, disposition: str) -> httpx.Response:
     ],
 )
 def test_extended_file_names_are_understood(gateway: TestClient, disposition: str) -> None:
-    """The extended file name is used if the plain one is missing or is an encoded word, and file suffixes are
-    not case-sensitive."""
+    """The extended file name is used if the plain file name is missing or is an encoded word, and file suffixes are
+    case-insensitive."""
     assert sent(gateway, disposition).status_code == 201
 
 
 def test_a_file_without_a_name_is_refused_with_advice(gateway: TestClient) -> None:
-    """A file part without a file name is treated as a field and refused, with advice on how to send a file."""
+    """A file part without a file name is treated as a field and refused; the error explains how to send a file."""
     answer = sent(gateway, "")
     assert answer.status_code == 422
     expected = "expected a file with a file name (curl -F file=@rows.csv)"
@@ -161,8 +163,8 @@ def test_a_file_without_a_name_is_refused_with_advice(gateway: TestClient) -> No
 
 
 def test_tenants_take_turns_at_reading_forms(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files beyond a tenant's share wait without occupying a thread and delay neither other calls nor other
-    tenants' files."""
+    """Files beyond a tenant's share wait without occupying a thread, and delay neither other calls nor the files of
+    other tenants."""
     turns = Turns(2, of_one=1)
     monkeypatch.setattr(forms, "_TURNS", turns)
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]

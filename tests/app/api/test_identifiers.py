@@ -41,7 +41,7 @@ def rule(gateway: TestClient, name: str) -> httpx.Response:
 
 
 def held_of(installation: Installation) -> dict[str, int]:
-    """Count the rows of each subject reference."""
+    """Return the number of rows held for each subject reference."""
     with installation.database.reading() as session:
         query = sa.select(Record.subject_ref, sa.func.count()).group_by(Record.subject_ref)
         return {str(ref): count for ref, count in session.execute(query)}
@@ -81,8 +81,8 @@ BY_TEXT = list(itertools.product(("text", "exact"), sorted(WAYS.keys() - {"hash"
 def test_invisible_characters_make_no_difference(
     gateway: TestClient, upload: Upload, forget: Make, work: Callable[[], int], refused: Refused
 ) -> None:
-    """Invisible characters in an id, such as a zero-width space, do not prevent a person from being found; an id that
-    consists only of such characters is refused."""
+    """Invisible characters in an id, such as a zero-width space, do not prevent the person from being found. An id that
+    consists only of invisible characters is refused."""
     dataset = upload(people("p0", "p1", "p\u200b2", "\ufeffp3")).json()["id"]
     forget("p2\u200e")
     assert work() == 1
@@ -93,8 +93,8 @@ def test_invisible_characters_make_no_difference(
 
 @each(("name", "way"), BY_TEXT)
 def test_an_id_rewritten_as_a_number_is_refused(gateway: TestClient, name: str, way: str) -> None:
-    """An id that a spreadsheet rewrote as a number is refused on every path and under every rule, because no
-    upload accepts such an id."""
+    """An id that a spreadsheet has rewritten as a number is refused on every path and under every rule, because no
+    upload would accept such an id either."""
     assert rule(gateway, name).is_success
     for written in ("4.86E+16", "4712.0", " 4712,0\u200b"):
         answer = WAYS[way](gateway, written)
@@ -107,8 +107,8 @@ def test_an_id_rewritten_as_a_number_is_refused(gateway: TestClient, name: str, 
 def test_a_person_is_found_under_every_spelling(
     gateway: TestClient, installation: Installation, upload: Upload, work: Callable[[], int], way: str
 ) -> None:
-    """Rows uploaded under one spelling of an id are erased by a request under another spelling, on every path. A hash
-    is assumed to be the hash of the normal form."""
+    """A request erases rows that were uploaded under another spelling of its id, whichever path it was submitted on. A
+    hash is assumed to be computed from the normal form."""
     assert upload(people("p0", "p1", "p2", "p3", *SPELLINGS[:2])).json()["num_subjects"] == 5
     assert WAYS[way](gateway, SPELLINGS[1]).is_success
     assert work() == 1
@@ -116,8 +116,8 @@ def test_a_person_is_found_under_every_spelling(
 
 
 def test_lookups_normalize_subject_ids(gateway: TestClient, upload: Upload, get: Get, refused: Refused) -> None:
-    """Lookups of held people, requests and suppressions find every spelling of an id, and a suppressed person cannot be
-    added under any spelling."""
+    """Looking up held people, requests or suppressions works with every spelling of an id, and a suppressed person
+    cannot be added under any spelling."""
     dataset = upload(people("p0", "p1", "p2", "p3", COMPOSED)).json()["id"]
     assert get(f"/datasets/{dataset}/subjects/{DECOMPOSED}%20") == {"num_records": 1}
     assert gateway.post("/v1/lineage", json={"subject_id": DECOMPOSED}).json()["datasets"] != []
@@ -142,8 +142,8 @@ def test_a_blank_id_is_refused(gateway: TestClient, refused: Refused, body: dict
 
 @each("who", ["ann+news@example.org", "+4915112345678", "Ann Smith", "4711+B C"])
 def test_a_bare_plus_sign_in_a_query_is_refused(gateway: TestClient, forget: Make, refused: Refused, who: str) -> None:
-    """A bare + in the subject id of a query is refused because it may mean a space; a percent-encoded plus sign
-    or space is accepted."""
+    """A bare plus sign in a query's subject id is refused because it could mean a space; a percent-encoded plus sign or
+    space is accepted."""
     made = forget(who)["id"]
     for path in ("deletion-requests", "suppressions"):
         percent_coded = gateway.get(f"/v1/{path}?limit=9&subject_id={quote(who, safe='')}").json()["items"]
@@ -159,8 +159,8 @@ def test_a_bare_plus_sign_in_a_query_is_refused(gateway: TestClient, forget: Mak
 def test_an_id_that_no_record_can_have_is_refused(
     gateway: TestClient, installation: Installation, name: str, way: str
 ) -> None:
-    """A request for an id with a line break, or with the end-of-file mark of old text files, is refused. No row can
-    have such an id, so the request would complete without forgetting anything."""
+    """A request is refused if its id contains a line break or the end-of-file mark of old text files. No row can have
+    such an id, so the request would complete without forgetting anything."""
     assert rule(gateway, name).is_success
     answers = [WAYS[way](gateway, who) for who in ("ann\nbob", "\x1a")]
     assert {answer.status_code for answer in answers} == {400 if way == "opendsr" else 422}
@@ -189,8 +189,8 @@ def test_the_subject_rule_is_fixed_once_people_are_known(
 
 
 def test_a_request_fixes_the_rule_too(gateway: TestClient, forget: Make, refused: Refused) -> None:
-    """The subject rule cannot be changed after the first request, because the person would not be found under
-    another rule."""
+    """The subject rule cannot be changed once a request has been made, because a different rule might not find the
+    person."""
     forget("p1")
     refused(rule(gateway, "caseless"), 409, "subject_rule_fixed")
 
@@ -202,7 +202,7 @@ def test_an_outdated_subject_rule_is_refused(
     refused: Refused,
     stored: Callable[[], dict[str, int]],
 ) -> None:
-    """A gateway with an outdated subject rule refuses to store rows and requests."""
+    """A gateway that uses an outdated subject rule refuses to store rows and requests."""
     assert gateway.get("/v1/tenant").json()["policy"]["subject_rule"] == "text"
     with installation.database.writing() as session:  # as another gateway would
         tenant = session.get_one(Tenant, DEFAULT_TENANT)
@@ -226,7 +226,7 @@ def test_an_outdated_subject_rule_is_refused(
 
 @pytest.fixture
 def crowd(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """Create a dataset of p0 ... p19 with two rows each, and a live model."""
+    """Create a dataset of p0 ... p19 with two rows each and a model with a live version."""
     dataset = new_dataset(rows=40, rows_each=2)
     new_model(dataset["id"])
     assert work() == 1
@@ -241,7 +241,7 @@ def test_one_request_erases_all_aliases(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A request with aliases erases the rows of every alias, completes once, and has one certificate for all of
+    """A request with aliases erases the rows of all aliases, completes once, and gets one certificate for all of
     them."""
     made = forget("p1", aliases=["p2", "p3", "p1", " p2 ", "nobody"])
     assert len(made["alias_refs"]) == len(set(made["alias_refs"]) - {made["subject_ref"]}) == 3
@@ -260,7 +260,7 @@ def test_one_request_erases_all_aliases(
 def test_requests_that_share_an_identifier_all_complete(
     installation: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int], first: str
 ) -> None:
-    """Requests that share an identifier all complete as forgotten, in whatever order they were made."""
+    """Requests that share an identifier all complete as forgotten, regardless of the order in which they were made."""
     requests = [forget(first), forget("p1", aliases=["p2", "p3"]), forget("p3"), forget("p9", aliases=["p1"])]
     assert work() >= 1
     for made in requests:
@@ -269,11 +269,11 @@ def test_requests_that_share_an_identifier_all_complete(
     assert get(f"/datasets/{crowd['id']}")["num_records"] == 32
 
 
-def test_requests_that_share_a_person_are_claimed_in_turn(
+def test_requests_that_share_a_person_are_served_in_order(
     crowd: dict[str, Any], forget: Make, get: Get, installation: Installation, work: Callable[[], int]
 ) -> None:
-    """Requests that share a person are served in order even if a run serves only one request. A request whose rows are
-    already erased names the request that erased them."""
+    """Requests about a shared person are served in order, even if each run serves only one request. If all rows of a
+    request are already erased, the request names the one that erased them."""
     installation.settings.max_requests_per_run = 1
     requests = [forget("p1"), forget("p5"), forget("p2", aliases=["p1", "p3"]), forget("p3")]
     assert work() >= 3
@@ -284,7 +284,7 @@ def test_requests_that_share_a_person_are_claimed_in_turn(
 
 
 def _die_after_claiming(installation: Installation) -> None:
-    """Claim the due work as a worker that is then found to be dead."""
+    """Claim the due work for a worker that is then treated as dead."""
     with installation.database.writing() as session:
         assert queue.claim(session, worker="w", lease_seconds=60, max_requests=100)
     with installation.database.writing() as session:
@@ -306,7 +306,7 @@ def test_joined_requests_count_each_row_once(
         assert certificate["statement"]["request"]["records"] == 4
 
 
-def test_a_request_joins_requests_of_several_revisions(
+def test_a_request_joins_requests_at_different_stages(
     installation: Installation,
     crowd: dict[str, Any],
     new_model: Make,
@@ -314,7 +314,7 @@ def test_a_request_joins_requests_of_several_revisions(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A request completes if it joins both a partly completed request and a later one."""
+    """A request completes if it joins both a partially completed request and a later request."""
     new_model(crowd["id"])
     assert work() == 1
     made = [forget("p1")]
@@ -327,7 +327,7 @@ def test_a_request_joins_requests_of_several_revisions(
 
 
 def test_requests_can_have_more_aliases_than_a_statement_takes(installation: Installation) -> None:
-    """Requests with 130,000 aliases, more than the parameters of a statement, can be looked up and are found in
+    """Requests with 130,000 aliases, more than one SQL statement can have parameters, can be looked up and are found in
     the queue."""
     aliases = [f"sub_{number}" for number in range(130_000)]
     with installation.database.writing() as session:
@@ -344,7 +344,7 @@ def test_requests_can_have_more_aliases_than_a_statement_takes(installation: Ins
 def test_cancelling_a_request_lifts_the_suppression_of_its_aliases(
     gateway: TestClient, installation: Installation, forget: Make, get: Get, upload: Upload
 ) -> None:
-    """Cancelling a request lifts the suppression of its aliases, except for those that another request names."""
+    """Cancelling a request lifts the suppression of its aliases, except for aliases that another request also names."""
     gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}})
     made = forget("p1", aliases=["p2", "p3"])
     stands = forget("p9", aliases=["p3"])
@@ -357,8 +357,8 @@ def test_cancelling_a_request_lifts_the_suppression_of_its_aliases(
 def test_held_and_unknown_aliases_get_the_same_answers(
     gateway: TestClient, crowd: dict[str, Any], key_with: Callable[..., dict[str, str]], work: Callable[[], int]
 ) -> None:
-    """A key that may not see who is held gets the same responses for held and unknown aliases, before and after
-    a run."""
+    """A key that is not allowed to know who is held gets the same responses for held and unknown aliases, before and
+    after a run."""
     key = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
 
     def seen(*aliases: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -373,8 +373,8 @@ def test_held_and_unknown_aliases_get_the_same_answers(
 
 
 def test_requests_with_identity_statements_take_no_aliases(gateway: TestClient, refused: Refused) -> None:
-    """A tenant that requires identity statements refuses requests with aliases, because an identity statement
-    is about one subject."""
+    """If a tenant requires identity statements, requests with aliases are refused, because an identity statement covers
+    only one subject."""
     gateway.patch("/v1/tenant", json={"policy": {"identity": "statement"}})
     body = {"subject_id": "p1", "aliases": ["p2"], "identity_statement": "a.b.c"}
     problem = refused(gateway.post("/v1/deletion-requests", json=body), 422, "identity_statement_required")
@@ -382,7 +382,7 @@ def test_requests_with_identity_statements_take_no_aliases(gateway: TestClient, 
 
 
 def test_a_batch_takes_aliases(gateway: TestClient, get: Get) -> None:
-    """Aliases can be given in a batch, and in a column of a CSV file where semicolons separate them."""
+    """Batches accept aliases, and CSV files accept them in a column, separated by semicolons."""
     answers = [
         gateway.post("/v1/deletion-requests:batch", json={"requests": [{"subject_id": "p1", "aliases": ["a1", "a2"]}]}),
         gateway.post("/v1/deletion-requests.csv", content=b"subject_id,aliases\np2,a1;a2\np3,\n"),
@@ -393,7 +393,7 @@ def test_a_batch_takes_aliases(gateway: TestClient, get: Get) -> None:
 
 
 def test_aliases_are_dropped_with_the_subject(installation: Installation, forget: Make, get: Get) -> None:
-    """When the subject of a request is removed, all of its aliases are removed too."""
+    """When a request's subject is removed, all its aliases are removed too."""
     made = forget("p1", aliases=["p2"])
     with installation.database.writing() as session:
         search_repository.erase_details(session, request_ids=[made["id"]], trace_only=True)
@@ -407,8 +407,8 @@ def test_aliases_are_dropped_with_the_subject(installation: Installation, forget
 def test_admins_are_warned_of_ids_that_differ_by_case(
     gateway: TestClient, upload: Upload, refused: Refused, asked: str
 ) -> None:
-    """If no rows are held for an id, a lookup and a strict request create no request, and report how many people in the
-    datasets of the call are held under the same id in another case."""
+    """If no rows are held for an id, a lookup or strict request returns 404 and reports how many people in the datasets
+    concerned have an id that differs only by case. No request is created."""
     other = upload(people("p0", "p1", "p2")).json()["id"]
     dataset = upload(people("p0", "p1", "p2", "Ada.L@example.org")).json()["id"]
     one = "one person is held whose id is equal without regard to case."
@@ -429,7 +429,7 @@ def test_admins_are_warned_of_ids_that_differ_by_case(
 
 
 def test_people_who_differ_by_case_are_counted_once_each(gateway: TestClient, upload: Upload, refused: Refused) -> None:
-    """Several people whose ids differ only by case are counted separately."""
+    """If several people's ids differ only by case, each person is counted."""
     upload(people("p0", "p1", "ada@example.org", "ADA@example.org", "Ada@example.org"))
     answer = gateway.post("/v1/deletion-requests?strict=true", json={"subject_id": "aDa@EXAMPLE.org"})
     detail = refused(answer, 404, "subject_unknown")["detail"]
@@ -439,9 +439,9 @@ def test_people_who_differ_by_case_are_counted_once_each(gateway: TestClient, up
 @pytest.mark.parametrize(
     ("name", "asked", "status"), [("exact", "ADA", 404), ("email", "ADA", 404), ("caseless", "ADA", 202)]
 )
-def test_other_cases_follow_the_rule(gateway: TestClient, upload: Upload, name: str, asked: str, status: int) -> None:
-    """Under a case-sensitive rule, a strict request reports people whose ids differ only by case; under the rule that
-    ignores case, it finds them."""
+def test_rules_determine_case_handling(gateway: TestClient, upload: Upload, name: str, asked: str, status: int) -> None:
+    """Under a case-sensitive rule, a strict request reports people whose ids differ only by case. Under the
+    case-insensitive rule, it finds them."""
     assert rule(gateway, name).is_success
     upload(people("p0", "p1", "p2", "Ada"))
     answer = gateway.post("/v1/deletion-requests?strict=true", json={"subject_id": asked})
@@ -449,11 +449,11 @@ def test_other_cases_follow_the_rule(gateway: TestClient, upload: Upload, name: 
     assert ("one person is held whose id" in answer.text) == (status == 404)
 
 
-def test_other_cases_are_hidden_without_the_scope(
+def test_case_variants_are_hidden_without_the_scope(
     gateway: TestClient, upload: Upload, work: Callable[[], int], key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A key that may not learn who is held gets the same response for an id that is held in another case as for
-    an unknown id."""
+    """A key that is not allowed to know who is held gets the same response for an unknown id and for an id that is held
+    in a different case."""
     upload(people("p0", "p1", "p2", "Ada"))
     app = key_with(Scope.REQUESTS_WRITE, Scope.REQUESTS_READ)
 

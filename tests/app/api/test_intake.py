@@ -30,8 +30,8 @@ def at_once(gateway: TestClient, calls: list[dict[str, Any]]) -> list[httpx.Resp
 
 
 def test_a_refused_call_does_not_affect_others_stored_with_it(gateway: TestClient, new_dataset: Make) -> None:
-    """If several calls are stored in one transaction, each of them still gets its own response: a request or
-    the reason for its refusal."""
+    """When several calls are stored in one transaction, each call still gets its own response: its request or the
+    reason for its refusal."""
     dataset_id = new_dataset()["id"]
     good = [{"json": {"subject_id": f"p{number}", "dataset_ids": [dataset_id]}} for number in range(10)]
     unknown = [{"json": {"subject_id": "p1", "dataset_ids": [f"ds_{number}"]}} for number in range(5)]
@@ -47,8 +47,8 @@ def test_a_refused_call_does_not_affect_others_stored_with_it(gateway: TestClien
 def test_concurrent_calls_with_one_key_create_one_request(
     gateway: TestClient, installation: Installation, new_dataset: Make
 ) -> None:
-    """Many concurrent calls with the same Idempotency-Key and body create one request; a call with another body
-    is a conflict."""
+    """Many concurrent calls with the same Idempotency-Key and body create one request; a call with a different body is
+    a conflict."""
     new_dataset()
     same = [{"json": {"subject_id": "p1"}, "headers": {"Idempotency-Key": "k"}}] * 12
     answers = at_once(gateway, same)
@@ -67,7 +67,7 @@ def test_concurrent_requests_for_one_person_share_a_run(
     work: Callable[[], int],
     get: Callable[[str], Any],
 ) -> None:
-    """Requests for one person that are stored together are all served by one run."""
+    """Requests about one person that are stored in one transaction are all served by one run."""
     made = [answer.json() for answer in at_once(gateway, [{"json": {"subject_id": "p1"}}] * 8)]
     assert work() == 1
     done = [get(f"/deletion-requests/{request['id']}") for request in made]
@@ -84,7 +84,7 @@ def test_a_page_takes_as_many_statements_as_one_request(
     get: Callable[[str], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Listing a page of requests takes as few statements for its models as reading a single request."""
+    """Listing a page of requests takes no more SQL statements for their models than reading a single request."""
     monkeypatch.setattr(intake, "_FRESH_SECONDS", 3600.0)  # no estimate is computed in between
     engine = gateway.app.state.installation.database.engine  # type: ignore[attr-defined]
     for number in range(5):
@@ -101,15 +101,15 @@ def test_a_page_takes_as_many_statements_as_one_request(
 
 
 def test_estimates_include_earlier_requests(live: dict[str, Any], forget: Make) -> None:
-    """Within a few seconds, the estimate of a new request includes earlier requests."""
+    """Within a few seconds, the estimates of new requests take earlier requests into account."""
     first = forget("p0")["estimate"]["steps"]
     people = (f"p{number}" for number in itertools.count(1))
     wait_until(lambda: time.sleep(0.3) or forget(next(people))["estimate"]["steps"] > first)
 
 
 def test_tenants_take_turns_at_storing_requests(gateway: TestClient, installation: Installation, by: Actor) -> None:
-    """While one tenant posts many requests, in batches and singly, the requests of another tenant are stored in the
-    first transactions, ahead of all but one batch."""
+    """While one tenant posts many requests, both in batches and singly, another tenant's request is stored ahead of all
+    but at most two of the batches and two of the single requests."""
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]
     database = gateway.app.state.installation.database  # type: ignore[attr-defined]
     batch = {"requests": [{"subject_id": "hard", "external_id": "batch"}] * 10}

@@ -39,7 +39,7 @@ JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwI
 def test_a_malformed_page_is_refused(
     gateway: TestClient, refused: Callable[..., dict[str, Any]], path: str, query: str
 ) -> None:
-    """A limit out of range or an unknown cursor returns 422 with the name of the parameter."""
+    """An out-of-range limit or an unknown cursor returns 422 with the name of the parameter."""
     problem = refused(gateway.get(f"/v1{path}?{query}"), 422, "input_invalid")
     assert [fault["path"] for fault in problem["errors"]] == [query.split("=")[0]]
 
@@ -118,7 +118,7 @@ class Lists:
         self.done("POST", "/deletion-requests", json={"subject_id": people[0]})
 
     def add_row(self, dataset_id: str) -> None:
-        """Add a row; a full dataset may refuse it."""
+        """Add a row; the call may be refused if the dataset is full."""
         row = self.npz_of(x=np.ones((1, 3)), y=np.array([1]), subject=np.array([f"new {next(self.numbers)}"]))
         answer = self.gateway.post(f"/v1/datasets/{dataset_id}/records", files={"file": ("more.npz", row)})
         assert answer.status_code == 202 or answer.json()["code"] == "dataset_full", answer.text
@@ -129,8 +129,8 @@ class Lists:
             checkpoints.checkpoint(session, self.at.keys, checkpoints.due(session, every_seconds=0))
 
     def listed(self, name: str) -> tuple[str, Callable[[], Any], Callable[[dict[str, Any]], Any] | None]:
-        """Return the path of a list, a function that adds an object to it, and a function that changes an
-        existing object."""
+        """Return a list's path, a function that adds an object to the list, and a function that changes an existing
+        object."""
 
         def delete(path: str) -> Callable[[dict[str, Any]], Any]:
             return lambda one: self.gateway.delete(f"/v1{path}/{one['id']}")
@@ -223,8 +223,8 @@ def test_pages_contain_every_lasting_row_once(
     limit: int,
     which: int,
 ) -> None:
-    """Even if rows are added and changed while a list is paged through, every row that existed before the first page
-    and still matches appears exactly once, newest first."""
+    """Even if rows are added and changed while a client pages through a list, every row that existed before the first
+    page and still matches the filters appears exactly once, newest first."""
     path, add, change = listed
     for _ in range(5 - len(lists.everything(path))):
         add()

@@ -1,4 +1,4 @@
-"""Headers of every answer, and cross-origin calls."""
+"""Headers of all responses, and cross-origin calls."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -33,8 +33,8 @@ STRICT = {
     ],
 )
 def test_every_answer_has_security_headers(gateway: TestClient, path: str) -> None:
-    """Every response forbids browsers to guess its type, load or frame anything, send a referrer, or cache what
-    is not public."""
+    """The headers of every response forbid browsers to guess its content type, load resources, display it in a frame,
+    send a referrer, or cache anything that is not public."""
     headers = gateway.get(path).headers
     assert STRICT.items() <= dict(headers).items()
     assert headers.get("cache-control") == (None if path in ("/openapi.json", "/.well-known/jwks.json") else "no-store")
@@ -42,7 +42,7 @@ def test_every_answer_has_security_headers(gateway: TestClient, path: str) -> No
 
 
 def test_errors_have_security_headers_too(gateway: TestClient) -> None:
-    """Responses to failed calls have the same security headers as others."""
+    """Error responses have the same security headers as successful ones."""
     gateway.app.state.known = None  # type: ignore[attr-defined]
     answer = gateway.get("/v1/models")
     assert answer.status_code == 500
@@ -50,14 +50,14 @@ def test_errors_have_security_headers_too(gateway: TestClient) -> None:
 
 
 def test_https_answers_have_hsts(settings: Settings) -> None:
-    """A response over HTTPS has a Strict-Transport-Security header of one year."""
+    """A response over HTTPS has a Strict-Transport-Security header with a duration of one year."""
     with TestClient(create_app(settings), base_url="https://lethe.example") as client:
         assert client.get("/healthz").headers["strict-transport-security"] == "max-age=31536000"
 
 
 @pytest.fixture(params=[create_app, accounting_main.create_app])
 def open_to_pages(request: pytest.FixtureRequest, settings: Settings, admin_key: str) -> Iterator[TestClient]:
-    """Start either service with two permitted origins."""
+    """Start the gateway or the accounting service with two permitted origins."""
     origins = "https://privacy.example, https://crm.example:8443"
     service = request.param(settings.model_copy(update={"cors_origins": origins}))
     with TestClient(service, headers={"Authorization": f"Bearer {admin_key}"}) as client:
@@ -69,8 +69,8 @@ PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-He
 
 @each("origin", ["https://privacy.example", "https://crm.example:8443"])
 def test_permitted_origins_may_call(open_to_pages: TestClient, origin: str) -> None:
-    """A page from a permitted origin may send all documented headers and read every response with its headers,
-    including refusals."""
+    """A page from a permitted origin can send all documented headers and read every response with its headers,
+    including error responses."""
     answer = open_to_pages.options("/v1/accounting/preview", headers={"Origin": origin} | PREFLIGHT)
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == origin
@@ -91,7 +91,7 @@ def test_other_origins_may_not_call(open_to_pages: TestClient, origin: str) -> N
 
 
 def test_no_origin_may_call_by_default(gateway: TestClient) -> None:
-    """By default no origin may call the API."""
+    """By default, no origin is permitted to call the API."""
     headers = {"Origin": "https://privacy.example"} | PREFLIGHT
     assert "access-control-allow-origin" not in gateway.options("/v1/models", headers=headers).headers
     assert "access-control-allow-origin" not in gateway.get("/v1/models", headers=headers).headers
@@ -99,7 +99,7 @@ def test_no_origin_may_call_by_default(gateway: TestClient) -> None:
 
 @pytest.mark.parametrize("wrong", ["privacy.example", "https://a.example/path", "https://a.example,,", "ftp://a", "**"])
 def test_a_malformed_origin_is_refused(wrong: str) -> None:
-    """The setting for permitted origins accepts only `*` or origins separated by commas."""
+    """The setting for permitted origins accepts only `*` or a comma-separated list of origins."""
     with pytest.raises(ValueError, match="cors_origins"):
         Settings(cors_origins=wrong)
 
@@ -107,8 +107,7 @@ def test_a_malformed_origin_is_refused(wrong: str) -> None:
 @each("key", ["wrong", None])
 @each("path", ["/v1/deletion-requests", "/v1/deletion-requests:batch", "/v1/datasets"])
 def test_large_bodies_need_a_key(gateway: TestClient, key: str | None, path: str) -> None:
-    """A call without a key is refused before its body takes memory or time, whereas the body of a call with a
-    key is read."""
+    """A call without a key is refused before its body uses memory or time; the body of a call with a key is read."""
     read: list[bytes] = []
 
     def pieces() -> Iterator[bytes]:
@@ -145,7 +144,7 @@ def test_large_bodies_need_a_key(gateway: TestClient, key: str | None, path: str
 @each("coding", ["gzip", "br", "gzip, identity", "aws-chunked"])
 @each("path", ["/v1/deletion-requests", "/v1/deletion-requests.csv", "/v1/datasets"])
 def test_a_compressed_body_is_refused_with_advice(gateway: TestClient, path: str, coding: str) -> None:
-    """A body with a content encoding returns 415 with advice on how to send the body."""
+    """A body with a content encoding returns 415; the error explains how to send the body."""
     answer = gateway.post(path, content=b'{"subject_id": "p1"}', headers={"Content-Encoding": coding})
     assert (answer.status_code, answer.json()["code"]) == (415, "content_encoding_unsupported")
     assert "without Content-Encoding" in answer.json()["detail"]
@@ -153,7 +152,8 @@ def test_a_compressed_body_is_refused_with_advice(gateway: TestClient, path: str
 
 @each("coding", ["identity", "Identity"])
 def test_a_body_without_encoding_is_read(gateway: TestClient, coding: str) -> None:
-    """A body with the encoding `identity` is read. A call without a body is accepted whatever encoding it declares."""
+    """A body with the content encoding `identity` is read. A call without a body is accepted with any content
+    encoding."""
     answer = gateway.post("/v1/deletion-requests", json={"subject_id": "p1"}, headers={"Content-Encoding": coding})
     assert answer.status_code == 202
     assert gateway.get("/v1/deletion-requests", headers={"Content-Encoding": "gzip"}).status_code == 200

@@ -22,8 +22,8 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_a_model_is_learned_in_the_background(gateway: TestClient, new_dataset: Make, get: Get, work: Work) -> None:
-    """Creating a model returns 202 with its location. The model is learning until a worker has run, and is live
-    afterwards."""
+    """Creating a model returns 202 with its location. The model's status is `learning` until a worker has run, and then
+    `live`."""
     body = {"name": "churn", "dataset_id": new_dataset()["id"], "l2": 0.05, "target": {"epsilon": 2}}
     answer = gateway.post("/v1/models", json=body)
     model = answer.json()
@@ -57,7 +57,7 @@ def test_progress_is_shown_while_a_worker_runs(
     get: Get,
     work: Work,
 ) -> None:
-    """A model shows the progress of its current run: learning at first, unlearning or relearning later."""
+    """A model shows the progress of its current run, whether it is learning, unlearning or relearning."""
     model = new_model(new_dataset()["id"])
 
     def during_a_run() -> dict[str, Any]:
@@ -129,7 +129,7 @@ def test_a_model_without_a_guarantee_is_refused(
 
 
 def test_evaluation_data_must_have_the_same_shape(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
-    """The evaluation dataset must have the same features and classes as the dataset of the model."""
+    """The evaluation dataset must have the same features and classes as the model's training dataset."""
     learned_on = new_dataset()["id"]
     for shape in ({"features": 4}, {"classes": 3}):
         other = new_dataset(**shape, seed=2, first=300)["id"]
@@ -140,8 +140,8 @@ def test_evaluation_data_must_have_the_same_shape(gateway: TestClient, new_datas
 def test_relearning_creates_a_new_version(
     gateway: TestClient, live: dict[str, Any], get: Get, work: Work, refused: Refused
 ) -> None:
-    """Relearning creates a new version, and versions are listed newest first. The weights of the old version are
-    destroyed, and the list shows when."""
+    """Relearning creates a new version, and versions are listed newest first. The old version's weights are destroyed,
+    and the list shows when."""
     place = f"/v1/models/{live['id']}"
     answer = gateway.post(f"{place}/relearn")
     assert (answer.status_code, answer.headers["location"]) == (202, place)
@@ -167,8 +167,8 @@ def test_relearning_creates_a_new_version(
 def test_repeating_a_call_creates_one_model(
     gateway: TestClient, new_dataset: Make, work: Work, refused: Refused
 ) -> None:
-    """Repeating the creation or relearning of a model with the same Idempotency-Key has no further effect; a
-    different body is a conflict."""
+    """Repeating a call that creates or relearns a model with the same Idempotency-Key has no further effect; sending a
+    different body with that key is a conflict."""
     body = {"name": "m", "dataset_id": new_dataset()["id"], "l2": 0.05}
     once = {"Idempotency-Key": "k"}
     first, again = (gateway.post("/v1/models", json=body, headers=once) for _ in range(2))
@@ -186,8 +186,8 @@ def test_repeating_a_call_creates_one_model(
 
 
 def test_models_are_listed_by_dataset(gateway: TestClient, new_dataset: Make) -> None:
-    """A list filtered by dataset contains the models that learn from it but not those that only use it as evaluation
-    data. The list is newest first and can be combined with any other filter."""
+    """Filtering by dataset lists the models that are trained on it, but not those that only use it for evaluation. The
+    list is newest first and can be combined with any other filter."""
     mine, others = new_dataset()["id"], new_dataset(seed=1, first=200)["id"]
 
     def made(name: str, **body: Any) -> Any:
@@ -208,7 +208,7 @@ def test_models_are_listed_by_dataset(gateway: TestClient, new_dataset: Make) ->
 def test_relearning_a_model_that_is_learning_is_a_no_op(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """Requesting relearning of a model that has not yet learned is a no-op."""
+    """Requesting relearning is a no-op for a model that has not completed its initial training."""
     model = new_model(new_dataset()["id"])
     assert gateway.post(f"/v1/models/{model['id']}/relearn").json()["status"] == "learning"
     assert work() == 1
@@ -217,7 +217,7 @@ def test_relearning_a_model_that_is_learning_is_a_no_op(
 def test_waiting_requests_are_hidden_without_the_accounting_scope(
     live: dict[str, Any], forget: Make, gateway: TestClient, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A key that may make requests and read models does not see the number of waiting requests, because it
+    """A key that can make requests and read models does not see the number of waiting requests, because that number
     would reveal who is held."""
     key = key_with(Scope.MODELS_READ, Scope.REQUESTS_WRITE)
     forget("p1")

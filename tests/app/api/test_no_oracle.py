@@ -1,5 +1,4 @@
-"""Timing side channels: how long the service works for a held and for an unknown person, as measured by a
-discreet caller."""
+"""Timing side channels: what a discreet caller can measure about the work done for held and unknown people."""
 
 import random
 import threading
@@ -39,7 +38,7 @@ none."""
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """Collect the SQL statements of the calls in the block, starting with the first write."""
+    """Collect the SQL statements of the calls in the block, beginning with the first write."""
     found: list[str] = []
 
     def note(_c: Any, _cursor: Any, statement: str, _parameters: Any, _context: Any, _many: bool) -> None:
@@ -58,8 +57,8 @@ def statements() -> Iterator[list[str]]:
 def test_held_and_unknown_people_get_the_same_answers(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], name: str
 ) -> None:
-    """For a discreet caller, the responses about a held person and an unknown one have the same length and headers.
-    Both calls execute the same statements, apart from the three that store which models owe a version."""
+    """For a discreet caller, responses about a held person and an unknown person have the same length and headers. Both
+    calls execute the same statements, except for the three statements that record which models owe a version."""
     gateway.headers.update(key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
 
     def call(who: str) -> httpx.Response:
@@ -83,8 +82,8 @@ def test_held_and_unknown_people_get_the_same_answers(
 def test_response_times_reveal_nothing_to_discreet_callers(
     gateway: TestClient, installation: Installation, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A discreet caller cannot tell from response times whether a call waited for another transaction: the AUC is 0.5
-    within four standard errors, and no response is faster than the interval."""
+    """A discreet caller cannot tell from response times whether a call had to wait for another transaction: the AUC is
+    within four standard errors of 0.5, and no response takes less time than the interval."""
     gateway.headers.update(key_with(Scope.REQUESTS_WRITE))
     dice = random.Random(0)
     arms = [True, False] * 40
@@ -117,8 +116,8 @@ def test_response_times_reveal_nothing_to_discreet_callers(
 def test_only_changes_by_discreet_callers_are_delayed(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], who: str
 ) -> None:
-    """Calls that change nothing, and calls by callers who may know what is held, are not delayed: the fastest of ten
-    responses takes less than the interval."""
+    """Calls that change nothing and calls by callers who may know what is held are not delayed: the fastest of ten
+    responses takes less time than the interval."""
     times = []
     for number in range(10):
         method, path, body, headers = {

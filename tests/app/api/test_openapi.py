@@ -1,4 +1,4 @@
-"""The OpenAPI document against its gateway: calls that it allows or forbids are sent, and their answers must be
+"""The OpenAPI document tested against its gateway: calls that it allows or forbids are sent, and every response must be
 documented.
 
 The routes of `/opendsr` and `/drp` are not in the document: they have their own specifications, which it would
@@ -62,15 +62,15 @@ at_length = hypothesis_settings(
 
 
 def but(answer: Any) -> list[Any]:
-    """Return the check to skip for a 207 answer: a batch judges each request alone, and a malformed one does not fail
-    it."""
+    """Return the check to skip for a 207 response: a batch validates each request separately, so a malformed request
+    does not cause the whole batch to be refused."""
     return [checks.negative_data_rejection] if answer.status_code == 207 else []
 
 
 @functools.cache
 def document() -> BaseSchema:
-    """Return the schema of this process's gateway. The first test builds it, not collection: the cases that
-    schemathesis generates for each operation take seconds in every process."""
+    """Return the schema of this process's gateway. It is built by the first test rather than during collection, because
+    generating the cases for each operation takes schemathesis seconds in every process."""
     found = schemathesis.openapi.from_dict(create_app(Settings()).openapi())
     found.config.generation.with_security_parameters = False  # every call has a key, which `ignored_auth` removes
     found.config.request_timeout = 120  # ten seconds are too few while other tests run
@@ -169,7 +169,8 @@ class Service:
         )
 
     def new(self, parameter: str) -> str:
-        """Return the id of a new object if calls change it, or else of the existing one."""
+        """Return the id of a new object if calls can change such an object, and otherwise the id of the existing
+        one."""
         number = next(self.numbers)
         match parameter:
             case "request_id" if number % 2:
@@ -196,8 +197,8 @@ class Service:
         case.validate_response(answer, checks=ONE_ANSWER, excluded_checks=but(answer), headers=self.admin)
 
     def make_real(self, case: schemathesis.Case) -> None:
-        """Put existing ids in place of half of the invented ones in the path and of all in the body, and numbered keys,
-        each used twice, in place of invented idempotency keys."""
+        """Replace half of the invented ids in the path, and all in the body, with existing ids. Replace invented
+        idempotency keys with numbered keys, each of which is used twice."""
         keeps = case.method == "DELETE" and case.path.endswith(KEPT)  # other calls need what this would retire
         if not is_wrong(case, ParameterLocation.PATH) and not keeps:
             for name, found in (case.path_parameters or {}).items():
@@ -218,7 +219,8 @@ def is_wrong(case: schemathesis.Case, part: ParameterLocation) -> bool:
 
 @pytest.fixture(scope="module")
 def service(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Start one service for all operations, so that their examples affect each other as real calls do."""
+    """Start one service for all operations, so that calls to different operations affect each other as they do in
+    practice."""
     folder = tmp_path_factory.mktemp("openapi") / "data"
     shutil.copytree(set_up_once, folder)
     settings = Settings(data_dir=folder, max_steps=2000, failed_calls_per_minute=0)
@@ -231,21 +233,20 @@ def service(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def working(service: Service) -> Iterator[processes.Child]:
-    """Start one worker for all operations, because starting a worker takes as long as the calls of several
-    operations."""
+    """Start one worker for all operations, because starting a worker takes as long as calling several operations."""
     with processes.worker(service.settings) as worker:
         yield worker
 
 
 @pytest.fixture
 def served(service: Service, working: processes.Child) -> Iterator[Service]:
-    """Return the service together with a worker."""
+    """Return the service while a worker is running, and assert that the worker is still alive afterwards."""
     yield service
     assert working.process.is_alive(), working.log.read_text()
 
 
 def follow_links(service: Service, *, rounds: int, steps: int) -> None:
-    """Stateful test that follows the links of answers and checks each answer against those before it."""
+    """Run a stateful test that follows the links in responses and checks each response against the previous ones."""
     failures: list[Exception] = []
     rotated: set[str | None] = set()  # keys that expire although no call deletes them
 
@@ -291,25 +292,25 @@ def test_every_operation_is_called() -> None:
 
 @pytest.mark.parametrize("operation", CALLED)
 def test_every_answer_is_in_the_document(operation: str, service: Service) -> None:
-    """Generated requests, which include the examples and limits in the document, get only documented responses
-    and no status above 499."""
+    """Generated requests, which use the examples and limits in the document, receive only documented responses, and no
+    status above 499."""
     call(operation, service.check, on_every_run, tuple(HypothesisTestMode))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("operation", CALLED)
-def test_every_answer_is_in_the_document_while_work_is_done(operation: str, served: Service) -> None:
-    """A long series of generated requests gets only documented responses while a worker changes objects."""
+def test_every_answer_is_documented_while_a_worker_runs(operation: str, served: Service) -> None:
+    """In a long series of generated requests, all responses are documented, even while a worker changes objects."""
     call(operation, served.check, at_length, [HypothesisTestMode.FUZZING])
 
 
 def test_links_lead_to_created_objects(service: Service) -> None:
-    """Following the links in responses, in any order, leads to created objects and never to deleted ones."""
+    """Following the links in responses in any order leads to created objects, never to deleted ones."""
     follow_links(service, rounds=3, steps=10)
 
 
 @pytest.mark.soak
 def test_links_lead_to_created_objects_while_a_worker_runs(served: Service) -> None:
-    """In a long series of calls, the links in responses lead to created objects and never to deleted ones, while a
-    worker changes objects."""
+    """In a long series of calls during which a worker changes objects, the links in responses lead to created objects
+    and never to deleted ones."""
     follow_links(served, rounds=5, steps=20)

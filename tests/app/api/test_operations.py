@@ -37,7 +37,7 @@ def now() -> datetime.datetime:
 
 
 def add_runs(installation: Installation, *statuses: str, ago: datetime.timedelta = datetime.timedelta(0)) -> None:
-    """Create runs of one second each that ended in these states, one after another."""
+    """Create consecutive runs of one second each that ended in the given states."""
     with installation.database.writing() as session:
         dataset = session.scalars(sa.select(Dataset)).one()
         for number, status in enumerate(statuses):
@@ -49,7 +49,7 @@ def add_runs(installation: Installation, *statuses: str, ago: datetime.timedelta
 
 
 def test_health_does_not_depend_on_the_database(gateway: TestClient, installation: Installation) -> None:
-    """The health endpoint only reports that the process responds; readiness also needs the current schema."""
+    """The health endpoint reports only that the process responds; readiness also requires the current schema."""
     assert gateway.get("/healthz").json() == {"status": "ok"}
     assert gateway.get("/readyz").json() == {
         "status": "ready",
@@ -69,14 +69,16 @@ def test_health_does_not_depend_on_the_database(gateway: TestClient, installatio
 
 @pytest.fixture
 def comparing_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make each session compare the database with the installation. The product relies on a comparison for a second."""
+    """Make each session check that the database belongs to the installation. In production, the result of a check is
+    reused for one second."""
     monkeypatch.setattr(key_checks, "_BELIEVED_SECONDS", -1.0)
 
 
 @pytest.mark.usefixtures("comparing_always")
 def test_a_newer_release_migrates_a_running_gateway(gateway: TestClient, installation: Installation) -> None:
-    """A running gateway stays ready while the migrations of a newer release declare its schema usable. Otherwise, or if
-    the schema is older or unknown, it is not ready and refuses calls."""
+    """A running gateway stays ready while a newer release migrates the database to a revision that declares
+    compatibility. If the new revision does not, or if the schema is older or unknown, the gateway is not ready and
+    refuses calls."""
 
     def migrated(core: str) -> tuple[int, str, int]:
         with installation.database.engine.begin() as connection:
@@ -102,8 +104,8 @@ def test_readiness_does_not_wait_for_writers(gateway: TestClient, installation: 
 
 
 def test_readiness_checks_take_at_most_a_tenth_of_the_time(gateway: TestClient) -> None:
-    """After a readiness check, the next one does not begin until nine times its duration, or one second, has passed,
-    however often callers without a key request it."""
+    """After a readiness check, the next one does not begin until nine times its duration or one second has passed,
+    whichever is shorter. This holds however often callers without a key request readiness."""
     statements: list[float] = []
     installed: Installation = gateway.app.state.installation  # type: ignore[attr-defined]
 
@@ -127,7 +129,7 @@ def test_readiness_checks_take_at_most_a_tenth_of_the_time(gateway: TestClient) 
 def test_readiness_reports_the_age_of_the_queue(
     gateway: TestClient, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Readiness reports how long the oldest open request has waited, or null if no request waits."""
+    """Readiness reports how long the oldest request in the queue has been waiting, or 0 if the queue is empty."""
     new_dataset()
     forget("p1")
     assert gateway.get("/readyz").json()["queue_age_seconds"] > 0
@@ -138,8 +140,8 @@ def test_readiness_reports_the_age_of_the_queue(
 def test_overdue_and_imminent_requests_are_counted(
     gateway: TestClient, sample: Sample, installation: Installation, new_dataset: Make, forget: Make
 ) -> None:
-    """Overdue requests and those due within a week are counted separately for each regulation, and extended deadlines
-    are taken into account."""
+    """Overdue requests and requests due within a week are counted separately for each regulation, taking extensions
+    into account."""
     new_dataset()
     made = [forget(f"p{number}", regulation=("gdpr", "ccpa")[number % 2])["id"] for number in range(6)]
     due = [-DAY, -DAY, 6 * DAY, 8 * DAY, -DAY, 3 * DAY]
@@ -160,8 +162,8 @@ def test_overdue_and_imminent_requests_are_counted(
 def test_requests_that_are_not_due_do_not_age_the_queue(
     gateway: TestClient, sample: Sample, installation: Installation, new_dataset: Make, forget: Make
 ) -> None:
-    """A request in review or in its grace period is open but does not age the queue, and a request with a
-    paused clock is never late."""
+    """A request in review or in its grace period is open but does not affect the age of the queue, and a request with a
+    paused clock is never overdue."""
     new_dataset()
     in_review, held = forget("p1")["id"], forget("p2")["id"]
     with installation.database.writing() as session:
@@ -180,7 +182,8 @@ def test_requests_that_are_not_due_do_not_age_the_queue(
 
 
 def test_readiness_sees_a_worker_by_its_sign_of_life(gateway: TestClient, settings: Settings, sample: Sample) -> None:
-    """A worker's sign of life in the data folder counts for a minute; readiness returns 200 even without one."""
+    """A sign of life that a worker leaves in the data folder is valid for a minute. Readiness returns 200 even if there
+    is none."""
     assert sample("lethe_worker_silence_seconds") == float("inf")
     alive(settings)
     assert gateway.get("/readyz").json()["workers"] == "alive"
@@ -193,7 +196,7 @@ def test_readiness_sees_a_worker_by_its_sign_of_life(gateway: TestClient, settin
 def test_readiness_sees_a_worker_by_its_lease(
     gateway: TestClient, new_dataset: Make, new_model: Make, installation: Installation
 ) -> None:
-    """The lease of a current run counts as a sign of life of the worker that holds it."""
+    """The lease of a run in progress counts as a sign of life of the worker that holds the lease."""
     new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         lease_seconds = installation.settings.lease_seconds
@@ -221,8 +224,8 @@ def test_readiness_reports_a_crash_loop(
     ago: datetime.timedelta,
     workers: str,
 ) -> None:
-    """Readiness reports a crash loop after three recent runs in a row without a result, even if the worker gave
-    a sign of life a moment ago."""
+    """Readiness reports a crash loop after three consecutive recent runs without a result, even if the worker has just
+    given a sign of life."""
     new_dataset()
     alive(settings)
     add_runs(installation, *statuses, ago=ago)
@@ -231,7 +234,7 @@ def test_readiness_reports_a_crash_loop(
 
 
 def test_only_public_keys_are_published(gateway: TestClient) -> None:
-    """The published key set contains one Ed25519 key without its private part."""
+    """The published key set contains one Ed25519 key, without its private part."""
     [key] = gateway.get("/.well-known/jwks.json").json()["keys"]
     assert key.keys() == {"kty", "crv", "x", "kid", "use", "alg"}
     assert (key["kty"], key["crv"], key["use"], key["alg"]) == ("OKP", "Ed25519", "sig", "Ed25519")
@@ -245,7 +248,8 @@ def test_readiness_reveals_nothing_without_a_key(
     forget: Make,
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Without a key, readiness looks the same whether or not work is waiting; a key without the scope is refused."""
+    """Without a key, the readiness response is the same whether or not work is waiting; a key without the required
+    scope is refused."""
     admin = gateway.headers.pop("Authorization")
     idle = gateway.get("/readyz")
     assert {name for name, value in idle.json().items() if value is not None} == {"status"}

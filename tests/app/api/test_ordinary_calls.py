@@ -17,7 +17,7 @@ _OF_THE_CALL = {"id", "created_at", "submitted_at", "due_at", "clock", "estimate
 
 @pytest.fixture
 def held(new_dataset: Callable[..., dict[str, Any]]) -> None:
-    """Upload a dataset with the person."""
+    """Upload a dataset that contains the person."""
     new_dataset()
 
 
@@ -27,8 +27,8 @@ def held(new_dataset: Callable[..., dict[str, Any]]) -> None:
     [("?strict=false", "application/json"), ("", "application/json; charset=utf-8"), ("", "application/merge+json")],
 )
 def test_fast_and_ordinary_resolution_agree(gateway: TestClient, target: str, content_type: str) -> None:
-    """A call that FastAPI resolves, because it has a query or another content type, gets the same response as a
-    call on the fast path."""
+    """A call that FastAPI has to resolve, because it has a query string or another content type, gets the same response
+    as a call on the fast path."""
     ordinary = gateway.post(PLACE, content=BODY, headers=ORDINARY)
     resolved = gateway.post(PLACE + target, content=BODY, headers={"content-type": content_type})
     assert (ordinary.status_code, resolved.status_code) == (202, 202)
@@ -53,7 +53,7 @@ def test_fast_and_ordinary_resolution_agree(gateway: TestClient, target: str, co
 def test_faults_of_an_ordinary_call_are_listed(
     gateway: TestClient, body: bytes, headers: dict[str, str], paths: list[str]
 ) -> None:
-    """A faulty call on the fast path returns 422 with the locations of its faults, and nothing is created."""
+    """An invalid call on the fast path returns 422 with the location of each fault, and nothing is created."""
     answer = gateway.post(PLACE, content=body, headers=ORDINARY | headers)
     assert answer.status_code == 422
     assert answer.json()["code"] == "input_invalid"

@@ -53,7 +53,7 @@ def _ids(gateway: TestClient, path: str, key: dict[str, Any]) -> list[str]:
 def test_keys_for_requests_see_only_their_own_by_default(
     key: Callable[..., dict[str, Any]], gateway: TestClient, scopes: list[str], is_own: bool
 ) -> None:
-    """By default a key that may only make requests sees only the requests that it made."""
+    """By default, a key that can only make requests sees only the requests made with it."""
     assert key(*scopes)["own_requests_only"] is is_own
     assert key("requests:write", own_requests_only=False)["own_requests_only"] is False
     assert {one["own_requests_only"] for one in gateway.get("/v1/api-keys").json()["items"]} >= {False}
@@ -69,7 +69,7 @@ def test_an_app_does_not_see_requests_of_other_apps(
     gateway: TestClient, key: Callable[..., dict[str, Any]], refused: Refused
 ) -> None:
     """A key limited to its own requests cannot find another app's requests by id or in lists, searches, exports, events
-    or callbacks, and can neither cancel nor refer to them. An admin sees the requests of both apps."""
+    or callbacks. It can neither cancel those requests nor refer to them. An admin sees the requests of both apps."""
     gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}}).raise_for_status()
     apps = [key("requests:read", "requests:write") for _ in range(2)]
     bodies: list[dict[str, Any]] = [
@@ -110,8 +110,8 @@ def test_certificates_of_other_keys_are_unknown(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """A key that may read certificates but is limited to its own requests reads only the certificates of these
-    requests."""
+    """A key that can read certificates but is limited to its own requests can read only the certificates issued for
+    them."""
     dataset = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())}).json()
     new_model(dataset["id"])
     work()
@@ -125,9 +125,9 @@ def test_certificates_of_other_keys_are_unknown(
     refused(gateway.get(f"/v1/certificates/{mine}", headers=_of(apps[1])), 404, "certificate_unknown")
 
 
-def test_requests_follow_the_rotation_of_their_key(gateway: TestClient, key: Callable[..., dict[str, Any]]) -> None:
-    """All successors of a rotated key see the requests that the key created, and the key sees theirs as long as
-    it is valid."""
+def test_requests_stay_visible_after_key_rotation(gateway: TestClient, key: Callable[..., dict[str, Any]]) -> None:
+    """All successors of a rotated key see the requests made with it, and the key sees its successors' requests as long
+    as it is valid."""
     keys = [key("requests:read", "requests:write")]
     made = []
     for _ in range(3):
@@ -143,7 +143,8 @@ def test_requests_without_a_recorded_key_are_hidden(
     key: Callable[..., dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Requests made before keys were recorded are visible only to keys that see the whole tenant."""
+    """Requests that were made before keys were recorded are visible only to keys that can see all requests of the
+    tenant."""
     app = key("requests:read", "requests:write")
     made = gateway.post(PLACE, json={"subject_id": "p1"}, headers=_of(app)).json()["id"]
     with installation.database.writing() as session:

@@ -33,19 +33,19 @@ CSV = f"age,income,person,note\n{AGE},low,{SUBJECT},{NOTE}\n{ROWS}"
 
 @pytest.fixture
 def log() -> io.StringIO:
-    """Return the logs of the gateway and of its worker."""
+    """Return the logs of the gateway and its worker."""
     return io.StringIO()
 
 
 @pytest.fixture
 def heard() -> list[str]:
-    """Return all responses so far, with headers and bodies."""
+    """Return all responses received so far, with headers and bodies."""
     return []
 
 
 @pytest.fixture
 def gateway(settings: Settings, admin_key: str, heard: list[str], log: io.StringIO) -> Iterator[TestClient]:
-    """Start the gateway with its log at debug level, and record every response."""
+    """Start the gateway with debug logging, and record every response."""
 
     def keep(answer: httpx.Response) -> None:
         heard.append(f"{answer.headers} {answer.read()!r}")
@@ -59,7 +59,7 @@ def gateway(settings: Settings, admin_key: str, heard: list[str], log: io.String
 
 @pytest.fixture
 def model(gateway: TestClient, new_model: Callable[..., Any], work: Callable[[], int]) -> dict[str, Any]:
-    """Return a live model of a dataset with the person."""
+    """Return a model with a live version that was trained on a dataset containing the person."""
     form = {"name": "people", "schema": json.dumps(SCHEMA)}
     headers = {"Idempotency-Key": "upload"}
     answer = gateway.post("/v1/datasets", data=form, files={"file": ("p.csv", CSV)}, headers=headers)
@@ -86,7 +86,8 @@ def test_a_person_is_never_named(
     settings: Settings,
     heard: list[str],
 ) -> None:
-    """From upload to certificate, a person's id and row appear in no response, log line or file of the installation."""
+    """A person's id and row appear in no response, log line or file of the installation, at any point between upload
+    and certificate."""
     once = {"Idempotency-Key": "forget"}
     for _ in range(2):
         answer = gateway.post("/v1/deletion-requests", json={"subject_id": SUBJECT}, headers=once)
@@ -156,7 +157,8 @@ def test_a_refusal_repeats_no_personal_data(
     heard: list[str],
     case: str,
 ) -> None:
-    """A refusal names neither the person nor the row in the response, in the log or in files left behind."""
+    """When a call is refused, neither the person nor the row appears in the response, in the log or in files left
+    behind."""
     assert 400 <= REFUSED[case](gateway, model).status_code < 500
     for secret in (SUBJECT, AGE, NOTE):
         assert secret not in "".join(heard) + log.getvalue()
@@ -171,7 +173,7 @@ def test_a_forgotten_row_is_gone_from_every_file(
     settings: Settings,
     installation: Any,
 ) -> None:
-    """The encoded row, which identifies a person as well as a name does, never appears unencrypted in a file."""
+    """The encoded row, which identifies a person as reliably as a name, never appears unencrypted in any file."""
     [slot] = slots_of(installation, model["dataset_id"], SUBJECT)
     row = rows_of(installation, model["dataset_id"]).features[slot].tobytes()
 

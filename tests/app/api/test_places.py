@@ -46,7 +46,8 @@ class Crowd:
         size: int | None = 0,
         parts: list[Message] | None = None,
     ) -> asyncio.Task[tuple[int, str | None]]:
-        """Start a call and return its task, which yields status and code. A `size` of None is not declared."""
+        """Start a call and return its task, whose result is the status and the code. If `size` is None, the call
+        declares no length."""
         length = (b"transfer-encoding", b"chunked") if size is None else (b"content-length", str(size).encode())
         scope = {"type": "http", "method": method, "path": path, "headers": [length], "client": (address, 1)}
         if tenant is not None:
@@ -72,7 +73,7 @@ class Crowd:
         return self.tasks[-1]
 
     async def codes(self) -> Counter[Any]:
-        """Return how many calls have been answered so far, by code."""
+        """Count the calls answered so far, by code."""
         for _ in range(10):
             await asyncio.sleep(0)
         return Counter(task.result()[1] for task in self.tasks if task.done() and not task.cancelled())
@@ -92,7 +93,7 @@ def run(story: Callable[[Crowd], Awaitable[None]]) -> None:
 
 
 def test_a_tenant_cannot_take_all_places() -> None:
-    """A tenant that occupies all of its places leaves room for other tenants, and readiness reports that calls
+    """A tenant that occupies all places it is allowed leaves room for other tenants, and readiness reports that calls
     may be refused."""
 
     async def story(crowd: Crowd) -> None:
@@ -111,7 +112,7 @@ def test_a_tenant_cannot_take_all_places() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/datasets"])
 def test_deletion_requests_have_reserved_places(path: str) -> None:
-    """Deletion requests are still stored when other calls occupy all places available to them."""
+    """Deletion requests are still stored while other calls occupy all places that are not reserved."""
 
     async def story(crowd: Crowd) -> None:
         for number in range(400):
@@ -127,8 +128,8 @@ def test_deletion_requests_have_reserved_places(path: str) -> None:
 
 
 def test_callers_without_a_key_have_separate_places() -> None:
-    """Callers without a key do not use the places of callers with a key, and one address cannot occupy all places for
-    callers without a key."""
+    """Calls without a key do not use the places for calls with a key, and a single address cannot occupy all places for
+    calls without a key."""
 
     async def story(crowd: Crowd) -> None:
         for _ in range(100):
@@ -147,7 +148,7 @@ def test_callers_without_a_key_have_separate_places() -> None:
 
 
 def test_a_body_is_read_before_a_place_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small body that does not arrive occupies no place and is refused after a timeout."""
+    """A call whose small body has not yet arrived occupies no place, and is refused after a timeout."""
     monkeypatch.setattr(places, "_READ_SECONDS", 0.5)
     half: list[Message] = [{"type": "http.request", "body": b"{", "more_body": True}]
 
@@ -164,7 +165,7 @@ def test_a_body_is_read_before_a_place_is_taken(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_application_gets_the_whole_body() -> None:
-    """The application gets the whole body, and is notified when the caller disconnects."""
+    """The application receives the whole body, and is notified when the caller disconnects."""
 
     async def story(crowd: Crowd) -> None:
         messages: list[Message] = [
@@ -187,7 +188,7 @@ def test_the_application_gets_the_whole_body() -> None:
 
 @pytest.mark.parametrize(("size", "code"), [(65_536, None), (65_537, "upload_too_large"), (None, "upload_too_large")])
 def test_bodies_without_a_key_are_small(size: int | None, code: str | None) -> None:
-    """A body sent without a key must be short and declare its length. A body sent with a key may be longer, and pages
+    """A body sent without a key must be short and must declare its length. A body sent with a key can be longer. Pages
     check their own bodies."""
 
     async def story(crowd: Crowd) -> None:
@@ -200,7 +201,7 @@ def test_bodies_without_a_key_are_small(size: int | None, code: str | None) -> N
 
 
 def test_a_disconnected_caller_frees_its_place() -> None:
-    """A call whose caller disconnects while it is processed releases its place."""
+    """A call releases its place if the caller disconnects while it is being processed."""
 
     async def story(crowd: Crowd) -> None:
         gone = [crowd.call(tenant="ten_1") for _ in range(CALLS)]

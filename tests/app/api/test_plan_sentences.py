@@ -7,7 +7,7 @@ FACTS = {"relearn_steps": 70, "requests": 5, "steps": 66}
 
 
 def test_every_reason_of_a_plan_has_its_own_sentence() -> None:
-    """No two reasons for a plan have the same sentence, and each sentence contains the facts of its reason."""
+    """Each reason for a plan has its own sentence, which contains the facts behind the reason."""
     by_reason = {reason: sentences.of_plan(reason, FACTS) for reason in PlanReason}
     assert len(set(by_reason.values())) == len(PlanReason)
     assert "70" in by_reason[PlanReason.FEWEST_STEPS]

@@ -28,7 +28,7 @@ SECRET = "jane.doe@example.org"
 
 
 def test_the_type_is_named_after_the_code(gateway: TestClient, refused: Refused) -> None:
-    """The type of a problem is a URN with its code, and its title is the same for every problem of the type."""
+    """The type of a problem is a URN that contains its code, and all problems of a type have the same title."""
     first, second = (gateway.get(f"/v1/runs/run_{number}") for number in range(2))
     problem = refused(first, 404, "run_unknown")
     assert problem["type"] == "urn:lethe:problem:run_unknown"
@@ -85,13 +85,13 @@ FORMS = {
 
 @each(("path", "case"), [("/v1/models", case) for case in UNREADABLE] + [("/v1/datasets", case) for case in FORMS])
 def test_an_unreadable_body_is_a_422(gateway: TestClient, refused: Refused, path: str, case: str) -> None:
-    """An unreadable body returns 422, even where the framework would send its own response."""
+    """An unreadable body returns 422, even where the framework would send a response of its own."""
     content, kind = (UNREADABLE | FORMS)[case]
     refused(gateway.post(path, content=content, headers={"Content-Type": kind}), 422, "input_invalid")
 
 
 def test_a_422_names_the_field_without_its_value(gateway: TestClient, refused: Refused) -> None:
-    """A 422 response names the field and the expected value, and does not contain the value that was sent."""
+    """A 422 response names the field and states what was expected, but does not contain the submitted value."""
     body = {"name": SECRET * 20, "dataset_id": 1, "l2": SECRET, "target": {"epsilon": SECRET}}
     problem = refused(gateway.post("/v1/models", json=body), 422, "input_invalid")
     assert {fault["path"] for fault in problem["errors"]} == {"name", "dataset_id", "l2", "target.epsilon"}
@@ -101,8 +101,8 @@ def test_a_422_names_the_field_without_its_value(gateway: TestClient, refused: R
 def test_ten_faults_of_a_body_are_listed(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For a body with thousands of unknown fields, the response lists ten of them. Suggestions are computed only for
-    these ten, because comparing every unknown field with each known field took minutes of processor time."""
+    """If a body has thousands of unknown fields, the response lists ten of them. Suggestions are computed only for
+    these ten, because comparing every unknown field with every known one used to take minutes of processor time."""
     compared: list[str] = []
     nearest = difflib.get_close_matches
     monkeypatch.setattr(
@@ -134,7 +134,7 @@ def test_many_faults_take_little_memory(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     """A large body produces at most a few hundred faults, of which ten are listed. Without this limit, every two bytes
-    of a body could cause a fault that takes a kilobyte of memory."""
+    of the body could produce a fault that takes up a kilobyte of memory."""
     counts: list[int] = []
     listed = problems.faults
     monkeypatch.setattr(
@@ -160,8 +160,8 @@ VALUES = {
 def test_a_body_with_too_many_values_is_refused(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """A body with hundreds of thousands of values is refused before it is parsed, whatever the values are. Commas
-    within strings also count, and a body below the limit is read."""
+    """A body with hundreds of thousands of values is refused before it is parsed, whatever the values are. The count
+    includes commas within strings. A body below the limit is read."""
     parsed: list[int] = []
     loads = json.loads
     monkeypatch.setattr(
@@ -182,7 +182,7 @@ def test_a_body_with_too_many_values_is_refused(
 def test_a_body_that_is_too_deep_is_refused(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, path: str, depth: int
 ) -> None:
-    """A body of deeply nested lists is refused before it is parsed, even if the lists are not closed."""
+    """A body with deeply nested lists is refused before it is parsed, even if the lists are not closed."""
     parsed: list[int] = []
     loads = json.loads
     monkeypatch.setattr(
@@ -197,7 +197,7 @@ def test_a_body_that_is_too_deep_is_refused(
 
 @each("path", ["/v1/models", "/v1/deletion-requests:batch"])
 def test_a_body_of_32_levels_is_read(gateway: TestClient, refused: Refused, path: str) -> None:
-    """A body of 32 nested lists is read, and brackets within strings do not count towards the depth."""
+    """A body with lists nested 32 levels deep is read, and brackets within strings do not count towards the depth."""
     headers = {"Content-Type": "application/json"}
     for content in ("[" * 32 + "]" * 32, json.dumps({"[" * 500: '\\"' + "[{" * 500})):
         refused(gateway.post(path, content=content, headers=headers), 422, "input_invalid")
@@ -212,8 +212,8 @@ def test_json_in_forms_has_the_same_depth_limit(upload: Callable[..., httpx.Resp
 
 @given(st.recursive(st.text('[]{}"\\,: a'), lambda inner: st.lists(inner) | st.dictionaries(st.text('[]{}"\\'), inner)))
 def test_nesting_depth_is_counted_like_a_parser(value: object) -> None:
-    """Nested lists and objects count towards the depth; brackets and quotes within strings do not, however they
-    are escaped."""
+    """Nested lists and objects count towards the depth. Brackets and quotes within strings do not, regardless of how
+    they are escaped."""
     text = json.dumps(value).encode()
     depth = _depth_of(value)
     for levels in (fields.MAX_DEPTH - depth, fields.MAX_DEPTH - depth + 1):
@@ -231,7 +231,7 @@ def _depth_of(value: object) -> int:
     [("/v1/models", 2**20), ("/v1/deletion-requests", 2**20), ("/v1/deletion-requests:batch", 2**25)],
 )
 def test_a_body_that_is_too_long_is_refused(gateway: TestClient, refused: Refused, path: str, max_bytes: int) -> None:
-    """JSON of more than a megabyte is refused before it is parsed, unless the operation accepts many objects."""
+    """A JSON body of more than a megabyte is refused before it is parsed, unless the operation accepts many objects."""
     padded = b"{" + b" " * (max_bytes - 2) + b"}"
     refused(gateway.post(path, content=padded, headers={"Content-Type": "application/json"}), 422, "input_invalid")
     answer = gateway.post(path, content=padded + b" ", headers={"Content-Type": "application/json"})
@@ -267,7 +267,7 @@ def defective(settings: Settings, log: io.StringIO) -> Iterator[Callable[[Except
 def test_an_unexpected_error_is_logged_without_its_text(
     log: io.StringIO, defective: Callable[[Exception], Any], refused: Refused, error: Exception
 ) -> None:
-    """An unexpected error returns 500. It is logged with its class and location but without its text, which may
+    """An unexpected error returns 500. The log states the error's class and location but not its text, which might
     quote a record."""
     problem = refused(defective(error), 500, getattr(error, "code", "internal_error"))
     assert SECRET not in str(problem) + log.getvalue()

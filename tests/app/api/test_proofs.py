@@ -27,7 +27,7 @@ def mu_of(guarantees: list[dict[str, Any]], notion: str) -> float:
 
 @pytest.fixture
 def two_models(new_dataset: Make, new_model: Make, work: Work) -> tuple[str, str]:
-    """Create two models of one dataset with different noise, the second of which lets requests wait."""
+    """Create two models of one dataset that differ in noise; the second lets requests wait."""
     dataset, patient = new_dataset()["id"], {"max_wait_seconds": 86400}
     first = new_model(dataset, name="a", noise_scale=0.05)["id"]
     second = new_model(dataset, name="b", noise_scale=0.2, batching=patient)["id"]
@@ -38,8 +38,8 @@ def two_models(new_dataset: Make, new_model: Make, work: Work) -> tuple[str, str
 def test_several_models_have_a_joint_number(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The mu^2 of the certificates add up to the mu^2 of the joint guarantee, in the proof of a request and in
-    its account."""
+    """The mu^2 of the joint guarantee is the sum of the certificates' mu^2, both in a request's proof and in its
+    account."""
     dataset = new_dataset()["id"]
     models = sorted(new_model(dataset, name=name, noise_scale=noise)["id"] for name, noise in (("a", 0.05), ("b", 0.2)))
     work()
@@ -61,8 +61,8 @@ def test_several_models_have_a_joint_number(
 def test_there_is_no_joint_number_while_a_model_is_pending(
     gateway: TestClient, two_models: tuple[str, str], forget: Make, get: Get, work: Work
 ) -> None:
-    """A proof has no joint number while one of the models still carries the person. A second request made in the
-    meantime gets the joint number of both models, although only one of them owes it a certificate."""
+    """A proof has no joint number while one of the models is still trained on the person's data. A second request made
+    in the meantime gets the joint number of both models, although only one of them owes it a certificate."""
     first = forget("p3")
     work()
     again = forget("p3")
@@ -78,8 +78,8 @@ def test_there_is_no_joint_number_while_a_model_is_pending(
 
 
 def test_nothing_held_is_a_signed_statement(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get) -> None:
-    """A request about a person who is not held gets a signed statement that nothing was held. The statement verifies
-    offline and over HTTP, and every call returns the same statement."""
+    """A request about a person who is not held gets a signed statement to that effect. The statement verifies offline
+    and over HTTP, and repeated calls return the same statement."""
     request = forget("nobody")
     path = f"/deletion-requests/{request['id']}/certificate"
     proof = get(path)
@@ -102,8 +102,8 @@ def test_nothing_held_is_a_signed_statement(gateway: TestClient, live: dict[str,
 def test_nothing_held_names_only_the_searched_datasets(
     live: dict[str, Any], new_dataset: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """A statement that nothing was held names only the datasets that the request covered and that existed at
-    the time."""
+    """A statement that nothing was held names only the datasets that the request covered and that existed when it was
+    made."""
     other = new_dataset()["id"]
     narrow, wide = forget("nobody", dataset_ids=[other]), forget("nobody")
     new_dataset()
@@ -119,7 +119,7 @@ def test_nothing_held_names_only_the_searched_datasets(
 
 
 def test_nothing_held_is_null_for_a_held_person(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """`nothing_held` is null for a held person, both while the request waits and after it is completed."""
+    """For a held person, `nothing_held` is null both while the request is waiting and after it has completed."""
     request = forget("p1")
     path = f"/deletion-requests/{request['id']}/certificate"
     assert get(path)["nothing_held"] is None
@@ -135,7 +135,8 @@ def test_discreet_keys_get_no_statement(
     work: Work,
     refused: Refused,
 ) -> None:
-    """A key that may not see whether a person is held gets the same refusal for a held and an unknown person."""
+    """A key that is not allowed to see whether a person is held gets the same refusal for a held person and an unknown
+    one."""
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     said = []
     for subject in ("p1", "nobody"):
@@ -151,8 +152,8 @@ def test_discreet_keys_get_no_statement(
 def test_an_absence_with_additional_fields_is_refused(
     installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, more: str
 ) -> None:
-    """A statement that nothing was held is refused if it has an additional or repeated field, even if the
-    installation signed it."""
+    """A statement that nothing was held is refused if it has additional or repeated fields, even if the installation
+    signed it."""
     request = forget("nobody")
     absence = get(f"/deletion-requests/{request['id']}/certificate")["nothing_held"]
     text = json.dumps(absence["statement"])[:-1] + f", {more}}}"

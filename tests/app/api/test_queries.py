@@ -15,7 +15,7 @@ Get = Callable[[str], Any]
 
 
 def queries(route: str) -> dict[str, Any]:
-    """Return the schemas of the query parameters that the document has for a route."""
+    """Return the schemas of the query parameters documented for a route."""
     method, path = route.split()
     parameters = document()["paths"][path][method.lower()].get("parameters", ())
     return {one["name"]: one["schema"] for one in parameters if one["in"] == "query"}
@@ -23,7 +23,7 @@ def queries(route: str) -> dict[str, Any]:
 
 @each("route", [route for route in NEEDS if " /v1/" in route])
 def test_an_unknown_parameter_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
-    """A call with an unknown parameter is refused, and the error names it and lists the known parameters."""
+    """A call with an unknown parameter is refused; the error names the parameter and lists the known ones."""
     method, path = route.split()
     problem = refused(gateway.request(method, f"{path}?limitt=secret&cursor=x"), 422, "input_invalid")
     faults = {fault["path"]: fault["message"] for fault in problem["errors"]}
@@ -38,7 +38,8 @@ def test_an_unknown_parameter_is_refused(gateway: TestClient, refused: Refused, 
 
 @each("route", lambda: [route for route in NEEDS if queries(route)])
 def test_a_repeated_parameter_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
-    """A repeated parameter is refused, because the call would otherwise silently use only one of its values."""
+    """A call that repeats a parameter is refused, because all but one of the values would otherwise be silently
+    ignored."""
     assert all(schema.get("type") != "array" for schema in queries(route).values())
     method, path = route.split()
     name = next(iter(queries(route)))
@@ -47,7 +48,7 @@ def test_a_repeated_parameter_is_refused(gateway: TestClient, refused: Refused, 
 
 
 def test_a_misspelled_filter_is_refused(gateway: TestClient, refused: Refused) -> None:
-    """Lists and exports refuse a misspelled filter instead of returning everything."""
+    """Lists and exports refuse a misspelled filter instead of returning unfiltered results."""
     for path in ("/v1/deletion-requests", "/v1/deletion-requests.csv"):
         problem = refused(gateway.get(path, params={"statsu": "completed"}), 422, "input_invalid")
         [fault] = problem["errors"]
@@ -56,15 +57,15 @@ def test_a_misspelled_filter_is_refused(gateway: TestClient, refused: Refused) -
 
 
 def test_the_list_of_unknown_parameters_is_bounded(gateway: TestClient, refused: Refused) -> None:
-    """The error for a call with two thousand unknown parameters lists only ten of them."""
+    """If a call has two thousand unknown parameters, the error lists only ten of them."""
     query = "&".join(f"q{number}=1" for number in range(2000))
     assert len(refused(gateway.get(f"/v1/models?{query}"), 422, "input_invalid")["errors"]) == 10
 
 
-def test_callers_are_authenticated_before_parameters(
+def test_callers_are_authenticated_before_parameters_are_checked(
     gateway: TestClient, refused: Refused, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A caller without a key or scope does not learn which parameters exist."""
+    """The error for a caller without a key or scope does not reveal which parameters exist."""
     path = "/v1/audit-log?who=me"
     refused(gateway.get(path, headers={"Authorization": "Bearer none"}), 401, "unauthenticated")
     refused(gateway.get(path, headers=key_with(Scope.REQUESTS_READ)), 403, "scope_missing")
@@ -78,12 +79,12 @@ def test_other_paths_accept_any_parameters(gateway: TestClient) -> None:
 
 
 def test_the_document_mentions_query_parameters() -> None:
-    """The description on the /docs page mentions how query parameters are treated."""
+    """The /docs page describes how query parameters are handled."""
     assert "query parameter" in document()["info"]["description"]
 
 
 def test_short_lists_have_pages_too(gateway: TestClient, get: Get, refused: Refused) -> None:
-    """Lists of theorems and events are paginated like other lists if a limit is given."""
+    """If a limit is given, the lists of theorems and events are paginated like all other lists."""
     request = gateway.post("/v1/deletion-requests", json={"subject_id": "nobody"}).json()
     for path in ("/accounting/bounds", f"/deletion-requests/{request['id']}/events"):
         whole, found, cursor = get(path), [], ""

@@ -36,7 +36,7 @@ RANGE = json.dumps({"min": -2, "max": 2, "outside": "clip"})
 
 
 def table(*, people: int = 200, seed: int = 0, first: int = 0) -> bytes:
-    """Return a file of people whose cost depends on their age and visits, with little noise."""
+    """Return a file of people whose cost depends on their age and number of visits, with little noise."""
     generator = np.random.default_rng(seed)
     age, visits = generator.integers(0, 101, people), generator.integers(0, 11, people)
     cost = 3 * age + 8 * visits + generator.normal(scale=5, size=people)
@@ -76,8 +76,8 @@ def test_a_number_is_learned_predicted_and_forgotten(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A model with Huber regression learns a number, and its metrics and predictions are in the units of the target.
-    The certificate of a forgotten person verifies with the public key alone."""
+    """A Huber regression model learns a numeric target, and its metrics and predictions are in the target's unit. The
+    certificate of a forgotten person can be verified with only the public key."""
     assert (costs["num_classes"], costs["classes"]) == (0, [])
     assert costs["target"] == {"min": 0, "max": 400, "outside": "clip"}
     held_out = uploaded(table(seed=1, first=1000)).json()
@@ -118,8 +118,8 @@ def test_a_number_is_learned_predicted_and_forgotten(
 def test_regression_constants_are_stated(
     costs: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int], asked: Any, bound: float
 ) -> None:
-    """The stated M of least squares follows from the radius, and the M of Huber regression from its width. Models with
-    either objective forget and pass their canary tests."""
+    """The stated M follows from the radius for least squares and from the width for Huber regression. Models with
+    either objective can forget people and pass their canary tests."""
     model = new_model(costs["id"], l2=0.05, **asked)
     assert model["mechanism"]["gradient_bound"] == bound
     assert ("loss_width" in model["mechanism"]) == ("loss_width" in asked)
@@ -129,14 +129,14 @@ def test_regression_constants_are_stated(
 
 
 def test_contract_and_proof_have_the_same_objectives() -> None:
-    """The contract, which does not import the proof, lists the same objectives as the proof."""
+    """The contract does not import the proof, but lists the same objectives."""
     assert list(get_args(contract.Objective)) == [one.value for one in Objective]
 
 
 def test_regressions_pass_canary_tests(
     gateway: TestClient, costs: dict[str, Any], new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A regression model learns and forgets canaries like any other model."""
+    """Canary tests work for regression models as for any other model."""
     model = new_model(costs["id"], audit={"lanes": 64, "chains": 2})
     work()
     assert gateway.post(f"/v1/models/{model['id']}/audit").status_code == 202
@@ -147,7 +147,8 @@ def test_regressions_pass_canary_tests(
 def test_added_rows_have_targets_too(
     gateway: TestClient, costs: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Rows added to the slots of forgotten people have numeric targets and are encoded like the rest of the dataset."""
+    """Rows added to the slots of forgotten people have numeric targets and are encoded like the other rows of the
+    dataset."""
     model = new_model(costs["id"])
     work()
     forget("p1")
@@ -163,7 +164,7 @@ def test_added_rows_have_targets_too(
 def test_npz_files_can_have_a_numeric_target(
     gateway: TestClient, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """If the upload form states a range, the y array of an npz file is read as numbers, and predictions lie
+    """If the upload form states a range, the y array of an npz file is read as numeric targets, and predictions lie
     within the range."""
     x = np.random.default_rng(0).normal(size=(60, 3))
     buffer = io.BytesIO()
@@ -190,14 +191,15 @@ def test_npz_files_can_have_a_numeric_target(
     ],
 )
 def test_an_unusable_range_is_refused(gateway: TestClient, refused: Refused, form: dict[str, str], path: str) -> None:
-    """An upload of vectors must state either the classes or the range of a numeric target, but not both; otherwise the
-    error names the fault."""
+    """An upload of vectors must state either the classes or the range of a numeric target, but not both. Otherwise, it
+    is refused and the error names the fault."""
     answer = gateway.post("/v1/datasets", data={"name": "v"} | form, files={"file": ("v.npz", npz())})
     assert path in {fault["path"] for fault in refused(answer, 422, "schema_invalid")["errors"]}
 
 
 def test_a_range_in_addition_to_a_schema_is_refused(gateway: TestClient, refused: Refused) -> None:
-    """Stating a range in addition to a schema is refused, because the schema already contains the range."""
+    """An upload that states a range in addition to a schema is refused, because the schema already contains the
+    range."""
     form = {"name": "costs", "schema": json.dumps(SCHEMA), "target": RANGE}
     answer = gateway.post("/v1/datasets", data=form, files={"file": ("costs.csv", table())})
     assert [fault["path"] for fault in refused(answer, 422, "schema_invalid")["errors"]] == ["target"]
@@ -230,8 +232,8 @@ def test_an_objective_that_does_not_fit_the_target_is_refused(
     said: str,
     expected: str,
 ) -> None:
-    """A model whose objective does not fit the dataset's target is refused, and the error names the field and
-    the objectives that fit."""
+    """A model whose objective does not fit the dataset's target is refused; the error names the field and the
+    objectives that fit."""
     dataset = costs if of_target else new_dataset()
     answer = gateway.post("/v1/models", json={"name": "m", "dataset_id": dataset["id"]} | asked)
     problem = refused(answer, 422, "precondition_failed")
@@ -242,7 +244,7 @@ def test_an_objective_that_does_not_fit_the_target_is_refused(
 def test_evaluation_data_must_have_the_same_target(
     gateway: TestClient, costs: dict[str, Any], new_dataset: Make, refused: Refused
 ) -> None:
-    """An evaluation dataset must have the same target with the same range."""
+    """An evaluation dataset must have the same target and range as the training dataset."""
     body = {"name": "m", "dataset_id": costs["id"], "evaluation_dataset_id": new_dataset(first=1000)["id"]}
     assert "target" in refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")["detail"]
 
@@ -253,8 +255,8 @@ def test_evaluation_data_must_have_the_same_target(
 def test_a_hinge_learns_two_classes(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model with a smoothed hinge loss learns, is measured and forgets; its predictions have labels but no
-    probabilities."""
+    """A model with a smoothed hinge loss can be trained, measured and made to forget. Its predictions have labels but
+    no probabilities."""
     dataset, held_out = new_dataset(rows=300), new_dataset(rows=100, seed=1, first=900)
     model = new_model(
         dataset["id"], objective="smoothed_hinge", l2=0.01, loss_width=0.5, evaluation_dataset_id=held_out["id"]
@@ -272,7 +274,7 @@ def test_a_hinge_learns_two_classes(
 
 
 def test_a_hinge_requires_two_classes(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
-    """A hinge loss for three classes is refused with a specific error."""
+    """A model with a hinge loss is refused with a specific error if there are three classes."""
     body = {"name": "m", "dataset_id": new_dataset(classes=3)["id"], "objective": "smoothed_hinge"}
     said = refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")["detail"]
     assert "has 3 classes, which smoothed_hinge does not learn" in said
@@ -284,9 +286,9 @@ def test_a_hinge_requires_two_classes(gateway: TestClient, new_dataset: Make, re
 def test_several_labels_are_learned_predicted_and_forgotten(
     gateway: TestClient, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A record can have any of the labels in its schema, or none, and each label is learned and predicted
-    separately. The metrics count both single labels and whole rows, and neither the canary test of the run nor
-    a requested one reports a finding."""
+    """A record can have any number of the labels in its schema, including none, and each label is learned and predicted
+    separately. The metrics cover both individual labels and whole rows. Neither the run's canary test nor a requested
+    one reports a finding."""
     columns = {"age": SCHEMA["columns"]["age"], "likes": {"role": "labels", "values": ["tea", "jazz", "chess"]}}
     schema = {"columns": columns | {"person": {"role": "subject"}}}
 

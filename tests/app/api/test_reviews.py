@@ -20,7 +20,8 @@ REVIEWED = Policy(auto_accept=False)
 
 @pytest.fixture
 def obey(installation: Installation) -> Callable[[Policy], None]:
-    """Set the tenant's policy. This must precede the first call, because a key's policy is cached for a second."""
+    """Set the tenant's policy. Call this before the first request of a test, because a key's policy is cached for a
+    second."""
 
     def write(policy: Policy) -> None:
         with installation.database.writing() as session:
@@ -38,7 +39,7 @@ def test_a_required_review_delays_processing(
     get: Get,
     work: Work,
 ) -> None:
-    """If the policy requires a review, a request waits until an officer approves it and is then processed."""
+    """If the policy requires a review, a request waits until an officer approves it and is processed only then."""
     obey(REVIEWED)
     new_dataset()
     request = forget("p1")
@@ -59,7 +60,7 @@ def test_a_required_review_delays_processing(
 def test_a_rejection_needs_a_legal_ground(
     gateway: TestClient, obey: Callable[[Policy], None], forget: Make, shown: Make, refused: Refused
 ) -> None:
-    """An officer can reject a request only on a legal ground and with an explanation."""
+    """An officer can reject a request only with a legal ground and an explanation."""
     obey(REVIEWED)
     place = f"{PLACE}/{forget('p1')['id']}"
     body = {"ground": "legal_claims", "explanation": "a lawsuit is pending"}
@@ -73,8 +74,8 @@ def test_a_rejection_needs_a_legal_ground(
 
 
 def test_the_clock_can_be_paused_resumed_and_extended(gateway: TestClient, forget: Make, refused: Refused) -> None:
-    """The clock of a request with an unverified sender can be paused, resumed and extended once, and its state
-    is shown with the request."""
+    """The clock of a request from an unverified sender can be paused and resumed, and its deadline can be extended
+    once. The request shows the state of its clock."""
     request = forget("p1", identity_verified=False)
     place = f"{PLACE}/{request['id']}"
     assert (request["status"], request["clock"]["state"]) == ("in_review", "paused")

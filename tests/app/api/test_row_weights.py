@@ -32,7 +32,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def table(weights: Any, *, first: int = 0, seed: int = 0) -> bytes:
-    """Return a file of people with weights, in which older people are ill more often."""
+    """Return a file of people with weights, where older people are ill more often."""
     random = np.random.default_rng(seed)
     age = random.integers(0, 101, len(weights))
     ill = np.where(random.random(len(weights)) < age / 100, "yes", "no")
@@ -49,8 +49,8 @@ def drawn(people: int = 300) -> Any:
 
 @pytest.fixture
 def send(gateway: TestClient) -> Send:
-    """POST a table with changes to its column of weights, or with a schema that ignores the column if the
-    change is None."""
+    """POST a table with the given changes to its weight column, or with a schema that ignores this column if the change
+    is None."""
 
     def of(content: bytes, weight: dict[str, Any] | None = COLUMNS["times"], **form: str) -> httpx.Response:
         columns = COLUMNS | {"times": {"role": "ignored"} if weight is None else weight}
@@ -69,8 +69,9 @@ def test_weights_are_stored_learned_and_forgotten(
     get: Get,
     work: Work,
 ) -> None:
-    """The weight of each row, divided by the public bound, is stored with its label, used in learning, and set to 0
-    when its person is forgotten. The certificate states the bound and the same constants as for unweighted rows."""
+    """The weight of each row, divided by the public bound, is stored with its label, used in training, and set to 0
+    when the row's person is forgotten. The certificate states the bound and the same constants as for unweighted
+    rows."""
     made = send(table(drawn()))
     assert made.status_code == 201, made.text
     dataset = made.json()
@@ -100,8 +101,8 @@ def test_weights_are_stored_learned_and_forgotten(
     assert get(f"/models/{model['id']}")["live_version"] == 2
 
 
-def test_heavier_rows_are_learned_more(gateway: TestClient, send: Send, new_model: Make, get: Get, work: Work) -> None:
-    """If the rows of ill people have low weights, the model predicts more often that a person is not ill."""
+def test_weights_affect_training(gateway: TestClient, send: Send, new_model: Make, get: Get, work: Work) -> None:
+    """If ill people's rows have low weights, the model more often predicts that a person is not ill."""
     content = table(np.full(400, 4)).decode().splitlines()
     lighter = "\n".join(line.removesuffix(",4") + (",0.1" if ",yes," in line else ",4") for line in content[1:])
     found = []
@@ -118,7 +119,7 @@ def test_heavier_rows_are_learned_more(gateway: TestClient, send: Send, new_mode
 def test_added_rows_have_weights_too(
     gateway: TestClient, installation: Installation, send: Send, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Added rows are written to null slots with their weights, and the model relearns with them."""
+    """Added rows are written to null slots with their weights, and relearning uses them."""
     dataset = send(table(np.full(200, 2))).json()["id"]
     model = new_model(dataset, l2=0.05)
     work()
@@ -141,15 +142,16 @@ def test_added_rows_have_weights_too(
 def test_a_malformed_weight_is_refused(
     send: Send, refused: Refused, stored: Callable[[], dict[str, int]], nothing: dict[str, int], written: str
 ) -> None:
-    """A file with a cell that is not a weight is refused; the error names the line and column, and no part of
-    the file is quoted or stored."""
+    """A file with a value that is not a valid weight is refused; the error names the line and column. No part of the
+    file is quoted or stored."""
     problem = refused(send(table([1, 2, written, 3])), 422, "row_invalid")
     assert problem["errors"] == [{"path": "line 4, column times", "message": "expected a weight, a number from 0 to 4"}]
     assert stored() == nothing
 
 
 def test_weights_above_the_bound_may_be_clipped(installation: Installation, send: Send) -> None:
-    """With `outside: clip` a weight above the bound is replaced by the bound; a weight below 0 is still refused."""
+    """With `outside: clip`, a weight above the bound is replaced by the bound, but a weight below 0 is still
+    refused."""
     weight = COLUMNS["times"] | {"outside": "clip"}
     dataset = send(table([1, 2, 400, 3, 1, 1, 1, 1]), weight).json()["id"]
     kept = weights_in(rows_of(installation, dataset).labels)
@@ -159,7 +161,7 @@ def test_weights_above_the_bound_may_be_clipped(installation: Installation, send
 
 
 def test_a_rehearsal_uses_row_weights(gateway: TestClient, send: Send, new_model: Make, get: Get, work: Work) -> None:
-    """A rehearsal forgets and relearns with the weights of the rows, but counts every row equally in its metrics."""
+    """A rehearsal uses the row weights when it forgets and relearns, but counts all rows equally in its metrics."""
     model = new_model(send(table(drawn())).json()["id"], l2=0.05)
     work()
     asked = gateway.post(f"/v1/models/{model['id']}/rehearsals", json={"people": 60})
@@ -177,7 +179,7 @@ def test_a_class_without_weight_is_refused(
     weights: tuple[int, ...],
     places: list[str],
 ) -> None:
-    """A class whose rows all have weight 0 is refused like a class without rows."""
+    """A class whose rows all have weight 0 is refused, just like a class without rows."""
     labels = ["yes", "no", "perhaps"]
     lines = [f"p{label},50,{label},{weight}\n" for label, weight in zip(labels, weights, strict=True)]
     columns = COLUMNS | {"ill": {"role": "label", "values": labels}}

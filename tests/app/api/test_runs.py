@@ -47,7 +47,8 @@ def test_runs_show_kind_steps_worker_and_times(
 
 @pytest.fixture
 def claimed(installation: Installation, live: dict[str, Any], forget: Make) -> ClaimedRun:
-    """Return a run that a worker has claimed to make a live model forget a person, after the rows have been erased."""
+    """Return a run that makes a live model forget a person. A worker has claimed the run and the rows have been
+    erased."""
     forget("p1")
     with installation.database.writing() as session:
         run = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
@@ -58,7 +59,7 @@ def claimed(installation: Installation, live: dict[str, Any], forget: Make) -> C
 
 @pytest.fixture
 def publish(installation: Installation, claimed: ClaimedRun) -> Callable[..., None]:
-    """Publish the claimed run as if its chain had run as planned, except for the given changes."""
+    """Publish the claimed run as if it had been executed as planned, except for the given changes."""
 
     def call(**changed: Any) -> None:
         ran = {
@@ -102,7 +103,7 @@ def refuses(publish: Callable[..., None], condition: type[Problem], **changed: A
 def test_a_run_with_unplanned_steps_is_not_published(
     publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun, get: Get, difference: int
 ) -> None:
-    """A run that took fewer or more steps than planned is not certified, and its request stays open."""
+    """A run that took more or fewer steps than planned is not certified, and its request stays open."""
     refuses(publish, RunDiffersFromPlan, steps_ran=claimed.steps + difference)
     assert published() == [1, 1, 0]
     assert get("/deletion-requests")["items"][0]["status"] == "running"
@@ -112,8 +113,7 @@ def test_a_run_with_unplanned_steps_is_not_published(
 def test_a_run_with_another_mechanism_is_not_published(
     publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun, constant: str
 ) -> None:
-    """A run with a mechanism that differs from the planned one in any constant, even in the last bit, is not
-    certified."""
+    """A run whose mechanism differs from the plan in any constant, even if only in the last bit, is not certified."""
     assert claimed.mechanism
     nudged = math.nextafter(getattr(claimed.mechanism, constant), math.inf)
     refuses(publish, RunDiffersFromPlan, mechanism_ran=replace(claimed.mechanism, **{constant: nudged}))
@@ -123,7 +123,7 @@ def test_a_run_with_another_mechanism_is_not_published(
 def test_a_run_whose_parent_is_not_live_is_not_published(
     installation: Installation, publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun
 ) -> None:
-    """A run that continued a version which is no longer in service is not certified."""
+    """A run that continued a version that is no longer live is not certified."""
     with installation.database.writing() as session:
         session.get_one(Run, claimed.run_id).parent_version_id = "ver_superseded"
     refuses(publish, RunDiffersFromPlan)

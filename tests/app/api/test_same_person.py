@@ -1,4 +1,4 @@
-"""Several requests of one person, and how each reports rows that another request erased."""
+"""Several requests about one person, and how each reports rows that another request erased."""
 
 import datetime
 from collections.abc import Callable
@@ -35,9 +35,9 @@ def test_a_request_names_the_one_that_erased_its_rows(
     approve: Callable[[str], dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """If two requests are in review and the second is approved and erases the rows, the first, approved later,
-    refers to the second and gets no statement that nothing was held. A discreet caller sees neither the
-    reference nor a statement."""
+    """Two requests are in review; the second is approved and erases the rows. When the first is approved later, it
+    refers to the second and gets no statement that nothing was held. A discreet caller sees neither the reference nor a
+    statement."""
     new_model(new_dataset()["id"])
     work()
     first, second = (forget("p1", identity_verified=False)["id"] for _ in range(2))
@@ -55,11 +55,11 @@ def test_a_request_names_the_one_that_erased_its_rows(
 
 
 @pytest.mark.parametrize(("days_ago", "outcome"), [(0, "nothing_held"), (3, "erased_already")])
-def test_a_late_entry_is_judged_by_its_receipt(
+def test_a_late_entry_counts_from_its_receipt(
     new_dataset: Make, forget: Make, work: Callable[[], int], days_ago: int, outcome: str
 ) -> None:
-    """A request that was received before an erasure but entered after it counts as a request about held rows. A request
-    that was received after the erasure counts as a request about nothing held."""
+    """A request that is entered after an erasure but was received before it counts as a request about held rows. A
+    request received after the erasure counts as a request about a person of whom nothing was held."""
     new_dataset()
     erased = forget("p1")["id"]
     work()
@@ -68,8 +68,9 @@ def test_a_late_entry_is_judged_by_its_receipt(
     assert (entered["outcome"], entered["erased_by"]) == (outcome, erased if days_ago else None)
 
 
-def test_an_erasure_counts_for_an_alias(new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
-    """An erasure counts for a later request about one of its aliases, but not for a request about another dataset."""
+def test_an_erasure_satisfies_alias_requests(new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
+    """An erasure also satisfies a later request about one of the person's aliases, but not a request about another
+    dataset."""
     first, other = new_dataset()["id"], new_dataset()["id"]
     received = datetime.datetime.now(datetime.UTC).isoformat()
     erased = forget("nickname", aliases=["p1"], dataset_ids=[first])["id"]

@@ -18,7 +18,7 @@ def test_a_model_may_state_a_second_moment(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
     """A model with a stated second moment learns in fewer steps, and its certificate states the bound and verifies.
-    Rows can be added to its dataset only after the model is retired."""
+    Rows can be added to the model's dataset only after the model is retired."""
     dataset = new_dataset(rows=300, features=6)["id"]
     model = new_model(dataset, second_moment=0.9)
     assert model["mechanism"]["learn_steps"] < new_model(dataset)["mechanism"]["learn_steps"]
@@ -43,7 +43,7 @@ def test_a_model_may_state_a_second_moment(
 def test_a_run_that_exceeds_the_second_moment_is_not_published(
     new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """A model whose batches exceed its bound on the second moment publishes no version, and the run reports the
+    """If a model's batches exceed its bound on the second moment, no version is published and the run reports the
     reason."""
     model = new_model(new_dataset()["id"], second_moment=0.05)
     work()
@@ -53,6 +53,6 @@ def test_a_run_that_exceeds_the_second_moment_is_not_published(
 
 @each("wrong", [0, -0.5, 1.5])
 def test_a_malformed_bound_is_refused(new_dataset: Make, gateway: TestClient, refused: Refused, wrong: float) -> None:
-    """A bound on the second moment that is not above 0 and at most 1 is refused."""
+    """A bound on the second moment must be greater than 0 and at most 1; any other value is refused."""
     body = {"name": "m", "dataset_id": new_dataset()["id"], "second_moment": wrong}
     refused(gateway.post("/v1/models", json=body), 422, "input_invalid")

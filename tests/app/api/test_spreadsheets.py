@@ -31,7 +31,7 @@ KINDS: dict[str, tuple[Callable[[str], bytes], str]] = {
 
 
 @each("kind", KINDS)
-def test_other_formats_than_csv_are_refused(
+def test_formats_other_than_csv_are_refused(
     gateway: TestClient,
     upload: Callable[..., httpx.Response],
     refused: Callable[..., dict[str, Any]],
@@ -39,8 +39,8 @@ def test_other_formats_than_csv_are_refused(
     nothing: dict[str, int],
     kind: str,
 ) -> None:
-    """A file that is not CSV is refused with an error that names its format and explains how to save it as CSV, and
-    nothing from the file is stored."""
+    """A file that is not CSV is refused; the error names its format and explains how to save it as CSV. Nothing from
+    the file is stored."""
     write, fault = KINDS[kind]
     problems = [
         refused(upload(write(CSV), filename="rows.csv", schema=json.dumps(SCHEMA)), 422, "input_invalid"),
@@ -59,7 +59,8 @@ def test_other_formats_than_csv_are_refused(
 def test_byte_order_marks_and_line_ends_are_accepted(
     gateway: TestClient, upload: Callable[..., httpx.Response], write: Callable[[str], bytes]
 ) -> None:
-    """A byte order mark and the line ends of any operating system are accepted, and the first column keeps its name."""
+    """A byte order mark and the line endings of every operating system are accepted, and the first column's name is
+    unaffected."""
     rows = upload(write(CSV), filename="rows.csv", schema=json.dumps(SCHEMA)).json()
     requests = gateway.post("/v1/deletion-requests.csv", content=write(REQUESTS)).json()
     assert (rows["num_records"], requests["accepted"]) == (3, 2)
@@ -68,7 +69,8 @@ def test_byte_order_marks_and_line_ends_are_accepted(
 def test_windows_code_pages_are_refused_with_the_line(
     gateway: TestClient, upload: Callable[..., httpx.Response], refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """If a file is not UTF-8, the error names the line of the first invalid byte and explains how to save the file."""
+    """If a file is not valid UTF-8, the error names the line of the first invalid byte and explains how to save the
+    file."""
     content = CSV.replace("ann,33", "Zoë,33").encode("cp1252")
     rows = refused(upload(content, filename="rows.csv", schema=json.dumps(SCHEMA)), 422, "row_invalid")
     assert (rows["errors"][0]["path"], "save it as CSV in UTF-8" in rows["detail"]) == ("line 4", True)
@@ -80,7 +82,7 @@ def test_windows_code_pages_are_refused_with_the_line(
 def test_a_decimal_comma_is_refused_with_its_place(
     upload: Callable[..., httpx.Response], refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """A number with a decimal comma is refused with its location and the advice to use a decimal point."""
+    """A number with a decimal comma is refused; the error states its location and advises using a decimal point."""
     content = CSV.replace("31", '"31,5"').encode()
     problem = refused(upload(content, filename="rows.csv", schema=json.dumps(SCHEMA)), 422, "row_invalid")
     expected = "expected a finite number, with a point before decimals"

@@ -21,8 +21,8 @@ Refused = Callable[..., dict[str, Any]]
 def test_rows_of_suppressed_people_are_refused(
     upload: Upload, forget: Make, get: Get, refused: Refused, stored: Callable[[], dict[str, int]]
 ) -> None:
-    """An upload with rows of people who asked to be forgotten is refused as a whole, and the error names the
-    rows but not the people."""
+    """An upload that contains rows of people who asked to be forgotten is refused as a whole; the error names the rows
+    but not the people."""
     for person in ("p3", "p11"):
         forget(person)
     problem = refused(upload(), 409, "subject_suppressed")
@@ -35,7 +35,7 @@ def test_rows_of_suppressed_people_are_refused(
 def test_at_most_twenty_rows_are_named(
     npz_of: Callable[..., bytes], upload: Upload, forget: Make, refused: Refused
 ) -> None:
-    """The error for an upload with 20,000 rows of a suppressed person names at most twenty rows."""
+    """The error for an upload with 20,000 rows of a suppressed person lists at most twenty rows."""
     forget("p1")
     rows = 20_000
     x = np.random.default_rng(0).normal(size=(rows, 3))
@@ -45,7 +45,7 @@ def test_at_most_twenty_rows_are_named(
 
 
 def test_rows_of_suppressed_people_can_be_skipped(upload: Upload, forget: Make, get: Get, refused: Refused) -> None:
-    """With suppressed=skip the other rows become a dataset that reports how many rows were left out."""
+    """With suppressed=skip, the remaining rows become a dataset that reports how many rows were skipped."""
     forget("p3")
     answer = upload(suppressed="skip")
     assert answer.status_code == 201
@@ -59,8 +59,8 @@ def test_rows_of_suppressed_people_can_be_skipped(upload: Upload, forget: Make, 
 def test_suppressed_rows_are_hidden_without_the_scope(
     upload: Upload, forget: Make, get: Get, refused: Refused, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A key with only models:write learns neither which rows belong to suppressed people nor how many there are. Each
-    match, by any key, is counted in the audit log, which names no person."""
+    """A key with only models:write learns neither which rows belong to suppressed people nor how many such rows there
+    are. For every key, the audit log records how many rows matched, but names no person."""
     for person in ("p3", "p11"):
         forget(person)
     app = key_with(Scope.MODELS_WRITE)
@@ -77,7 +77,7 @@ def test_suppressed_rows_are_hidden_without_the_scope(
 def test_a_match_is_recorded_even_if_the_upload_fails(
     npz_of: Callable[..., bytes], upload: Upload, forget: Make, get: Get, refused: Refused
 ) -> None:
-    """If a later row of an upload is faulty, the audit log still records that earlier rows matched suppressed
+    """If a later row of an upload is invalid, the audit log still records that earlier rows matched suppressed
     people."""
     forget("p1")
     rows = 100_000
@@ -89,7 +89,7 @@ def test_a_match_is_recorded_even_if_the_upload_fails(
 
 
 def test_an_upload_without_suppressed_people_keeps_every_row(upload: Upload) -> None:
-    """If no person in a file is suppressed, every row is kept."""
+    """An upload that contains no suppressed people keeps all its rows."""
     assert upload().json()["num_suppressed"] == 0
 
 
@@ -102,7 +102,7 @@ def test_rows_of_a_request_made_during_an_upload_are_not_stored(
     stored: Callable[[], dict[str, int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If a person's request arrives during an upload of their rows, the upload is refused and none of its rows are
+    """If a person's request arrives while their rows are being uploaded, the upload is refused and none of its rows are
     stored, even with suppressed=skip."""
     usual = Manifests.write
 

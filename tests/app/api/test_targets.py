@@ -39,8 +39,8 @@ def test_a_vacuous_target_is_refused(
     target: dict[str, float],
     paths: list[str],
 ) -> None:
-    """A model with a target epsilon above 8, or a delta above 1/n for a dataset with n slots, is not created, and the
-    error names the bounds."""
+    """A model is not created if its target epsilon is above 8, or if its delta is above 1/n for a dataset with n slots;
+    the error names the bounds."""
     dataset = new_dataset(rows=60)
     problem = refused(gateway.post("/v1/models", json=asked(dataset["id"], **target)), 422, "target_too_weak")
     assert [fault["path"] for fault in problem["errors"]] == paths
@@ -49,13 +49,13 @@ def test_a_vacuous_target_is_refused(
 
 
 def test_the_weakest_target_without_permission_is_accepted(gateway: TestClient, new_dataset: Make) -> None:
-    """A target of epsilon 8 and delta 1/n is the weakest that is accepted without permission."""
+    """A target of epsilon 8 and delta 1/n is the weakest that is accepted without special permission."""
     dataset = new_dataset(rows=60)
     assert gateway.post("/v1/models", json=asked(dataset["id"], epsilon=8.0, delta=1 / 60)).status_code == 202
 
 
 def test_a_tenant_can_be_stricter(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
-    """A policy with narrower bounds applies to every model that is created afterwards."""
+    """A policy with stricter bounds applies to every model created afterwards."""
     dataset = new_dataset(rows=60)
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 0.5, "max_delta": 1e-4}}).raise_for_status()
     refused(gateway.post("/v1/models", json=asked(dataset["id"], epsilon=0.6, delta=1e-4)), 422, "target_too_weak")
@@ -72,7 +72,7 @@ def test_vacuous_policy_bounds_are_refused(gateway: TestClient, policy: Any, ref
 def test_widened_bounds_are_in_the_audit_log(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], get: Get, refused: Refused
 ) -> None:
-    """Only an admin can widen the bounds on targets, and the audit log records the change."""
+    """Only an admin can widen the bounds on targets, and the audit log records it."""
     wider = {"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}
     refused(gateway.patch("/v1/tenant", json=wider, headers=key_with(Scope.MODELS_WRITE)), 403, "scope_missing")
     gateway.patch("/v1/tenant", json=wider).raise_for_status()
@@ -83,8 +83,8 @@ def test_widened_bounds_are_in_the_audit_log(
 def test_a_widened_target_does_not_count_as_forgotten(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """If the bounds on targets were widened, both the outcome of a request and its certificate state this, together
-    with the accuracy of the best attacker."""
+    """If the bounds on targets were widened, a request's outcome and its certificate both state this, together with the
+    accuracy of the best possible attacker."""
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
     model = new_model(new_dataset()["id"], target=VACUOUS, noise_scale=0.01)
     work()
@@ -103,8 +103,8 @@ def test_a_widened_target_does_not_count_as_forgotten(
 def test_a_request_joining_under_a_widened_target_is_not_forgotten(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """A request that joins another one does not count as forgotten if a model with a widened target carried the person,
-    even though that model owes it no certificate."""
+    """A request that joins another one does not count as forgotten if a model with a widened target was trained on the
+    person's data, even though that model owes the request no certificate."""
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
     dataset = new_dataset()["id"]
     new_model(dataset, target=VACUOUS, noise_scale=0.01)
@@ -123,8 +123,8 @@ def test_a_request_joining_under_a_widened_target_is_not_forgotten(
 def test_a_target_within_the_bounds_counts_as_forgotten(
     live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """If the target is within the bounds, the person counts as forgotten, and the certificate states that no
-    bound was widened."""
+    """If a model's target is within the default bounds, the person counts as forgotten, and the certificate states that
+    no bound was widened."""
     request = forget("p1")
     work()
     assert get(f"/deletion-requests/{request['id']}")["outcome"] == Outcome.FORGOTTEN
@@ -135,8 +135,8 @@ def test_a_target_within_the_bounds_counts_as_forgotten(
 def test_verifiers_enforce_their_own_limits(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """A verifier accepts a certificate whose unlearning guarantee meets the verifier's own limits; a stricter verifier
-    refuses the same certificate."""
+    """A verifier accepts a certificate whose unlearning guarantee is within the verifier's own limits. A verifier with
+    stricter limits refuses the same certificate."""
     request = forget("p1")
     work()
     [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
@@ -153,7 +153,7 @@ def test_verifiers_enforce_their_own_limits(
 
 
 def test_database_and_certificate_agree_on_the_largest_delta(installation: Installation) -> None:
-    """The database and the certificate compute the same largest delta for every number of slots below 3000."""
+    """For every number of slots below 3000, the database and the certificate compute the same largest delta."""
     from lethe.proof import target
 
     with installation.database.reading() as session:

@@ -18,8 +18,8 @@ def _as(key: str) -> dict[str, str]:
 
 
 def test_an_operator_creates_tenants(gateway: TestClient, get: Get, installation: Installation) -> None:
-    """An operator creates a tenant and gets the key of its first admin, which works immediately, is shown only
-    once and is not stored."""
+    """An operator creates a tenant and receives the key of its first admin. The key works immediately, is shown only
+    once, and is not stored."""
     answer = gateway.post("/v1/tenants", json={"name": "shop", "policy": {"grace_seconds": 5}})
     assert answer.status_code == 201
     made = answer.json()
@@ -35,7 +35,7 @@ def test_an_operator_creates_tenants(gateway: TestClient, get: Get, installation
 
 
 def test_tenants_share_nothing(gateway: TestClient, get: Get, refused: Refused) -> None:
-    """A new tenant has only its admin's key and its own log, and its admin can create keys but not tenants."""
+    """A new tenant has only its admin's key and its own log. Its admin can create keys but not tenants."""
     theirs = _as(gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"])
     [admin] = gateway.get("/v1/api-keys", headers=theirs).json()["items"]
     assert admin["scopes"] == ["admin"]
@@ -54,7 +54,7 @@ def test_tenants_share_nothing(gateway: TestClient, get: Get, refused: Refused) 
 
 
 def test_a_policy_patch_keeps_other_fields(gateway: TestClient, get: Get) -> None:
-    """A PATCH changes the given fields at once and only for this tenant, and leaves all other fields unchanged."""
+    """A PATCH changes the given fields immediately and only for this tenant; all other fields stay unchanged."""
     gateway.post("/v1/tenants", json={"name": "shop"})
     for changed in ({"grace_seconds": 60}, {"time_zone": "Europe/Berlin", "regulations": {"lgpd": {"days": 15}}}, {}):
         answer = gateway.patch("/v1/tenant", json={"policy": changed})
@@ -69,8 +69,8 @@ def test_a_policy_patch_keeps_other_fields(gateway: TestClient, get: Get) -> Non
 
 
 def test_the_log_does_not_name_the_controller(gateway: TestClient, get: Get) -> None:
-    """The audit log records that the controller or the contact was set or removed, but not its name, which may
-    be the name of a person."""
+    """The audit log records that the controller or contact was set or removed, but not the value, which may be a
+    person's name."""
     named = {"controller": "Jane Roe", "contact": "jane.roe@example.com", "grace_seconds": 60}
     for changed in (named, {"controller": "Acme", "contact": None}):
         gateway.patch("/v1/tenant", json={"policy": changed}).raise_for_status()
@@ -93,8 +93,8 @@ def test_the_log_does_not_name_the_controller(gateway: TestClient, get: Get) -> 
     ],
 )
 def test_a_malformed_policy_is_refused(gateway: TestClient, get: Get, refused: Refused, policy: Any, path: str) -> None:
-    """A malformed policy, whether for a new tenant or the caller's own, returns 422 with the name of the field
-    and changes nothing."""
+    """A malformed policy, whether for a new tenant or for the caller's own, returns 422 with the name of the field, and
+    nothing is changed."""
     for answer in (
         gateway.patch("/v1/tenant", json={"policy": policy}),
         gateway.post("/v1/tenants", json={"name": "shop", "policy": policy}),

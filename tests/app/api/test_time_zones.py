@@ -39,7 +39,8 @@ print("purged")
 
 @pytest.fixture
 def other(gateway: TestClient) -> dict[str, str]:
-    """Return the authorization of the admin of another tenant, which does not keep the details of ended requests."""
+    """Return the authorization header of an admin of another tenant, which does not retain the details of ended
+    requests."""
     policy = {"report_seconds": 0, "retain_details_days": 0, "retain_requests_days": 0}
     made = gateway.post("/v1/tenants", json={"name": "shop", "policy": policy}).json()
     return {"Authorization": f"Bearer {made['admin_key']}"}
@@ -48,7 +49,8 @@ def other(gateway: TestClient) -> dict[str, str]:
 def test_legacy_time_zones_are_known_on_every_host(
     gateway: TestClient, installation: Installation, other: dict[str, str], admin_key: str
 ) -> None:
-    """A process on a host without time zone data serves tenants in legacy and other time zones, and runs its purges."""
+    """A process on a host without time zone data serves tenants in any time zone, including legacy ones, and runs its
+    purges."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "US/Eastern"}}).raise_for_status()
     settings = installation.settings
     environment = environment_of(settings.data_dir, database_url=settings.resolved_database_url())
@@ -71,8 +73,9 @@ def test_an_unknown_time_zone_affects_only_its_tenant(
     refused: Refused,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """If a host does not know the time zone of a stored policy, it refuses requests of that tenant and logs the reason.
-    Other tenants are served, retention continues for all tenants, and the tenant can set another zone."""
+    """If a host does not recognise the time zone in a stored policy, it refuses that tenant's requests and logs the
+    reason. Other tenants are still served, retention continues for all tenants, and the tenant can switch to another
+    zone."""
     with installation.database.writing() as session:
         tenant = session.get_one(Tenant, by.tenant_id)
         tenant.policy = tenant.policy | {"time_zone": "Mars/Olympus"}

@@ -24,7 +24,7 @@ BOUNDARY = b"--once\r\n"
 
 
 def form(filename: str, content: bytes, **fields: str) -> Iterator[bytes]:
-    """Return a form in pieces, with its file at the end."""
+    """Return the pieces of a form whose last part is a file."""
     for name, value in fields.items():
         yield BOUNDARY + f'Content-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
     yield BOUNDARY + f'Content-Disposition: form-data; name="file"; filename="{filename}"\r\n\r\n'.encode()
@@ -34,7 +34,7 @@ def form(filename: str, content: bytes, **fields: str) -> Iterator[bytes]:
 
 
 def open_files(folder: Path) -> list[bytes]:
-    """Return the contents of all files in the folder that this process has open, including unlinked ones."""
+    """Return the contents of all files in the folder that this process has open, including deleted ones."""
     found = []
     for link in Path("/proc/self/fd").iterdir():
         try:
@@ -45,8 +45,8 @@ def open_files(folder: Path) -> list[bytes]:
     return found
 
 
-def test_uploads_are_never_on_disk_in_clear(gateway: TestClient, settings: Settings) -> None:
-    """An upload of any length is stored only encrypted and in unnamed files, and no file remains afterwards."""
+def test_uploads_are_never_on_disk_unencrypted(gateway: TestClient, settings: Settings) -> None:
+    """However long an upload is, it is stored only in encrypted, unnamed files, and no file remains afterwards."""
     seen: list[int] = []
     pieces = form("rows.csv", CSV.encode(), name="people", schema=SCHEMA)
     folder = forms.folder(settings)
@@ -84,7 +84,7 @@ def test_uploads_are_never_on_disk_in_clear(gateway: TestClient, settings: Setti
 
 @each("parts", [11, 1000])
 def test_a_form_of_many_parts_is_refused(gateway: TestClient, parts: int) -> None:
-    """A form may have at most ten files and ten fields, because more would use too many file descriptors."""
+    """A form can have at most ten files and ten fields; more would use too many file descriptors."""
     few = {"data": {"name": "people"}}
     many = [(f"file{number}", ("rows.npz", npz())) for number in range(parts)]
     assert gateway.post("/v1/datasets", **few, files=many).json()["code"] == "input_invalid"
@@ -94,7 +94,7 @@ def test_a_form_of_many_parts_is_refused(gateway: TestClient, parts: int) -> Non
 
 
 def test_every_form_is_spooled(settings: Settings) -> None:
-    """Every endpoint that accepts a form writes its files to a spool."""
+    """Every endpoint that accepts a form stores its files in a spool."""
     endpoints = [route for route in _endpoints(create_app(settings).routes) if _takes_form(route)]
     paths = ["/datasets", "/datasets/{dataset_id}/records", "/deletion-requests/{request_id}/attachments", "/networks"]
     assert sorted(route.path for route in endpoints) == [*paths, "/training-tables"]

@@ -36,7 +36,7 @@ def other(installation: Installation, by: Actor) -> Actor:
 
 @pytest.fixture
 def tamper(installation: Installation) -> Callable[..., None]:
-    """Execute SQL without the triggers, as an attacker with the database owner's password could."""
+    """Execute SQL with the triggers disabled, as an attacker with the database owner's password could."""
 
     def execute(*statements: str) -> None:
         with installation.database.engine.begin() as connection:

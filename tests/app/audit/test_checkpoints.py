@@ -18,7 +18,7 @@ HOUR = 3600.0
 
 @pytest.fixture
 def sign(installation: Installation) -> Callable[..., list[Head]]:
-    """Return a function that signs what is due, like a worker, and returns what it signed."""
+    """Return a function that signs all due checkpoints, as a worker does, and returns them."""
 
     def do(every_seconds: float = HOUR) -> list[Head]:
         with installation.database.reading() as session:
@@ -43,8 +43,8 @@ def _length(installation: Installation, tenant_id: str) -> int:
 def test_logs_that_have_grown_are_signed(
     installation: Installation, by: Actor, other: Actor, record: Record, sign: Callable[..., list[Head]]
 ) -> None:
-    """The head of a tenant's log is signed as soon as the log has entries, and again once it has grown and an
-    hour has passed."""
+    """The head of a tenant's log is signed as soon as the log has entries, and again once the log has grown and an hour
+    has passed."""
     lengths = {tenant_id: _length(installation, tenant_id) for tenant_id in (by.tenant_id, other.tenant_id)}
     assert {head.tenant_id: head.sequence for head in sign()} == lengths
     assert sign(0.0) == []
@@ -57,7 +57,7 @@ def test_logs_that_have_grown_are_signed(
 
 
 def test_a_thousand_entries_are_signed_at_once(by: Actor, record: Record, sign: Callable[..., list[Head]]) -> None:
-    """A log that has grown by a thousand entries is signed before an hour has passed."""
+    """A log that has grown by a thousand entries is signed without waiting for an hour to pass."""
     sign()
     record(checkpoints.GROWTH - 1)
     assert sign() == []
@@ -68,7 +68,7 @@ def test_a_thousand_entries_are_signed_at_once(by: Actor, record: Record, sign: 
 def test_concurrent_workers_sign_a_head_once(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]]
 ) -> None:
-    """A worker does not sign a head that another worker has signed in the meantime."""
+    """A worker does not sign a head that another worker has already signed."""
     heads = sign()
     with installation.database.writing() as session:
         checkpoints.checkpoint(session, installation.keys, heads)
@@ -78,7 +78,7 @@ def test_concurrent_workers_sign_a_head_once(
 def test_a_checkpoint_verifies_with_the_public_key(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]]
 ) -> None:
-    """A checkpoint is a JWS with a specific type over the tenant, the sequence number and the hash, and it verifies
+    """A checkpoint is a JWS with a specific type that covers the tenant, the sequence number and the hash, and verifies
     with the published key."""
     [head] = sign()
     [row] = _of(installation, by.tenant_id)
@@ -103,7 +103,7 @@ def test_a_checkpoint_verifies_with_the_public_key(
 def test_a_foreign_signature_is_not_a_checkpoint(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A checkpoint is refused if it was signed with another key, has another type or covers another statement."""
+    """A checkpoint is refused if it was signed with another key, has another type or signs a different statement."""
     [head] = sign()
     [row] = _of(installation, by.tenant_id)
     keys = KeySet([installation.keys.signing_key])
@@ -158,7 +158,7 @@ def test_an_altered_log_is_not_signed(
     capfd: pytest.CaptureFixture[str],
     statement: str,
 ) -> None:
-    """If a log no longer follows from its last checkpoint, it is not signed again, and the worker logs an error."""
+    """A log that is inconsistent with its last checkpoint is not signed again, and the worker logs an error."""
     sign()
     record(4, actor=other)
     tamper(statement + f" AND tenant_id = '{other.tenant_id}'")

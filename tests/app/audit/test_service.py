@@ -32,8 +32,8 @@ def deed(by: Actor, action: str = "thing.made", **detail: Any) -> Deed:
 
 
 def chain(database: Database, by: Actor) -> list[AuditEntry]:
-    """Return the tenant's stored log after checking that it has no gaps and that each hash follows from its
-    entry and the previous one."""
+    """Return the tenant's stored log after checking that it has no gaps and that each hash is derived from its entry
+    and the previous hash."""
     with database.reading(by=by) as session:
         entries = list(session.scalars(sa.select(AuditEntry).order_by(AuditEntry.sequence)))
     assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
@@ -43,7 +43,7 @@ def chain(database: Database, by: Actor) -> list[AuditEntry]:
 
 
 def test_entries_record_actor_action_and_object(database: Database) -> None:
-    """An entry contains the actor of the session, the action, its object and its details, and the time of the
+    """An entry contains the session's actor, the action, its object and details, and the time according to the
     database."""
     with database.writing(by=HERE) as session:
         before = now(session)
@@ -55,14 +55,14 @@ def test_entries_record_actor_action_and_object(database: Database) -> None:
 
 
 def test_a_session_without_a_tenant_needs_an_actor(database: Database) -> None:
-    """Recording an entry in a session without a tenant needs an explicit actor."""
+    """Recording an entry in a session without a tenant requires an explicit actor."""
     with database.writing() as session, pytest.raises(RuntimeError):
         audit.record(session, "thing.made", "th_1")
 
 
 def test_each_tenant_has_its_own_chain(database: Database) -> None:
-    """Each entry follows the last entry of the same tenant, whether entries of several tenants are recorded in separate
-    transactions or in one."""
+    """Each entry follows the last entry of the same tenant, whether the entries of several tenants are recorded in one
+    transaction or in separate ones."""
     for by in (HERE, THERE, THERE, HERE):
         with database.writing(by=by) as session:
             audit.record(session, "thing.made", "th_1")
@@ -72,8 +72,8 @@ def test_each_tenant_has_its_own_chain(database: Database) -> None:
 
 
 def test_entries_keep_the_order_of_actions(database: Database) -> None:
-    """Entries are in the order of their actions, whether they are recorded together or singly and with or
-    without flushes in between."""
+    """Entries appear in the order of their actions, whether they are recorded together or one by one, with or without
+    flushes in between."""
     with database.writing(by=HERE) as session:
         audit.record_all(session, [])
         audit.record_all(session, [deed(HERE, number=number) for number in range(150)])
@@ -85,7 +85,7 @@ def test_entries_keep_the_order_of_actions(database: Database) -> None:
 
 
 def test_a_rollback_removes_entries(database: Database) -> None:
-    """Rolling back a savepoint removes its audit entries, and the next entry follows the last remaining one."""
+    """Rolling back a savepoint removes its audit entries, and the next entry follows the last one that remains."""
     with database.writing(by=HERE) as session:
         audit.record(session, "thing.made", "th_1", number=0)
         with session.begin_nested() as savepoint:
@@ -137,7 +137,7 @@ def test_concurrent_writers_make_one_chain(database: Database) -> None:
     ],
 )
 def test_times_round_trip(database: Database, moment: datetime.datetime) -> None:
-    """A time is stored and hashed to the microsecond, whatever its time zone."""
+    """A time is stored and hashed with microsecond precision, whatever its time zone."""
     with database.writing() as session:
         audit.record_all(session, [deed(HERE)], at=moment)
     *_, entry = chain(database, HERE)
@@ -154,7 +154,7 @@ def test_times_round_trip(database: Database, moment: datetime.datetime) -> None
     ],
 )
 def test_details_round_trip(database: Database, detail: dict[str, Any]) -> None:
-    """The details of an entry, which can be any JSON, are read back exactly as they were recorded."""
+    """An entry's details, which can be any JSON value, are read back exactly as they were recorded."""
     with database.writing(by=HERE) as session:
         audit.record(session, "thing.made", "th_1", **detail)
     *_, entry = chain(database, HERE)

@@ -26,7 +26,7 @@ COLUMNS = [column.key for column in sa.inspect(AuditEntry).column_attrs]
 
 @pytest.fixture
 def log(installation: Installation, other: Actor, record: Record) -> tuple[list[AuditEntry], list[Checkpoint]]:
-    """Return a tenant's log of ten entries, of which the first four and then the first eight were signed."""
+    """Return a tenant's log of ten entries that was signed after the fourth and after the eighth entry."""
     for number in (2, 4):
         record(number, actor=other)
         with installation.database.reading() as session:
@@ -73,8 +73,8 @@ def test_a_whole_log_verifies(
 
 
 def test_an_outsider_computes_the_same_hash(log: tuple[list[AuditEntry], list[Checkpoint]]) -> None:
-    """The hash of an entry is the SHA-256 of its predecessor's hash and its own fields as sorted JSON, and
-    depends on nothing else."""
+    """The hash of an entry is the SHA-256 hash of its predecessor's hash and its own fields as sorted JSON, and depends
+    on nothing else."""
     for entry in log[0]:
         fields = ("tenant_id", "sequence", "actor", "action", "object_id", "detail")
         body = {name: getattr(entry, name) for name in fields} | {"at": entry.at.isoformat()}
@@ -100,7 +100,7 @@ def test_a_changed_entry_is_named(
     change: dict[str, Any],
     fault: str,
 ) -> None:
-    """If any entry was changed, verification names it."""
+    """If an entry was changed, verification names that entry."""
     entries, signed = log
     with pytest.raises(AuditCorrupt, match=fault):
         verified([*entries[:5], _with(entries[5], **change), *entries[6:]], signed)
@@ -109,7 +109,8 @@ def test_a_changed_entry_is_named(
 def test_removed_and_swapped_entries_are_named(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified]
 ) -> None:
-    """Verification names a missing entry, a repeated entry and two swapped entries."""
+    """If an entry is missing or repeated, or if two entries are swapped, verification names the first place where the
+    expected entry is missing."""
     entries, signed = log
     for forged in (
         [*entries[:5], *entries[6:]],
@@ -124,8 +125,8 @@ def test_removed_and_swapped_entries_are_named(
 def test_a_truncated_log_contradicts_its_checkpoint(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified], left: int
 ) -> None:
-    """A log that lost its last entries, or all of them, still has consistent hashes. It contradicts the checkpoint,
-    which covers more entries."""
+    """A log that lost its last entries, or all of them, still has consistent hashes. However, it contradicts the
+    checkpoint, which covers more entries than remain."""
     entries, signed = log
     assert verified(entries[:left], [one for one in signed if one.sequence <= left])
     with pytest.raises(AuditCorrupt, match=f"entry {left + 1}: it is missing, and entry [48] was signed"):
@@ -136,7 +137,7 @@ def test_a_truncated_log_contradicts_its_checkpoint(
 def test_a_rewritten_log_contradicts_its_checkpoint(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified], forge: str
 ) -> None:
-    """If an entry is altered and all later hashes are recomputed, the next checkpoint reveals it."""
+    """If an entry is altered and all later hashes are recomputed, the log contradicts the next checkpoint."""
     entries, signed = log
     match forge:
         case "changed":
@@ -157,8 +158,8 @@ def test_a_forged_checkpoint_is_named(
     verified: Callable[..., Verified],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """A forger without the signing key cannot produce a checkpoint for a rewritten log, and one checkpoint cannot be
-    replaced with another."""
+    """Without the signing key, a forger cannot produce a checkpoint for a rewritten log, and cannot substitute one
+    checkpoint for another."""
     entries, signed = log
     forged = _rechained([*entries[:5], *entries[6:]])
     head = Head(chain=AUDIT, tenant_id=other.tenant_id, sequence=8, hash=forged[7].hash)

@@ -19,8 +19,8 @@ def without_judges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gate_is_refused_without_a_judge() -> None:
-    """A model with a gate cannot be created if no installed feature can judge the gate; a model without a gate
-    can be created."""
+    """A model with a gate cannot be created unless an installed feature can judge the gate. A model without a gate can
+    be created."""
     mechanism = mechanism_for(
         ModelSettings(epsilon=1.0, delta=1e-4), num_slots=1000, num_classes=2, objective=Objective.LOGISTIC_REGRESSION
     )
@@ -32,8 +32,8 @@ def test_a_gate_is_refused_without_a_judge() -> None:
 
 @pytest.mark.parametrize("gate", [None, {"metric": "auc", "threshold": 0.5, "on_breach": "publish_degraded"}])
 def test_a_stored_gate_without_a_judge_holds_versions_back(installation: Installation, gate: object) -> None:
-    """A version is held back if no installed feature can judge its model's gate, whatever the gate is supposed
-    to do at a breach."""
+    """A version is held back if no installed feature can judge its model's gate, whatever action the gate specifies for
+    a breach."""
     model, version = Model(id="mdl_1", quality=gate), Version(model_id="mdl_1", number=1, metrics={"auc": 0.9})
     with installation.database.reading() as session:
         service.judge_version(session, model, version)

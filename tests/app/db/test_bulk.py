@@ -16,7 +16,7 @@ AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def test_many_rows_are_added(installation: Installation, by: Actor) -> None:
-    """All rows of an iterable that can be read only once are stored, with their texts, numbers and nulls."""
+    """All rows from an iterator are stored, with their texts, numbers and nulls."""
     rows = [("ds_1", slot, None if slot % 7 == 0 else f"sub_\t\\N\n'{slot}é") for slot in range(25_000)]
     with installation.database.writing() as session:
         shape = {"num_features": 1, "num_slots": 25_000, "digest": "", "revision": 0, "classes": [], "schema": None}
@@ -29,8 +29,8 @@ def test_many_rows_are_added(installation: Installation, by: Actor) -> None:
 
 
 def test_existing_rows_are_unchanged(installation: Installation) -> None:
-    """If some rows of a batch already exist or are repeated, storing the batch adds only the other rows and
-    changes no existing row."""
+    """If some rows of a batch already exist or occur more than once, only the new rows are added, and no existing row
+    changes."""
     columns = ("id", "subject_ref", "dataset_id", "request_id", "tenant_id")
     with installation.database.writing() as session:
         for batch in (["a", "b"], [], ["b", "c", "c"]):
@@ -68,7 +68,7 @@ def _suppressions(*people: str) -> list[dict[str, Any]]:
 
 
 def test_rows_are_visible_after_the_block(installation: Installation, forget: Callable[[str], Any]) -> None:
-    """Rows become visible at the end of the block, in the order in which they were stored."""
+    """Rows become visible at the end of the block, in the order in which they were added."""
     request_id = forget("somebody")["id"]
     event = {"request_id": request_id, "facts": None, "detail": None, "actor": "a", "at": AT}
     people = sa.select(Suppression.subject_ref).where(Suppression.request_id == "dr_1").order_by(Suppression.id)
@@ -85,8 +85,8 @@ def test_rows_are_visible_after_the_block(installation: Installation, forget: Ca
 
 
 def test_large_batches_are_stored_like_small_ones(installation: Installation) -> None:
-    """Objects and mappings are stored with their texts, lists, booleans and times; a missing column becomes NULL, and
-    sealed columns are sealed row by row. A row that violates a constraint raises the usual error."""
+    """Objects and mappings are stored with their texts, lists, booleans and times. A missing column becomes NULL, and
+    sealed columns are sealed for each row separately. A row that violates a constraint raises the usual error."""
     written = Particulars(external_id="\t\\N\n'é")
     times = {"submitted_at": AT, "due_at": AT + datetime.timedelta(days=30), "deadline": AT, "created_at": AT}
     shape = {"tenant_id": DEFAULT_TENANT, "regulation": "gdpr", "time_zone": "UTC"}
@@ -113,7 +113,7 @@ def test_large_batches_are_stored_like_small_ones(installation: Installation) ->
 
 
 def test_a_failed_block_stores_no_rows(installation: Installation) -> None:
-    """A row that violates a constraint raises the usual error at the end of the block; if the block itself raises an
+    """A row that violates a constraint raises the usual error at the end of the block. If the block itself raises an
     error, no row is stored."""
 
     def twice() -> None:

@@ -30,8 +30,8 @@ _KEYS = sa.union_all(
 @pytest.mark.parametrize(
     "names", [[], ["a"], ["b", "a", "nobody"], [*map(str, range(99)), "a"], ["a", *map(str, range(500))]], ids=len
 )
-def test_a_select_gives_the_rows_of_sqlalchemy(installation: Installation, by: Actor, names: list[str]) -> None:
-    """A SELECT with lists of any length, constants and typed columns returns the same rows as SQLAlchemy each
+def test_a_select_returns_the_same_rows_as_sqlalchemy(installation: Installation, by: Actor, names: list[str]) -> None:
+    """A SELECT with lists of any length, constants and typed columns returns the same rows as SQLAlchemy would, every
     time it is executed."""
     with installation.database.writing(by=by) as session:
         began = now(session)
@@ -46,15 +46,15 @@ def test_a_select_gives_the_rows_of_sqlalchemy(installation: Installation, by: A
             assert bool(expected) == (since == began and "a" in names)
 
 
-def test_values_are_checked_as_by_sqlalchemy(installation: Installation) -> None:
-    """A text that no database can store is refused, even inside a list."""
+def test_unstorable_text_is_refused(installation: Installation) -> None:
+    """A text that cannot be stored in any supported database is refused, even inside a list."""
     query = sa.select(ApiKey.id).where(ApiKey.name.in_(_NAMED))
     with installation.database.reading() as session, pytest.raises(InputInvalid):
         rows(session, query, {"names": ["a\0b"]})
 
 
 def test_lists_of_similar_lengths_share_a_statement(installation: Installation) -> None:
-    """Lists of 5 to 8 elements are sent as the same statement, so that few lengths are ever compiled."""
+    """Lists of 5 to 8 elements are sent as the same statement, so that only a few lengths need to be compiled."""
     query = sa.select(ApiKey.id).where(ApiKey.name.in_(_NAMED))
     with statements_to(installation.database.engine) as statements, installation.database.reading() as session:
         for length in range(5, 9):
@@ -63,7 +63,7 @@ def test_lists_of_similar_lengths_share_a_statement(installation: Installation) 
 
 
 def test_listeners_hear_each_statement(installation: Installation) -> None:
-    """Listeners of the engine are notified of selects and inserts and of the beginning of their transaction."""
+    """The engine's listeners are notified of selects, of inserts and of the beginning of their transaction."""
     engine = installation.database.engine
     with statements_to(engine) as statements, installation.database.writing() as session:
         rows(session, sa.select(Tenant.id), {})
@@ -73,8 +73,8 @@ def test_listeners_hear_each_statement(installation: Installation) -> None:
     assert words[words.index("BEGIN") :][-2:] == ["SELECT", "INSERT"]
 
 
-def test_errors_are_those_of_sqlalchemy(installation: Installation) -> None:
-    """A driver error is raised as the corresponding SQLAlchemy error without values, and the transaction can be
+def test_errors_are_raised_as_sqlalchemy_errors(installation: Installation) -> None:
+    """A driver error is raised as the corresponding SQLAlchemy error, without any values, and the transaction can be
     rolled back."""
     database = installation.database
     sql = "INSERT INTO tenants (id, policy, created_at, webhook_generation, name) VALUES (?, '{}', '2026-01-01', 0, ?)"

@@ -11,7 +11,7 @@ from app.installations import Installation
 
 
 def plan(installation: Installation, query: sa.Select[DeletionRequest]) -> str:
-    """Return SQLite's plan of a tenant's query."""
+    """Return SQLite's query plan for a tenant's query."""
     run: list[tuple[str, Any]] = []
 
     def listener(*call: Any) -> None:
@@ -26,14 +26,14 @@ def plan(installation: Installation, query: sa.Select[DeletionRequest]) -> str:
 
 
 def test_requests_are_looked_up_through_an_index(installation: Installation) -> None:
-    """Requests are looked up by id and by person through an index, without reading all rows of the tenant."""
+    """Requests are looked up by id and by person through an index, without reading all of the tenant's rows."""
     newest = sa.select(DeletionRequest).order_by(DeletionRequest.created_at.desc(), DeletionRequest.id.desc()).limit(50)
     assert "(id=?)" in plan(installation, newest.where(DeletionRequest.id.in_(["dr_1", "dr_2", "dr_3"])))
     assert "(subject_ref=?)" in plan(installation, newest.where(DeletionRequest.subject_ref == "sub_1"))
 
 
 def test_lists_are_read_in_index_order(installation: Installation) -> None:
-    """Lists of requests read the index in its order, so the database does not sort."""
+    """Lists of requests are read in index order, so that the database does not have to sort them."""
     newest = sa.select(DeletionRequest).order_by(DeletionRequest.created_at.desc(), DeletionRequest.id.desc()).limit(50)
     by_column = {"status": DeletionRequest.status, "regulation": DeletionRequest.regulation}
     lists = {"": newest} | {f"_{name}": newest.where(column == "any") for name, column in by_column.items()}
@@ -44,7 +44,7 @@ def test_lists_are_read_in_index_order(installation: Installation) -> None:
 
 
 def test_usually_does_not_change_a_condition(installation: Installation) -> None:
-    """`usually` does not change the value of a condition."""
+    """`usually` does not change the result of a condition."""
     with installation.database.reading() as session:
         for condition in (sa.literal(1) == 1, sa.literal(1) == 2, sa.null() == 1):
             assert session.scalar(sa.select(usually(condition))) == session.scalar(sa.select(condition))

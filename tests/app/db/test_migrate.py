@@ -32,8 +32,8 @@ def tables(database: Database) -> set[str]:
 
 @pytest.mark.slow
 def test_migrations_run_up_down_and_up(database: Database) -> None:
-    """Migrations create the whole schema, remove it completely and create it again; only the newest revision
-    counts as current."""
+    """Migrations create the whole schema, remove it completely and create it again. Only the newest revision counts as
+    current."""
     assert not migrate.is_current(database.engine)
     for _ in range(2):
         migrate.upgrade(database.engine)
@@ -67,16 +67,16 @@ def test_a_database_of_another_version_is_refused(database: Database, revision: 
         assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == revision
 
 
-def test_revisions_match_those_of_alembic() -> None:
-    """Revisions and heads that are read without Alembic match those that Alembic finds."""
+def test_revisions_match_alembic() -> None:
+    """The revisions and heads that are read without Alembic are the same as those that Alembic reports."""
     scripts = ScriptDirectory.from_config(migrate._config())
     assert migrate._revisions() == {script.revision for script in scripts.walk_revisions()}
     assert migrate.heads() == sorted(scripts.get_heads())
 
 
 def test_revisions_declare_consistent_compatibility() -> None:
-    """The revisions of a branch are numbered without gaps, and none declares compatibility with code that an
-    earlier revision has broken."""
+    """The revisions of a branch are numbered without gaps, and no revision declares compatibility with code that an
+    earlier revision has made incompatible."""
     scripts: dict[str, list[tuple[int, int]]] = {}
     for script in ScriptDirectory.from_config(migrate._config()).walk_revisions():
         branch, number, oldest = migrations.parsed(script.revision)
@@ -106,13 +106,13 @@ def test_revisions_declare_consistent_compatibility() -> None:
     ],
 )
 def test_a_schema_is_usable_by_compatible_code(revisions: list[str], expected: list[str], usable: bool) -> None:
-    """A schema is usable only at the expected revisions, or at newer ones that declare an expected revision
-    compatible."""
+    """A schema is usable only if its revisions are the expected ones, or newer ones that declare compatibility with the
+    expected ones."""
     assert migrations.are_usable(revisions, expected=expected) is usable
 
 
 def test_tables_match_the_migrated_schema(database: Database) -> None:
-    """The schema in `app.db.tables` equals the schema that the migrations create."""
+    """The schema in `app.db.tables` is identical to the schema that the migrations create."""
     migrate.upgrade(database.engine)
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
@@ -121,7 +121,8 @@ def test_tables_match_the_migrated_schema(database: Database) -> None:
 
 @pytest.mark.service
 def test_concurrent_migrations_succeed(database: Database, new_url: str, tmp_path: Path) -> None:
-    """Processes that migrate a new database at the same moment all succeed and then find it migrated."""
+    """If several processes migrate a new database at the same moment, all succeed and the database is then up to
+    date."""
     environment = environment_of(tmp_path / "data", database_url=new_url)
     migrating = [subprocess.Popen([LETHE, "migrate"], env=environment, stdout=subprocess.PIPE) for _ in range(3)]
     said = [process.communicate(timeout=240)[0] for process in migrating]
@@ -134,7 +135,7 @@ def test_concurrent_migrations_succeed(database: Database, new_url: str, tmp_pat
 
 @pytest.mark.parametrize("table", [AuditEntry, Checkpoint, LedgerEntry, LedgerLink])
 def test_chains_are_append_only(database: Database, table: type[Table]) -> None:
-    """The database itself refuses to change or delete audit entries, ledger entries, links and checkpoints."""
+    """The database itself rejects changes to and deletions of audit entries, ledger entries, links and checkpoints."""
     migrate.upgrade(database.engine)
     with database.writing() as session:
         at, tenant_id = now(session), access.ensure_default_tenant(session).tenant_id

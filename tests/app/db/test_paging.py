@@ -47,7 +47,7 @@ def add(session: Session, moments: list[datetime.datetime], *, prefix: str) -> N
 def pages(
     session: Session, *, limit: int, in_between: list[datetime.datetime], ascending: bool = False
 ) -> list[list[ApiKey]]:
-    """Return all pages of a list to which rows are added after the first page."""
+    """Return all pages of a list, adding rows to the list after the first page is read."""
     found: list[list[ApiKey]] = []
     cursor = None
     while cursor is not None or not found:
@@ -64,7 +64,8 @@ def pages(
 def test_pages_contain_every_row_once(
     engine: sa.Engine, moments: list[datetime.datetime], limit: int, ascending: bool
 ) -> None:
-    """The pages together contain every row exactly once, newest or oldest first, and only the last page is short."""
+    """Taken together, the pages contain every row exactly once, newest or oldest first, and only the last page may be
+    short."""
     with Session(engine) as session:
         add(session, moments, prefix="row")
         found = pages(session, limit=limit, in_between=[], ascending=ascending)
@@ -86,7 +87,7 @@ def test_pages_contain_every_row_once(
 def test_pages_are_stable(
     engine: sa.Engine, moments: list[datetime.datetime], limit: int, in_between: list[datetime.datetime]
 ) -> None:
-    """Rows that are added during pagination neither displace nor repeat existing rows."""
+    """Rows added during pagination neither displace nor duplicate existing rows."""
     with Session(engine) as session:
         add(session, moments, prefix="row")
         seen = [row.id for items in pages(session, limit=limit, in_between=in_between) for row in items]

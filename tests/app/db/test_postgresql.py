@@ -61,7 +61,7 @@ def test_the_url_overrides_connection_limits(url: str) -> None:
 
 
 def test_a_read_only_database_refuses_to_change(installation: Installation, by: Actor) -> None:
-    """On a read-only database the server itself refuses writes."""
+    """On a read-only database, the server itself refuses writes."""
     url = installation.settings.resolved_database_url()
     with (
         opened(url, read_only=True) as database,
@@ -72,7 +72,7 @@ def test_a_read_only_database_refuses_to_change(installation: Installation, by: 
 
 
 def test_a_writer_without_the_lock_times_out(url: str) -> None:
-    """A writer that does not get the write lock in time gets the same error as for an unreachable database."""
+    """A writer that does not get the write lock in time raises the same error as when the database is unreachable."""
     with opened(url + "?options=-c%20lock_timeout%3D200ms") as database, opened(url) as other:
         with other.writing() as first:
             first.execute(sa.text("SELECT 1"))
@@ -83,7 +83,7 @@ def test_a_writer_without_the_lock_times_out(url: str) -> None:
 
 
 def test_an_idle_transaction_loses_its_connection(url: str) -> None:
-    """An idle transaction loses its connection, and the next transaction gets a new one."""
+    """If a transaction is idle for too long, its connection is closed, and the next transaction gets a new one."""
     with opened(url + "?options=-c%20idle_in_transaction_session_timeout%3D1s") as database, opened(url) as other:
 
         def connected(process: int) -> bool:
@@ -104,8 +104,8 @@ def test_an_idle_transaction_loses_its_connection(url: str) -> None:
 
 
 def test_a_connection_lost_after_its_ping_is_replaced(url: str) -> None:
-    """If the server closes a connection between its ping and the transaction, the transaction fails as if the database
-    were unreachable, and the next transaction gets a new connection."""
+    """If the server closes a connection after the ping but before the transaction, the transaction fails as if the
+    database were unreachable, and the next transaction gets a new connection."""
     with opened(url) as database, opened(url) as other:
 
         def end(driver: psycopg.Connection[Any], *_: object) -> None:
@@ -124,7 +124,7 @@ def test_a_connection_lost_after_its_ping_is_replaced(url: str) -> None:
 
 
 def test_an_aborted_pipeline_raises_the_first_error(url: str) -> None:
-    """If the driver's last error is only an aborted pipeline, the first error is raised instead."""
+    """If the driver's last error merely reports that the pipeline was aborted, the first error is raised instead."""
 
     def end() -> None:
         with opened(url) as database, database.writing() as session, driver.translated(session.connection(), None):
@@ -138,7 +138,7 @@ def test_an_aborted_pipeline_raises_the_first_error(url: str) -> None:
 
 
 def test_a_heartbeat_needs_no_write_lock(url: str) -> None:
-    """A session without the write lock proceeds while another session writes."""
+    """A session that does not need the write lock can proceed while another session is writing."""
     with opened(url) as database, database.writing() as first:
         first.execute(sa.text("SELECT 1"))
         with database.writing(exclusive=False) as second:
@@ -146,8 +146,8 @@ def test_a_heartbeat_needs_no_write_lock(url: str) -> None:
 
 
 def test_a_session_does_not_inherit_the_mode_of_its_connection(installation: Installation) -> None:
-    """A connection that was last used for reading, or without the write lock, takes the lock when it is next
-    used for writing."""
+    """A connection that was last used for reading, or for writing without the write lock, takes the lock the next time
+    it is used for an ordinary write."""
     with installation.database.reading() as session:
         session.execute(sa.text("SELECT 1"))
     with installation.database.writing(exclusive=False) as session:
@@ -176,7 +176,7 @@ def test_more_sessions_than_connections(installation: Installation) -> None:
 
 @pytest.mark.parametrize("patience", [0.0, 2.0])
 def test_only_the_first_call_waits_for_the_server(patience: float) -> None:
-    """Only the first call waits for a server that is unreachable; later calls fail at once."""
+    """Only the first call waits for an unreachable server; later calls fail at once."""
     with opened("postgresql://nobody@127.0.0.1:1/none", patience_seconds=patience) as database:
         waited = []
         for _ in range(10):
@@ -189,14 +189,14 @@ def test_only_the_first_call_waits_for_the_server(patience: float) -> None:
 
 
 @pytest.mark.parametrize("url", ["mysql://somewhere/lethe", "nonsense"])
-def test_another_database_is_refused(url: str) -> None:
-    """A database URL for anything but SQLite or PostgreSQL is refused, and the error names the setting."""
+def test_unsupported_databases_are_refused(url: str) -> None:
+    """A database URL for anything other than SQLite or PostgreSQL is refused, and the error names the setting."""
     with pytest.raises(DatabaseUnreadable, match="LETHE_DATABASE_URL"):
         Database(url)
 
 
 def test_only_one_package_depends_on_the_database() -> None:
-    """No code outside `app/db` depends on which database is used."""
+    """No code outside `app/db` depends on which database is in use."""
     root = Path(app.__file__).parents[1]
     sources = (path for folder in ("app", "worker") for path in (root / folder).rglob("*.py"))
     asking = {path.relative_to(root).parent.as_posix() for path in sources if "dialect." in path.read_text()}

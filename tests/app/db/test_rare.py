@@ -10,8 +10,8 @@ _ANY_NAMED = rare.Rare(Tenant.name == "a rare tenant")
 
 
 def test_a_rare_condition_is_possible_until_queried(installation: Installation) -> None:
-    """A rare condition counts as possible until `ask` has queried the database; until then its feature has to
-    query the database itself."""
+    """Until `ask` has queried the database, a rare condition counts as possible, and its feature has to query the
+    database itself."""
     with installation.database.reading() as session:
         assert _ANY_NAMED.may_hold(session)
         rare.ask(session)
@@ -19,7 +19,7 @@ def test_a_rare_condition_is_possible_until_queried(installation: Installation) 
 
 
 def test_each_session_queries_conditions_again(installation: Installation) -> None:
-    """If another session commits a row that meets a condition, the next session finds that the condition is met."""
+    """If a session commits a row that meets a rare condition, the next session finds that the condition holds."""
     with installation.database.writing() as session:
         rare.ask(session)
         session.add(Tenant(id="ten_rare", name="a rare tenant", policy={}, created_at=now(session)))
@@ -28,8 +28,8 @@ def test_each_session_queries_conditions_again(installation: Installation) -> No
         assert _ANY_NAMED.may_hold(session)
 
 
-def test_all_conditions_are_one_statement(installation: Installation) -> None:
-    """A single statement queries the conditions of all features."""
+def test_all_conditions_are_queried_in_one_statement(installation: Installation) -> None:
+    """The conditions of all features are queried in a single statement."""
     statements: list[str] = []
     with installation.database.reading() as session:
         sa.event.listen(session.connection(), "before_cursor_execute", lambda *given: statements.append(given[2]))

@@ -61,7 +61,7 @@ def test_sealed_values_round_trip(database: Database, tmp_path: Path) -> None:
 
 
 def test_an_empty_value_is_stored_as_null(database: Database) -> None:
-    """An empty value is stored as null without using a key and is read back as null."""
+    """An empty value is stored as null without using a key, and is read back as null."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=Particulars(), name_ref=None))
     with database.reading() as session:
@@ -70,7 +70,7 @@ def test_an_empty_value_is_stored_as_null(database: Database) -> None:
 
 
 def test_a_changed_value_keeps_its_key(database: Database, vault: Vault) -> None:
-    """A changed value is sealed under the same key; without the key neither the old nor the new value can be read."""
+    """A changed value is sealed under the same key; without that key, neither the old nor the new value can be read."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=WRITTEN))
     with database.reading() as session:
@@ -89,7 +89,7 @@ def test_a_changed_value_keeps_its_key(database: Database, vault: Vault) -> None
 
 
 def test_a_sealed_text_is_found_by_its_reference(database: Database) -> None:
-    """A sealed text is found by its reference, and no logged statement contains it."""
+    """A sealed text can be looked up by its reference, and no logged statement contains the text."""
     with database.writing() as session:
         session.add(_Thing(id=1, name_ref="Jane Roe"))
         session.add(_Thing(id=2, name_ref="John Doe"))

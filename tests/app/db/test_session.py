@@ -40,7 +40,7 @@ def test_a_writing_session_is_committed(database: Database, by: Actor) -> None:
 
 
 def test_a_writing_session_that_raises_changes_nothing(database: Database, by: Actor) -> None:
-    """If the block of a writing session raises an error, the database stays unchanged."""
+    """If the block of a writing session raises an error, the database is left unchanged."""
 
     def fail_half_way() -> None:
         with database.writing(by=by) as session:
@@ -88,8 +88,8 @@ def test_writers_queue_up(database: Database) -> None:
 
 
 def test_writers_take_turns_by_tenant(database: Database, by: Actor) -> None:
-    """A writer of another tenant, or of the service itself, waits for only one of a tenant's many writers. Waiting
-    writers hold no connection, so they do not block readers."""
+    """A writer of another tenant, or of the service itself, waits for only one of a tenant's many queued writers.
+    Queued writers hold no connection, so they do not block readers."""
     order: list[str] = []
 
     def write(tenant_id: str) -> None:
@@ -115,14 +115,14 @@ def test_foreign_keys_are_enforced(database: Database) -> None:
 
 
 def test_errors_do_not_quote_values(database: Database) -> None:
-    """The text of a database error, which may be logged, does not contain the values of the statement."""
+    """The text of a database error, which may be logged, does not contain the values used in the statement."""
     with pytest.raises(StatementError) as caught, database.writing() as session:
         session.execute(sa.text("INSERT INTO nowhere VALUES (:subject)"), {"subject": "somebody-by-name"})
     assert "somebody-by-name" not in str(caught.value)
 
 
 def test_the_clock_is_aware_and_monotonic(database: Database) -> None:
-    """The database clock returns timezone-aware UTC times that never decrease between transactions."""
+    """The database clock returns timezone-aware UTC times that never decrease from one transaction to the next."""
     moments = []
     for _ in range(3):
         with database.reading() as session:
@@ -198,7 +198,8 @@ def shared(database: Database) -> Database:
 
 @each("shape", SELECTIONS)
 def test_a_tenant_sees_only_its_own_rows(shared: Database, shape: str) -> None:
-    """No kind of statement returns rows of another tenant, whether it is executed for the first time or repeated."""
+    """Statements of every kind return only the tenant's own rows, whether they are executed for the first time or
+    again."""
     statement, found = SELECTIONS[shape]
     for _ in range(2):
         with shared.reading(by=HERE) as session:
@@ -208,7 +209,8 @@ def test_a_tenant_sees_only_its_own_rows(shared: Database, shape: str) -> None:
 
 
 def test_a_tenant_gets_only_its_own_objects(shared: Database) -> None:
-    """Looking up another tenant's row by id returns None; a refreshed or expired object still belongs to its tenant."""
+    """Looking up another tenant's row by id returns None. An object that is refreshed, or reloaded after it expired,
+    still belongs to its tenant."""
     for by, own, other in ((HERE, "key_here", "key_there"), (THERE, "key_there", "key_here")):
         with shared.reading(by=by) as session:
             assert session.get(ApiKey, other) is None
@@ -220,7 +222,7 @@ def test_a_tenant_gets_only_its_own_objects(shared: Database) -> None:
 
 
 def test_a_session_without_a_tenant_sees_everything(shared: Database) -> None:
-    """A session without a tenant sees the rows of all tenants, and asking for its actor raises an error."""
+    """A session without a tenant sees the rows of all tenants. Requesting its actor raises an error."""
     with shared.reading() as session:
         assert len(session.scalars(sa.select(ApiKey)).all()) == 3
         assert session.get(ApiKey, "key_here")
@@ -247,7 +249,7 @@ def test_a_session_without_a_tenant_sees_everything(shared: Database) -> None:
 def test_a_tenant_changes_only_its_own_rows(
     shared: Database, change: Callable[[], sa.Executable], changed: dict[str, str | None]
 ) -> None:
-    """An update and a delete leave rows of other tenants unchanged."""
+    """Updates and deletes leave the rows of other tenants unchanged."""
     before = {"key_here": "here", "key_there": "there"}
     with shared.writing(by=HERE) as session:
         session.execute(change())
@@ -257,7 +259,7 @@ def test_a_tenant_changes_only_its_own_rows(
 
 
 def test_records_are_changed_through_the_tenants_datasets(shared: Database) -> None:
-    """A session finds records to change or copy only through its tenant's own datasets."""
+    """A tenant's session can change or copy records only through the tenant's own datasets."""
     mine = sa.select(Dataset.id)
     with shared.writing(by=HERE) as session:
         session.execute(sa.update(Record).where(Record.dataset_id.in_(mine)).values(subject_ref="sub_1"))
@@ -287,7 +289,8 @@ def test_records_are_changed_through_the_tenants_datasets(shared: Database) -> N
 def test_a_statement_without_a_mapped_class_is_refused(
     shared: Database, statement: Callable[[], sa.Executable]
 ) -> None:
-    """A statement without a mapped class is refused, because it would bypass the tenant's filter."""
+    """In a tenant's session, a statement without a mapped class is refused, because it would bypass the tenant
+    filter."""
     for _ in range(2):
         with shared.writing(by=HERE) as session, pytest.raises(RuntimeError, match="belongs to all"):
             session.execute(statement())
@@ -296,9 +299,8 @@ def test_a_statement_without_a_mapped_class_is_refused(
         session.execute(statement())
 
 
-def test_changes_by_primary_keys_are_refused(shared: Database) -> None:
-    """A tenant's session refuses a bulk change by primary keys, because such a change cannot be restricted to
-    the tenant."""
+def test_bulk_changes_by_primary_key_are_refused(shared: Database) -> None:
+    """A tenant's session refuses bulk changes by primary key, because they cannot be restricted to the tenant."""
     changes = [{"id": "key_there", "name": "changed"}]
     with shared.writing(by=HERE) as session, pytest.raises(RuntimeError, match="belongs to all"):
         session.execute(sa.update(ApiKey), changes)

@@ -22,13 +22,13 @@ from lethe.contract.sets import Scope
 
 
 def files(folder: Path) -> bytes:
-    """Return the bytes of the database, its log and its index."""
+    """Return the concatenated bytes of the database, its write-ahead log and its index."""
     return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if ".db" in path.name)
 
 
 def test_no_file_contains_deleted_or_updated_values(installation: Installation, by: Actor) -> None:
-    """After scrubbing, no file contains deleted or updated values, even if another process has the database
-    open and has read from it."""
+    """After scrubbing, no file contains deleted values or the old values of updated rows, even if another process has
+    the database open and has read from it."""
     with installation.database.writing(by=by) as session:
         for name in ("deleted-by-name", "updated-by-name"):
             access.add_key(session, name=name, key=access.new_key(), scopes=[Scope.ADMIN])
@@ -48,8 +48,8 @@ def test_no_file_contains_deleted_or_updated_values(installation: Installation, 
 
 
 def test_a_reader_delays_scrubbing_without_blocking_writers(installation: Installation, by: Actor) -> None:
-    """Deleted rows that a reader may still see are scrubbed only when the reader ends; writers continue in the
-    meantime."""
+    """Deleted rows that an open reader may still see are scrubbed only once the reader has ended; in the meantime,
+    writers can continue."""
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="seen-by-a-reader", key=access.new_key(), scopes=[Scope.ADMIN])
     with installation.database.reading() as reader:
@@ -91,7 +91,7 @@ def test_sqlite_is_configured_for_durability(closed: Database) -> None:
 
 
 def test_concurrent_first_opens_succeed(tmp_path: Path) -> None:
-    """Processes that open a new database at the same time wait for each other, and no process finds the
+    """If several processes open a new database at the same time, they wait for each other, and none of them finds the
     database locked."""
     together = threading.Barrier(4)
     for number in range(20):
@@ -109,8 +109,8 @@ def test_concurrent_first_opens_succeed(tmp_path: Path) -> None:
 
 
 def test_vacuuming_clears_unused_space(closed: Database, tmp_path: Path) -> None:
-    """Vacuuming removes the copies that inserts, updates and deletes left in the unused space of pages, for rows of all
-    sizes, and keeps the live rows."""
+    """Vacuuming removes the copies that inserts, updates and deletes have left in the unused space of pages. This works
+    for rows of any size, and live rows are kept."""
     draw = random.Random(3)
     live: set[str] = set()
     with closed.writing() as session:
@@ -139,8 +139,8 @@ def test_vacuuming_clears_unused_space(closed: Database, tmp_path: Path) -> None
 
 
 def test_the_file_is_rewritten_once_an_hour(closed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database file is rewritten at most once an hour, however often this is requested, but immediately if
-    the clock was wrong."""
+    """However often a rewrite is requested, the database file is rewritten at most once an hour. If the clock has
+    jumped back, it is rewritten at once."""
     began = time.time()
 
     def done(seconds: float) -> bool:
@@ -152,8 +152,8 @@ def test_the_file_is_rewritten_once_an_hour(closed: Database, monkeypatch: pytes
 
 
 def test_another_connection_does_not_remove_the_log(installation: Installation) -> None:
-    """While this process has the database open, even after repeated connections, another process that opens and closes
-    the database does not remove its log."""
+    """As long as this process has the database open, even with repeated connections, another process that opens and
+    closes it does not remove its log."""
     log = installation.settings.data_dir / "lethe.db-wal"
     come_and_go = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM tenants'); c.close()"
     with installation.database.reading() as session:

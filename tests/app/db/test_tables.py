@@ -23,14 +23,15 @@ from tests.tables import each
     ],
 )
 def test_an_id_with_nul_is_malformed(gateway: TestClient, path: str) -> None:
-    """An id with a NUL character, which neither database can store as text, is refused as malformed everywhere."""
+    """An id with a NUL character, which neither PostgreSQL nor SQLite can store as text, is refused as malformed
+    everywhere."""
     answer = gateway.get(f"/v1{path}")
     assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
 def test_unstorable_text_is_refused(installation: Installation, by: Actor, text: str) -> None:
-    """Both databases refuse NUL characters and unpaired surrogates, with an error that does not repeat the text."""
+    """Both databases refuse NUL characters and unpaired surrogates, and the error does not quote the text."""
     with pytest.raises(InputInvalid) as caught, installation.database.writing(by=by) as session:
         access.add_key(session, name=text, key="k", scopes=[])
     assert text not in str(caught.value)

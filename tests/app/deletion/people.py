@@ -1,4 +1,4 @@
-"""Made-up people in a dataset of a database, without rows on disk, and a way to let time pass for them."""
+"""Made-up people in a dataset without rows on disk, and helpers that simulate the passing of time."""
 
 import datetime
 
@@ -32,13 +32,13 @@ _STATEMENTS = [
 
 
 def obey(session: Session, policy: Policy) -> Policy:
-    """Set the policy of the tenant."""
+    """Set the tenant's policy."""
     session.get_one(Tenant, DEFAULT_TENANT).policy = policy.model_dump(mode="json")
     return policy
 
 
 def hold(session: Session, people: list[str], *, dataset_id: str = "ds_1") -> None:
-    """Create a dataset with one row for each of these people."""
+    """Create a dataset with one row for each of the given people."""
     at = datetime.datetime.now(datetime.UTC)
     dataset = Dataset(
         id=dataset_id,
@@ -75,7 +75,7 @@ def submit(session: Session, draft: RequestDraft) -> Submitted:
 
 
 def later(session: Session, passed: datetime.timedelta) -> None:
-    """Move all times of requests back by `passed`, as if that much time had passed."""
+    """Move all timestamps of requests back by `passed`, as if that much time had passed."""
     for table in (DeletionRequest, RequestEvent, Suppression, *_STATEMENTS):
         for row in session.scalars(sa.select(table)).all():
             for column in (*_MOMENTS, *(used.expires_at for used in _STATEMENTS)):
@@ -84,12 +84,12 @@ def later(session: Session, passed: datetime.timedelta) -> None:
 
 
 def kept(installation: Installation, request_id: str) -> str:
-    """Return how much of a request is still kept."""
+    """Return how much of a request's data is still kept."""
     with installation.database.reading() as session:
         return session.get_one(DeletionRequest, request_id).kept
 
 
 def pass_by(installation: Installation, passed: datetime.timedelta) -> None:
-    """Let the given time pass in the database."""
+    """Simulate the passing of time by moving back the timestamps in the database."""
     with installation.database.writing() as session:
         later(session, passed)

@@ -21,7 +21,7 @@ HALF = datetime.timedelta(minutes=30)
 
 
 def learn(session: Session, *model_ids: str) -> None:
-    """Create models that carry the people of the dataset."""
+    """Create models that were trained on the data of the people in the dataset."""
     for model_id in model_ids:
         session.add(
             Model(
@@ -76,7 +76,8 @@ def owed(installation: Installation, request_id: str) -> dict[str, str]:
 @pytest.mark.parametrize("served", [False, True])
 def test_a_second_request_waits_for_models_that_carry_the_person(installation: Installation, served: bool) -> None:
     """If a request's grace period ends after an earlier request has erased the rows, the request waits for the models
-    that still carry the person. If the earlier request is already completed, the request completes at once."""
+    that were trained on the rows and have not yet forgotten them. If the earlier request has already completed, the
+    later one completes at once."""
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)
         people.hold(session, ["sub_held"])
@@ -107,8 +108,8 @@ def test_a_second_request_waits_for_models_that_carry_the_person(installation: I
 
 
 def test_a_second_request_completes_if_no_model_carries_the_person(installation: Installation) -> None:
-    """A second request completes when it is claimed if no model of the dataset still carries the person, even though
-    the first request waits for another dataset."""
+    """A second request completes as soon as it is claimed if all models of its dataset have already forgotten the
+    person, even though the first request is still waiting for another dataset."""
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)
         people.hold(session, ["sub_held"])
@@ -132,8 +133,8 @@ def test_a_second_request_completes_if_no_model_carries_the_person(installation:
 def test_a_run_serves_a_bounded_number_of_requests_of_one_person(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run serves a bounded number of requests of one person. The remaining requests complete right afterwards without
-    a run, refer to the last request of the run, and look the person up only once."""
+    """A run serves a limited number of requests about one person. The remaining requests complete right afterwards
+    without a run and refer to a request that the run served. The person is looked up only once for all of them."""
     monkeypatch.setattr(repository, "MAX_ALSO_THEIRS", 1)
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)

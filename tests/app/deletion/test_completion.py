@@ -20,8 +20,8 @@ PASSED = st.timedeltas(min_value=datetime.timedelta(0), max_value=datetime.timed
 
 @given(every=st.integers(1, 30 * 86400), held=st.none() | PASSED)
 def test_the_report_time_does_not_depend_on_the_outcome(every: int, held: datetime.timedelta | None) -> None:
-    """A request is reported as completed `report_seconds` after it was made or its grace period ended, whatever
-    its outcome."""
+    """Whatever its outcome, a request is reported as completed `report_seconds` after it was made or its grace period
+    ended."""
     began = BEGAN + (held or datetime.timedelta(0))
     request = DeletionRequest(created_at=BEGAN, held_until=None if held is None else began)
     reported = completion.report_at(request, policy=Policy(report_seconds=every))
@@ -34,8 +34,8 @@ def test_there_is_no_report_time_without_discretion() -> None:
 
 
 def test_the_report_time_is_known_when_a_request_is_accepted(installation: Installation) -> None:
-    """A request gets its report time when it is accepted. The time is the same whether or not rows are held, and later
-    work does not change it."""
+    """A request's report time is set when the request is accepted. It does not depend on whether rows are held, and
+    later work does not change it."""
     policy = Policy(report_seconds=3600)
     with installation.database.writing() as session:
         people.obey(session, policy)
@@ -57,8 +57,8 @@ def test_the_report_time_is_known_when_a_request_is_accepted(installation: Insta
 
 
 def test_a_grace_period_outlasts_an_erasure_for_another_request(installation: Installation) -> None:
-    """If the rows are erased for another request during the grace period, the request still waits for the end of that
-    period and can be cancelled."""
+    """If the rows are erased for another request during the grace period, the request still waits for its grace period
+    to end and can be cancelled until then."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.ask(session, "sub_a", Policy())
@@ -82,8 +82,9 @@ def test_a_grace_period_outlasts_an_erasure_for_another_request(installation: In
         assert (done.status, done.outcome, done.erased_by) == ("completed", "forgotten", None)
 
 
-def test_a_grace_time_ends_a_week_before_the_deadline(installation: Installation) -> None:
-    """The grace period ends a week before the deadline; for a request that is already late, it ends at once."""
+def test_a_grace_period_ends_a_week_before_the_deadline(installation: Installation) -> None:
+    """The grace period ends at the latest a week before the deadline. For a request that is already late, it ends at
+    once."""
     patient = Policy(grace_seconds=30 * 86400)
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
@@ -96,7 +97,7 @@ def test_a_grace_time_ends_a_week_before_the_deadline(installation: Installation
 
 
 def test_a_request_waits_for_every_dataset_and_model(installation: Installation) -> None:
-    """A request completes when all its rows are null and no model owes it a version, and not before."""
+    """A request completes only when all its rows are null and no model owes it a version."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.hold(session, ["sub_a"], dataset_id="ds_2")

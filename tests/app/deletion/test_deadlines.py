@@ -33,8 +33,8 @@ def moment(text: str, zone: str = "UTC", *, fold: int = 0) -> datetime.datetime:
     ],
 )
 def test_each_regulation_has_its_time_limit(regulation: Regulation, submitted: str, due: str) -> None:
-    """The time limit is a calendar month under the GDPR, 45 days under the CCPA and 30 days otherwise, and it
-    ends at the same time of day."""
+    """The time limit is one calendar month under the GDPR, 45 days under the CCPA and 30 days otherwise. The deadline
+    falls at the same time of day as the request."""
     assert due_at(LIMITS[regulation], moment(f"{submitted}T13:45:00")) == moment(f"{due}T13:45:00")
 
 
@@ -48,8 +48,8 @@ def test_each_regulation_has_its_time_limit(regulation: Regulation, submitted: s
     ],
 )
 def test_each_regulation_has_its_extension(regulation: Regulation, due: str, later: str) -> None:
-    """The extension is two more months under the GDPR, 45 more days under the CCPA and 30 more days otherwise, counted
-    from the first deadline."""
+    """The extension is two months under the GDPR, 45 days under the CCPA and 30 days otherwise, counted from the
+    original deadline."""
     assert extended(LIMITS[regulation], moment(f"{due}T08:00:00")) == moment(f"{later}T08:00:00")
 
 
@@ -70,7 +70,7 @@ def test_each_regulation_has_its_extension(regulation: Regulation, due: str, lat
 def test_deadlines_follow_the_calendar_of_the_zone(
     zone: str, submitted: datetime.datetime, due: datetime.datetime
 ) -> None:
-    """Months and days of a deadline follow the calendar of the tenant's time zone, across every clock change."""
+    """Months and days are counted on the calendar of the tenant's time zone, across every clock change."""
     assert due_at(LIMITS[Regulation.GDPR], submitted, zone=zone) == due
 
 
@@ -84,7 +84,7 @@ AN_HOUR = datetime.timedelta(hours=1)
 
 @given(regulation=st.sampled_from(Regulation), at=MOMENTS, zone=st.sampled_from(ZONES))
 def test_a_deadline_is_28_to_45_days_away(regulation: Regulation, at: datetime.datetime, zone: str) -> None:
-    """A deadline is between 28 and 45 days away in every time zone, apart from clock changes."""
+    """In every time zone, a deadline is between 28 and 45 days away, apart from shifts due to clock changes."""
     away = due_at(LIMITS[regulation], at, zone=zone) - at
     day = datetime.timedelta(days=1 if zone == "Pacific/Apia" else 0)  # Samoa left out a day in 2011
     assert datetime.timedelta(days=28) - AN_HOUR - day <= away <= datetime.timedelta(days=45) + AN_HOUR + day
@@ -94,7 +94,7 @@ def test_a_deadline_is_28_to_45_days_away(regulation: Regulation, at: datetime.d
 def test_earlier_requests_are_due_first(
     regulation: Regulation, one: datetime.datetime, other: datetime.datetime, zone: str
 ) -> None:
-    """A request that was made later is never due on an earlier calendar day of the time zone."""
+    """A later request is never due on an earlier calendar day in its time zone."""
     there = ZoneInfo(zone)
     first, second = (due_at(LIMITS[regulation], at, zone=zone).astimezone(there) for at in sorted((one, other)))
     assert first.date() <= second.date()
@@ -102,7 +102,7 @@ def test_earlier_requests_are_due_first(
 
 @given(at=MOMENTS, zone=st.sampled_from(ZONES))
 def test_an_extension_does_not_exceed_the_legal_maximum(at: datetime.datetime, zone: str) -> None:
-    """If a deadline of one month is extended by two, the new deadline is later than the first one and at most
+    """If a deadline of one month is extended by two months, the new deadline is later than the original one and at most
     three months after receipt."""
     limit = LIMITS[Regulation.GDPR]
     last = extended(limit, due_at(limit, at, zone=zone), zone=zone)
@@ -111,7 +111,7 @@ def test_an_extension_does_not_exceed_the_legal_maximum(at: datetime.datetime, z
 
 
 def test_a_policy_adds_and_replaces_regulations() -> None:
-    """A policy can add its own regulations and replace the limits of built-in ones."""
+    """A policy can add its own regulations and override the limits of built-in ones."""
     own = {"lgpd": TimeLimit(days=15), "gdpr": TimeLimit(days=20)}
     found = deadlines.limits(Policy(regulations=own))
     assert found.keys() == {"gdpr", "ccpa", "other", "lgpd"}
@@ -133,15 +133,15 @@ A_DAY = datetime.timedelta(days=1)
     ],
 )
 def test_the_clock_reports_at_risk_and_overdue(left: datetime.timedelta, state: ClockState, days: int) -> None:
-    """A request is at risk within the horizon and overdue from its deadline on, and the remaining time is
-    counted in whole days."""
+    """A request is at risk if its deadline is within the horizon, and overdue from the deadline on. The remaining time
+    is stated in whole days."""
     found = clock(ended=False, deadline=NOW + left, paused_at=None, at=NOW, horizon=7 * A_DAY)
     assert (found.state, found.days_left, found.paused_since) == (state, days, None)
 
 
 def test_a_paused_or_ended_clock_stands_still() -> None:
-    """A paused clock keeps its remaining days, and a deadline missed before the pause stays missed. The clock of an
-    ended request has no remaining days."""
+    """While a clock is paused, the number of remaining days does not change, and a deadline missed before the pause
+    still counts as missed. The clock of an ended request has no remaining days."""
     paused = clock(ended=False, deadline=NOW, paused_at=NOW - 3 * A_DAY, at=NOW + A_DAY, horizon=7 * A_DAY)
     assert (paused.state, paused.days_left, paused.paused_since) == (ClockState.PAUSED, 3, NOW - 3 * A_DAY)
     missed = clock(ended=False, deadline=NOW, paused_at=NOW + A_DAY, at=NOW + 9 * A_DAY, horizon=7 * A_DAY)

@@ -175,7 +175,8 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def the_history_is_one_that_the_table_allows(self) -> None:
-        """A request begins as received, changes only by permitted transitions, and has the state of its last event."""
+        """A request's first status is received, its status changes only by permitted transitions, and its current
+        status is that of its last event."""
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 events = repository.events(session, request_id=request.id)
@@ -195,7 +196,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def what_was_written_is_kept_until_it_is_purged(self) -> None:
-        """An open request keeps all its details, and `kept` reports whether it has any."""
+        """An open request keeps all its details, and `kept` states whether it has any."""
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 assert (request.ended_at is not None) == (request.status in ENDED)
@@ -205,8 +206,8 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def deadlines_move_by_pauses_and_one_extension(self) -> None:
-        """`due_at` moves by the duration of the pauses, and the deadline is the extended one if there is an
-        extension."""
+        """`due_at` moves by the total duration of the pauses. The deadline is the extended one if there is an
+        extension, and `due_at` otherwise."""
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 stood, since = datetime.timedelta(0), None
@@ -222,7 +223,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def rows_are_claimed_for_those_who_stand(self) -> None:
-        """A request in review claims nothing, and a withdrawn one took nothing."""
+        """A request in review has no erasures, and a rejected or cancelled request has claimed no rows."""
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 erasures = repository.by_request(session, Erasure, [request.id]).get(request.id, [])
@@ -238,8 +239,8 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def whoever_asked_is_suppressed(self) -> None:
-        """A person is suppressed if and only if they have a standing request that was accepted after their last
-        consent."""
+        """A person is suppressed if and only if they have a standing request that was accepted after they last
+        consented."""
         with self.database.reading() as session:
             expected = set()
             for request in session.scalars(sa.select(DeletionRequest).where(DeletionRequest.status.in_(STANDING))):
@@ -263,7 +264,7 @@ class Life(RuleBasedStateMachine):
                 previous = entry.hash
 
     def _try(self, which: int, act: Callable[[Session, DeletionRequest], Any]) -> None:
-        """Apply `act` to a request, and ignore a refusal with `Conflict`."""
+        """Apply `act` to a request, ignoring `Conflict` errors."""
         request_id = self.requests[which % len(self.requests)]
         try:
             with self.database.writing(by=OFFICER) as session:
@@ -277,8 +278,7 @@ class Life(RuleBasedStateMachine):
 
 
 def test_invariants_hold_in_every_order(set_up_once: Path) -> None:
-    """The invariants of this module hold after every step, for any order of calls, decisions, claims and worker
-    deaths."""
+    """The invariants hold after every step, for any order of calls, decisions, claims and worker deaths."""
     run_state_machine_as_test(
         lambda: Life(set_up_once),
         settings=settings(

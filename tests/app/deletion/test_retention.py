@@ -21,7 +21,7 @@ DAY = datetime.timedelta(days=1)
 
 
 def ask(installation: Installation, policy: Policy, person: str = "sub_a") -> str:
-    """Submit a request with particulars; return its id."""
+    """Submit a request with details and return its id."""
     with installation.database.writing() as session:
         people.obey(session, policy)
         return people.ask(session, person, policy, **WRITTEN).request.id
@@ -39,7 +39,8 @@ def found(installation: Installation, request_id: str) -> DeletionRequest:
 
 
 def test_details_are_purged_when_their_retention_ends(installation: Installation) -> None:
-    """`retain_details_days` after a request has ended, none of its details are left and its key is destroyed."""
+    """Once `retain_details_days` have passed since a request ended, none of its details are left and its key is
+    destroyed."""
     request_id = ask(installation, Policy(retain_details_days=30, report_seconds=0))
     pass_by(installation, 29 * DAY)
     before = found(installation, request_id)
@@ -54,9 +55,9 @@ def test_details_are_purged_when_their_retention_ends(installation: Installation
     assert installation.vault.open(bytes(sealed)) is None
 
 
-def test_a_trace_is_kept_of_a_request(installation: Installation) -> None:
-    """After `retain_requests_days` only a trace of a request is kept, without its subject, and the person may
-    be added again."""
+def test_only_a_trace_of_an_old_request_is_kept(installation: Installation) -> None:
+    """Once `retain_requests_days` have passed, only a trace of the request without its subject is kept, and the person
+    can be added again."""
     request_id = ask(installation, Policy(retain_details_days=0, retain_requests_days=90, report_seconds=0))
     pass_by(installation, 89 * DAY)
     assert found(installation, request_id).subject_ref == "sub_a"
@@ -68,8 +69,8 @@ def test_a_trace_is_kept_of_a_request(installation: Installation) -> None:
 
 
 def test_a_later_request_still_suppresses_a_purged_subject(installation: Installation) -> None:
-    """If the subject of one request is removed by retention, another request that is still kept continues to
-    suppress the person."""
+    """If retention removes the subject of one request, another request that is still kept continues to suppress the
+    person."""
     policy = Policy(retain_details_days=0, retain_requests_days=90, report_seconds=0)
     first = ask(installation, policy)
     with installation.database.writing() as session:
@@ -83,7 +84,7 @@ def test_a_later_request_still_suppresses_a_purged_subject(installation: Install
 
 
 def test_details_are_purged_with_their_request(installation: Installation) -> None:
-    """If requests are kept for less time than their details, the details are purged with the request."""
+    """If requests are retained for less time than their details, the details are purged together with the request."""
     request_id = ask(installation, Policy(retain_details_days=30, retain_requests_days=7, report_seconds=0))
     pass_by(installation, 8 * DAY)
     periodic_jobs.purge_requests(installation)
@@ -98,8 +99,8 @@ def test_an_open_request_is_not_purged(installation: Installation) -> None:
 
 
 def test_a_purge_is_recorded(installation: Installation) -> None:
-    """The audit log states how many requests a purge reduced and to which level, and identifies the requests by
-    a digest."""
+    """The audit log states how many requests a purge reduced, and to which level. It identifies the requests only by a
+    digest."""
     policy = Policy(retain_details_days=0, report_seconds=0)
     ids = [ask(installation, policy), ask(installation, policy, "sub_b")]
     pass_by(installation, DAY)
@@ -112,7 +113,7 @@ def test_a_purge_is_recorded(installation: Installation) -> None:
 
 
 def test_retention_is_per_tenant(installation: Installation) -> None:
-    """The retention policy of one tenant never purges the details of another tenant's requests."""
+    """One tenant's retention policy never purges the details of another tenant's requests."""
     request_id = ask(installation, Policy(retain_details_days=0, report_seconds=0))
     with installation.database.writing() as session:
         people.obey(session, Policy(retain_details_days=3650))
@@ -121,8 +122,8 @@ def test_retention_is_per_tenant(installation: Installation) -> None:
 
 
 def test_an_interrupted_purge_is_repeated(installation: Installation) -> None:
-    """If the service dies after destroying keys but before recording the purge, the details cannot be read, and the
-    next purge is recorded for them."""
+    """If the service dies after destroying keys but before recording the purge, the details can no longer be read, and
+    the next purge records that they were purged."""
     request_id = ask(installation, Policy(retain_details_days=1, report_seconds=0))
     key = found(installation, request_id).particulars.key
     assert key is not None
@@ -132,9 +133,9 @@ def test_an_interrupted_purge_is_repeated(installation: Installation) -> None:
     assert found(installation, request_id).kept == "request"
 
 
-def test_details_are_never_in_clear(installation: Installation) -> None:
-    """Neither the rows nor the files in the data folder contain any of the texts unencrypted, even while the
-    texts are kept."""
+def test_details_are_never_stored_unencrypted(installation: Installation) -> None:
+    """Even while details are retained, their texts never appear unencrypted in database rows or in files in the data
+    folder."""
     ask(installation, Policy())
     with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()

@@ -36,8 +36,8 @@ def actions_of(installation: Installation, request_id: str) -> list[tuple[str, s
 
 
 def test_a_request_in_review_claims_nothing(installation: Installation) -> None:
-    """A request in review claims no rows. Once approved, it covers the rows held at that time, including rows added in
-    the meantime, and names the officer as its actor."""
+    """A request in review claims no rows. Once approved, it covers all rows held at that time, including rows added
+    during the review, and names the officer as its actor."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         request_id = people.ask(session, "sub_a", REVIEWED).request.id
@@ -57,8 +57,8 @@ def test_a_request_in_review_claims_nothing(installation: Installation) -> None:
 
 
 def test_a_rejection_has_a_ground(installation: Installation) -> None:
-    """A request can be rejected on a legal ground, in review or after acceptance. Repeating the rejection with the same
-    ground is a no-op; another ground or an approval is refused."""
+    """A request can be rejected on a legal ground, both in review and after acceptance. Repeating the rejection with
+    the same ground is a no-op; another ground or an approval is then refused."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         ids = [people.ask(session, "sub_a", policy).request.id for policy in (REVIEWED, Policy())]
@@ -83,7 +83,7 @@ def test_a_rejection_has_a_ground(installation: Installation) -> None:
 
 @pytest.mark.parametrize(("regulation", "days"), [("gdpr", 59), ("ccpa", 45), ("other", 30)])
 def test_a_deadline_is_extended_once(installation: Installation, regulation: str, days: int) -> None:
-    """A deadline can be extended once, with a reason, while the original deadline in `due_at` stays the same."""
+    """A deadline can be extended only once and only with a reason; `due_at` keeps the original deadline."""
     asked_at = datetime.datetime(2026, 1, 10, 12, tzinfo=datetime.UTC)
     with installation.database.writing(by=OFFICER) as session:
         request = deletion.get(
@@ -101,8 +101,8 @@ def test_a_deadline_is_extended_once(installation: Installation, regulation: str
 
 
 def test_a_late_extension_is_refused(installation: Installation) -> None:
-    """An extension is refused after the first deadline, after the request has ended, and under a regulation
-    without extensions."""
+    """An extension is refused after the original deadline, after the request has ended, and under a regulation without
+    extensions."""
     own = Policy(auto_accept=False, regulations={"strict": TimeLimit(days=3)})
     refused: list[type[Problem]] = []
     with installation.database.writing(by=OFFICER) as session:
@@ -120,8 +120,8 @@ def test_a_late_extension_is_refused(installation: Installation) -> None:
 
 
 def test_the_clock_is_paused_while_the_sender_is_unverified(installation: Installation) -> None:
-    """A request whose sender could not be identified as the subject waits in review with its clock paused; any act that
-    resumes the clock moves both deadlines by the length of the pause."""
+    """If the sender of a request could not be identified as the subject, the request waits in review with its clock
+    paused. Any action that resumes the clock moves both deadlines by the duration of the pause."""
     with installation.database.writing(by=OFFICER) as session:
         ids = [people.ask(session, "sub_a", Policy(), identity_verified=False).request.id for _ in range(3)]
         one, other, third = (deletion.get(session, request_id) for request_id in ids)
@@ -152,7 +152,8 @@ def test_the_clock_is_paused_while_the_sender_is_unverified(installation: Instal
 
 
 def test_the_clock_is_not_paused_under_the_ccpa_or_after_acceptance(installation: Installation) -> None:
-    """Verification does not pause the clock under the CCPA, and no act pauses it once a request is accepted."""
+    """An unverified sender does not pause the clock under the CCPA, and no action pauses it once a request has been
+    accepted."""
     with installation.database.writing(by=OFFICER) as session:
         people.hold(session, ["sub_a"])
         ccpa = deletion.get(
@@ -171,7 +172,7 @@ def test_the_clock_is_not_paused_under_the_ccpa_or_after_acceptance(installation
 
 
 def test_a_regulation_must_be_known(installation: Installation) -> None:
-    """A request must name a built-in regulation or one that the tenant's policy adds."""
+    """A request must name either a built-in regulation or one added by the tenant's policy."""
     with installation.database.writing() as session:
         own = Policy(regulations={"lgpd": TimeLimit(days=15)})
         assert people.ask(session, "sub_a", own, regulation="lgpd").request.regulation == "lgpd"
@@ -181,8 +182,8 @@ def test_a_regulation_must_be_known(installation: Installation) -> None:
 
 
 def test_a_deadline_raises_alerts_once(installation: Installation) -> None:
-    """An open request raises one alert when its deadline is near and one when it has passed. Both are raised again if
-    the deadline is extended in between."""
+    """An open request raises one alert when its deadline is near and another when it has passed. If the deadline is
+    extended in between, both are raised again."""
     with installation.database.writing() as session:
         request = deletion.get(session, people.ask(session, "sub_a", REVIEWED).request.id)
         counts = []
@@ -203,8 +204,8 @@ def test_a_deadline_raises_alerts_once(installation: Installation) -> None:
 
 
 def test_no_request_is_claimed_during_its_grace_period(installation: Installation) -> None:
-    """During the grace period no worker claims a request, any caller may cancel it, and a request about an unknown
-    person stays open. The request completes after that period."""
+    """During the grace period, no worker claims a request, any caller can cancel it, and a request about an unknown
+    person stays open. The request completes after the grace period."""
     policy = Policy(grace_seconds=3600)
     with installation.database.writing() as session:
         people.obey(session, policy)

@@ -33,7 +33,7 @@ def test_a_request_about_an_unknown_dataset_is_refused(installation: Installatio
 def test_nulling_a_row_deletes_its_reference(
     installation: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """When a row is nulled, its reference to a person is deleted; all other rows keep their references."""
+    """When a row is nulled, its reference to a person is deleted, but all other rows keep their references."""
     dataset = new_dataset(rows=10)
     others = [f"p{row}" for row in range(10) if row != 3]
     slots = slots_of(installation, dataset["id"], *others)
@@ -48,8 +48,8 @@ def test_nulling_a_row_deletes_its_reference(
 def test_a_request_does_not_wait_for_a_failed_model(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """A request does not wait for a model whose learning fails, because that model never published anything
-    about the person."""
+    """A request does not wait for a model whose initial training fails, because such a model has never published
+    anything about the person."""
     model = new_model(new_dataset()["id"])
     request = forget("p1")
     for _ in range(3):

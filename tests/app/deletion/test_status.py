@@ -25,7 +25,7 @@ ALLOWED = {
 
 @each(("present", "wanted"), list(itertools.product(RequestStatus, RequestStatus)))
 def test_only_permitted_transitions_are_accepted(present: RequestStatus, wanted: RequestStatus) -> None:
-    """Exactly eleven transitions between states are permitted, and every other one is refused."""
+    """Exactly eleven status transitions are permitted, and all others are refused."""
     if (present, wanted) in ALLOWED:
         status.check(present, wanted)
     else:
@@ -34,7 +34,7 @@ def test_only_permitted_transitions_are_accepted(present: RequestStatus, wanted:
 
 
 def test_every_open_state_can_end() -> None:
-    """Every open state can lead to completion, and an ended state has no transitions."""
+    """Completion can be reached from every open status, and a final status has no transitions."""
     for state in RequestStatus:
         reachable = {state}
         for _ in RequestStatus:
@@ -43,8 +43,8 @@ def test_every_open_state_can_end() -> None:
         assert bool(TRANSITIONS[state]) == (state in OPEN)
 
 
-def test_every_change_of_a_status_is_an_event() -> None:
-    """For each status of a request there is a kind of event with the same name."""
+def test_every_status_has_an_event_kind() -> None:
+    """Each request status has an event kind with the same name."""
     kinds = {status.entered(wanted) for wanted in RequestStatus}
     assert kinds <= set(EventKind)
     assert sorted(kinds) == sorted(RequestStatus)

@@ -14,8 +14,8 @@ from tests.app.deletion.people import OFFICER
 
 
 def test_a_request_suppresses_its_person_in_its_datasets(installation: Installation) -> None:
-    """A request for some datasets suppresses the person in these datasets, and a request for all datasets suppresses
-    the person everywhere, whether or not anything was held."""
+    """A request for certain datasets suppresses the person in these datasets, and a request for all datasets suppresses
+    the person everywhere, whether or not any rows were held."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.ask(session, "sub_a", Policy())
@@ -30,7 +30,7 @@ def test_a_request_suppresses_its_person_in_its_datasets(installation: Installat
 
 @pytest.mark.parametrize("few", [1, 1000])
 def test_many_are_looked_up_at_once(installation: Installation, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Among 2000 people, a lookup finds the suppressed ones, whether few or many are suppressed."""
+    """A lookup of 2000 people finds the suppressed ones, whether few or many are suppressed."""
     monkeypatch.setattr(search_repository, "_FEW_SUPPRESSIONS", few)
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
@@ -44,8 +44,7 @@ def test_many_are_looked_up_at_once(installation: Installation, few: int, monkey
 
 
 def test_a_request_in_review_does_not_suppress_its_person(installation: Installation) -> None:
-    """A request in review does not suppress its person until the request is approved, and a rejected request
-    never does."""
+    """A request in review does not suppress its person until the request is approved. A rejected request never does."""
     policy = Policy(auto_accept=False)
     with installation.database.writing() as session:
         waiting = [people.ask(session, person, policy).request.id for person in ("sub_a", "sub_b")]
@@ -58,8 +57,7 @@ def test_a_request_in_review_does_not_suppress_its_person(installation: Installa
 
 
 def test_a_suppression_lasts_until_its_last_request_is_withdrawn(installation: Installation) -> None:
-    """A person who made two requests stays suppressed after the first is withdrawn, until the second is
-    withdrawn too."""
+    """A person who has made two requests stays suppressed until both requests are withdrawn."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         first, second = (people.ask(session, "sub_a", Policy()).request.id for _ in range(2))
@@ -70,7 +68,7 @@ def test_a_suppression_lasts_until_its_last_request_is_withdrawn(installation: I
 
 
 def test_consent_ends_a_suppression(installation: Installation) -> None:
-    """A person who consents again can be added, and the audit log does not name them; an earlier request does
+    """A person who gives consent again can be added, and the audit log does not name them. Their earlier request does
     not suppress them again."""
     with installation.database.writing(by=OFFICER) as session:
         people.ask(session, "sub_a", Policy())
@@ -91,7 +89,8 @@ def test_consent_ends_a_suppression(installation: Installation) -> None:
 def test_recent_suppressions_include_those_an_upload_may_miss(
     installation: Installation, hours: int, expected: set[str]
 ) -> None:
-    """The recent suppressions at a moment include all those that a reader at that moment may have missed."""
+    """The suppressions counted as recent at a given time include all that a reader starting at that time could have
+    missed."""
     with installation.database.writing() as session:
         people.ask(session, "sub_a", Policy())
         people.later(session, datetime.timedelta(hours=hours))

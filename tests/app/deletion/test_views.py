@@ -26,15 +26,15 @@ def request(status: RequestStatus, *, reported_in: datetime.timedelta = A_MINUTE
 
 @pytest.mark.parametrize("status", RequestStatus)
 def test_an_officer_sees_the_true_status(status: RequestStatus) -> None:
-    """A caller who may know what is held sees the true status of a request."""
+    """A caller who is allowed to know what is held sees the true status of a request."""
     assert OFFICER.status(request(status)) == status
     assert OFFICER.completed_at(request(status)) == request(status).completed_at
 
 
 @pytest.mark.parametrize("status", RequestStatus)
 def test_an_app_does_not_see_work_in_progress(status: RequestStatus) -> None:
-    """An app sees a request as accepted while it is running or before its completion is reported; every other
-    status is shown as it is."""
+    """An app sees a request as accepted while it is running and until its completion is reported; all other statuses
+    are shown unchanged."""
     hidden = status in (RequestStatus.RUNNING, RequestStatus.COMPLETED)
     seen = request(status)
     assert APP.status(seen) == ("accepted" if hidden else status)
@@ -43,8 +43,9 @@ def test_an_app_does_not_see_work_in_progress(status: RequestStatus) -> None:
     assert (APP.clock(seen, horizon=A_MINUTE).state == "ended") != APP.is_open(seen)
 
 
-def test_a_completion_is_shown_from_its_report_on() -> None:
-    """The completion of a request is shown only from its report time on, and is dated with that time."""
+def test_a_completion_is_shown_once_reported() -> None:
+    """A completion is shown only from the request's report time on, and the report time is shown as the time of
+    completion."""
     done = request(RequestStatus.COMPLETED, reported_in=datetime.timedelta(0))
     assert (APP.status(done), APP.completed_at(done)) == ("completed", NOW)
 
@@ -55,8 +56,8 @@ def event(status: RequestStatus, kind: EventKind | None = None, actor: str = "le
 
 
 def test_an_app_sees_only_events_independent_of_held_data() -> None:
-    """An app sees only events that do not depend on held data: one acceptance, decisions about the clock and the
-    reported end, but no events about runs, rows or alerts."""
+    """An app sees only events that do not depend on what is held: a single acceptance, decisions about the clock, and
+    the reported completion. Events about runs, rows and alerts are hidden."""
     events = [
         event(RequestStatus.RECEIVED, actor="key_1"),
         event(RequestStatus.ACCEPTED, actor="key_1"),

@@ -16,7 +16,7 @@ LINE = JournalLine(kind="retired", number=0, at=datetime.datetime(2026, 1, 1, tz
 
 @contextmanager
 def room(num_bytes: int) -> Iterator[None]:
-    """Limit the size of files that this process can write."""
+    """Limit the size of the files that this process can write."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
     try:
@@ -26,7 +26,7 @@ def room(num_bytes: int) -> Iterator[None]:
 
 
 def test_a_partly_written_line_is_repeated(tmp_path: Path) -> None:
-    """A partly written line raises an error, and the next attempt writes the whole line."""
+    """Writing only part of a line raises an error, and the next attempt writes the whole line."""
     (tmp_path / "subject.key").write_text("0" * 64)
     journal = Journal(tmp_path / "tombstones", Keys(tmp_path))
     assert journal.append(lambda _last: [LINE]) == 1

@@ -36,8 +36,8 @@ def statuses(installation: Installation) -> list[tuple[str, str]]:
 
 
 def test_each_event_is_recorded_once(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """However often acceptances are recorded, each one is a single line, which states the deadline but not the
-    person."""
+    """Recording acceptances repeatedly writes only one line per request, which states the deadline but does not
+    identify the person."""
     new_dataset()
     asked = forget("p1", regulation="ccpa", metadata={"note": "unmistakable"}, external_id="case-77")
     for _ in range(3):
@@ -61,8 +61,8 @@ def test_an_older_copy_gets_the_missing_retirements(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Each retirement is recorded in one line, however often it is recorded. If an older copy replaces the file, the
-    missing retirements are added from the database, so that no restore brings back what was retired."""
+    """Recording retirements repeatedly writes only one line per retirement. If the file is replaced with an older copy,
+    the missing retirements are added from the database, so that no restore brings back anything that was retired."""
     dataset = new_dataset()
     first, second = (new_model(dataset["id"]) for _ in range(2))
     work()
@@ -88,7 +88,7 @@ def test_an_older_copy_gets_the_missing_retirements(
 def test_a_backlog_is_written_in_portions(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, new_dataset: Make, forget: Make
 ) -> None:
-    """If a backlog has more lines than one write allows, it is written in portions, in order and completely."""
+    """A backlog with more lines than a single write allows is written completely and in order, in several portions."""
     monkeypatch.setattr(tombstones, "_AT_ONCE", 2)
     new_dataset()
     asked = [forget(f"p{person}")["id"] for person in range(5)]
@@ -99,7 +99,7 @@ def test_a_backlog_is_written_in_portions(
 def test_withdrawals_reviews_and_extensions_are_recorded(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """A withdrawal, a review and an extension are each recorded in a separate line with the state of the clock."""
+    """A withdrawal, a review and an extension are each recorded in a separate line that states the clock's state."""
     new_dataset()
     asked = forget("p1")
     tombstones.record(installation)
@@ -116,7 +116,7 @@ def test_withdrawals_reviews_and_extensions_are_recorded(
 def test_a_worker_records_before_it_erases(
     installation: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """A run erases no rows before the request is recorded; if the request cannot be recorded, the run fails."""
+    """A run erases no rows before the request is recorded; if recording fails, the run fails too."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1")
     forget("p1")
@@ -145,7 +145,7 @@ def test_the_gateway_records_by_itself(
 
 
 def test_a_torn_last_line_is_rewritten(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """A line that was cut short by a crash is removed and written again."""
+    """A line that was cut off by a crash is removed and written again."""
     new_dataset()
     forget("p1")
     wait_until(lambda: tombstones.record(installation) or statuses(installation))
@@ -161,7 +161,7 @@ def test_a_torn_last_line_is_rewritten(installation: Installation, file: Path, n
 def test_damage_is_refused(
     installation: Installation, file: Path, new_dataset: Make, forget: Make, damage: str
 ) -> None:
-    """Reading the lines detects a changed, missing or moved line."""
+    """Reading the file detects changed, missing and moved lines."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")
@@ -182,7 +182,8 @@ def test_damage_is_refused(
 def test_a_damaged_last_line_stops_the_writer(
     installation: Installation, file: Path, new_dataset: Make, forget: Make
 ) -> None:
-    """Recording refuses to append to a file whose last line was altered or whose key differs."""
+    """Recording appends nothing to a file whose last line was altered, and a file cannot be read with a different
+    key."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)
@@ -201,7 +202,7 @@ def test_a_damaged_last_line_stops_the_writer(
 
 
 def test_a_missing_or_changed_key_is_reported(installation: Installation) -> None:
-    """A missing or changed key is reported as such, rather than as damage to the tombstones."""
+    """A missing or changed key is reported as such and not as damage to the tombstones."""
     tombstones.record(installation)
     assert tombstones.kept_heads(installation.settings) == []
     (installation.settings.data_dir / "keys" / "subject.key").write_text("none")
@@ -212,7 +213,7 @@ def test_a_missing_or_changed_key_is_reported(installation: Installation) -> Non
 def test_a_restored_database_is_noticed(
     installation: Installation, file: Path, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """If the file has lines that the database lacks, recording raises DatabasePutBack and runs fail."""
+    """If the file has lines that the database lacks, recording raises DatabasePutBack and every run fails."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)
@@ -235,8 +236,8 @@ def test_a_restored_database_serves_nothing(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """Until the database and the tombstones agree again, the gateway is not ready, serves no versions or predictions,
-    and refuses requests, because a restore would lose them."""
+    """As long as the tombstones contain events that the database lacks, the gateway is not ready, serves no versions or
+    predictions, and refuses requests, because a restore would lose them."""
     live = new_model(new_dataset()["id"])
     work()
     forget("p1")
@@ -264,7 +265,7 @@ def test_a_restored_database_serves_nothing(
 
 
 def test_a_lost_file_is_rewritten(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """If the file is lost, a new file is written that contains every event in the database."""
+    """If the file is lost, a new file with every event in the database is written."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")
@@ -279,8 +280,8 @@ def test_a_lost_file_is_rewritten(installation: Installation, file: Path, new_da
 def test_a_file_lost_during_a_run_is_rewritten(
     installation: Installation, file: Path, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A run that finds the file missing writes every event in the database before its own line, so that earlier
-    versions count after a restore."""
+    """If a run finds that the file is missing, it writes every event in the database before its own line, so that
+    earlier versions are taken into account after a restore."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     file.unlink()
@@ -297,8 +298,8 @@ def test_a_file_lost_during_a_run_is_rewritten(
 
 
 def test_old_lines_are_dropped(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """Dropping old lines removes every line older than the given time except the last line; the remaining lines still
-    verify, and more lines can be appended."""
+    """Dropping old lines removes all lines older than the given time except the last one. The remaining lines still
+    verify, and new lines can be appended."""
     new_dataset()
     for number in range(4):
         forget(f"p{number}")
@@ -321,7 +322,7 @@ def test_old_lines_are_dropped(installation: Installation, file: Path, new_datas
 
 
 def test_retention_of_lines_is_a_setting(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """Without the setting `tombstone_days`, no lines are dropped."""
+    """No lines are dropped unless `tombstone_days` is set."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")

@@ -11,8 +11,8 @@ UNITS = {"s": 1, "min": 60, "h": 3600}
 
 
 def test_every_periodic_job_is_listed() -> None:
-    """The table in the documentation lists exactly the periodic jobs of workers and gateways, each with its
-    interval and feature."""
+    """The table in the documentation lists exactly the periodic jobs of workers and gateways, each with its interval
+    and the feature it belongs to."""
     section = PAGE.partition("## Periodic jobs\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (\d+) (\w+)\b.*?(?:\(feature `(\w+)`\) )?\|$", section, re.MULTILINE)
     listed = [

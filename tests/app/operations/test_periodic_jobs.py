@@ -52,7 +52,7 @@ def superseded(
 
 
 def test_a_slow_store_does_not_block_writers(installation: Installation, settings: Settings, superseded: str) -> None:
-    """Writers are not blocked while a slow store destroys weights; the destruction is recorded in the database
+    """Writers are not blocked while a slow store destroys weights, and the database records the destruction
     afterwards."""
     with locked(settings.data_dir / "weights" / "keys"):
         destroying = threading.Thread(target=periodic_jobs.destroy_retired, args=(installation,))
@@ -68,8 +68,8 @@ def test_a_slow_store_does_not_block_writers(installation: Installation, setting
 
 
 def test_weights_destroyed_before_a_crash_are_recorded(installation: Installation, superseded: str) -> None:
-    """If a worker dies after destroying weights but before recording it, the weights are recorded as destroyed later;
-    repeating this is a no-op."""
+    """If a worker dies after destroying weights but before recording the destruction, the destruction is recorded
+    later; repeating this is a no-op."""
     installation.weights.destroy(superseded)
     for _ in range(2):
         periodic_jobs.destroy_retired(installation)
@@ -79,7 +79,8 @@ def test_weights_destroyed_before_a_crash_are_recorded(installation: Installatio
 
 
 def test_sweeping_rows_does_not_block_writers(installation: Installation, new_dataset: Make) -> None:
-    """Rows that belong to no dataset are wiped while another session writes; the rows of a dataset stay."""
+    """Rows that do not belong to any dataset are wiped even while another session is writing; the rows of existing
+    datasets are kept."""
     kept = new_dataset()["id"]
     lost = new_dataset("lost")["id"]
     rows = rows_of(installation, kept)
@@ -101,8 +102,8 @@ def test_sweeping_rows_does_not_block_writers(installation: Installation, new_da
 def test_damage_is_found_by_the_periodic_check(
     installation: Installation, new_dataset: Make, get: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The periodic check opens each block in turn, unless its rows are being written; a damaged block stops its
-    dataset."""
+    """The periodic check opens one block after another, except for blocks whose rows are being written. If a block is
+    damaged, its dataset is halted."""
     sound, damaged = new_dataset()["id"], new_dataset("damaged")["id"]
     [block] = (installation.settings.data_dir / "blocks").glob(f"{damaged}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 40))
@@ -119,7 +120,8 @@ def test_damage_is_found_by_the_periodic_check(
 def test_idempotent_answers_expire(
     gateway: TestClient, installation: Installation, new_dataset: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stored response is kept for LETHE_IDEMPOTENCY_DAYS; afterwards the same key creates a new request."""
+    """A stored response is kept for LETHE_IDEMPOTENCY_DAYS. After that, the same idempotency key creates a new
+    request."""
     monkeypatch.setattr(periodic_jobs, "AT_ONCE", 2)
     new_dataset()
 
@@ -144,8 +146,8 @@ def test_idempotent_answers_expire(
 
 
 def test_a_failing_job_does_not_stop_others(settings: Settings, installation: Installation, capsys: Any) -> None:
-    """A job that raises an error is logged by its name without the text of the error. The other jobs run, and the
-    failed job is repeated when it is next due."""
+    """If a job raises an error, its name is logged without the text of the error. The other jobs still run, and the
+    failed job runs again when it is next due."""
     done: list[str] = []
 
     def fail(installation: Installation) -> None:
@@ -170,8 +172,8 @@ def test_a_failing_job_does_not_stop_others(settings: Settings, installation: In
     assert "jane" not in said
 
 
-def test_due_jobs_run_by_themselves(installation: Installation, settings: Settings, superseded: str) -> None:
-    """Due jobs run as long as the thread lives, and the thread ends with the block."""
+def test_due_jobs_run_in_the_background(installation: Installation, settings: Settings, superseded: str) -> None:
+    """Due jobs run in a background thread, which ends with the block."""
     before = set(threading.enumerate())
     with PeriodicJobs(settings, seconds=0.05):
         wait_until(lambda: statuses(installation) == ["destroyed", "live"], seconds=60)
@@ -179,7 +181,7 @@ def test_due_jobs_run_by_themselves(installation: Installation, settings: Settin
 
 
 def test_an_urgent_job_always_runs_when_due(settings: Settings, installation: Installation) -> None:
-    """An urgent job runs every time it is due, even if it takes long."""
+    """An urgent job runs every time it is due, even if each run takes a long time."""
     done: list[float] = []
     urgent = PeriodicJob(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)), urgent=True)
     slow = PeriodicJobs(settings, [urgent])
@@ -189,7 +191,8 @@ def test_an_urgent_job_always_runs_when_due(settings: Settings, installation: In
 
 
 def test_a_slow_job_runs_less_often(settings: Settings, installation: Installation) -> None:
-    """A slow job runs less often: a job that takes a tenth of a second does not run again for two seconds."""
+    """A slow job runs less often than it is due: a job that takes a tenth of a second does not run again for two
+    seconds."""
     done: list[float] = []
     slow = PeriodicJobs(
         settings, [PeriodicJob(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)))]

@@ -61,7 +61,7 @@ def _csv(part: bytes, times: int, *, start: bytes = b"") -> Callable[[Path], Non
 
 
 def _npz(*, method: int = zipfile.ZIP_DEFLATED, **members: tuple[bytes, int]) -> Callable[[Path], None]:
-    """Write members that begin with the given bytes and continue with the given number of zeros."""
+    """Write npz members that start with the given bytes, followed by the given number of zeros."""
 
     def write(path: Path) -> None:
         with zipfile.ZipFile(path, "w", method, compresslevel=1) as archive:
@@ -81,7 +81,7 @@ def _header(descr: str, shape: tuple[int, ...]) -> bytes:
 
 
 def _many_members(path: Path) -> None:
-    """Write two million empty members."""
+    """Write a zip file with two million empty members."""
     entry = b"PK\x01\x02" + bytes(24) + struct.pack("<H", 1) + bytes(16) + b"x"
     content = entry * 2_000_000
     path.write_bytes(content + struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 65535, 65535, len(content), 0, 0))
@@ -91,7 +91,7 @@ def _many_members(path: Path) -> None:
 
 
 def varint(number: int, *, length: int = 1) -> bytes:
-    """Return a zigzag varint of Thrift's compact protocol, padded to `length` bytes."""
+    """Return a zigzag varint in Thrift's compact protocol, padded to `length` bytes."""
     left = (number << 1) ^ (number >> 63)
     digits = []
     while left or len(digits) < length:
@@ -101,7 +101,7 @@ def varint(number: int, *, length: int = 1) -> bytes:
 
 
 def with_footer(content: bytes, old: bytes, new: bytes) -> bytes:
-    """Return the parquet file with every occurrence of some bytes in its footer replaced."""
+    """Return the Parquet file with every occurrence of `old` in its footer replaced."""
     length = int.from_bytes(content[-8:-4], "little")
     footer = content[-8 - length : -8]
     assert old in footer
@@ -110,7 +110,7 @@ def with_footer(content: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def with_num_rows(content: bytes, num_rows: int) -> bytes:
-    """Return the Parquet file, which has two rows in one group, with a different number of rows in its footer."""
+    """Return the Parquet file, whose two rows are in one group, with a different row count in its footer."""
     return with_footer(content, b"\x16" + varint(2) + b"\x19\x1c", b"\x16" + varint(num_rows) + b"\x19\x1c")
 
 
@@ -121,19 +121,19 @@ def _table(path: Path, options: dict[str, Any], **replaced: Any) -> None:
 
 
 def _one_text_for_all(path: Path) -> None:
-    """Write sixteen thousand rows that share one megabyte of text."""
+    """Write sixteen thousand rows that all share one text of a megabyte."""
     shared = pa.DictionaryArray.from_arrays(np.zeros(16_384, "<i4"), ["x" * 2**20])
     _table(path, {"dictionary_pagesize_limit": 2**22}, work=shared)
 
 
 def _prefixes(path: Path) -> None:
-    """Write texts of a megabyte, each encoded as the one before it."""
+    """Write texts of one megabyte each, encoded as prefixes of the preceding text."""
     options = {"use_dictionary": False, "column_encoding": {"work": "DELTA_BYTE_ARRAY"}}
     _table(path, options, work=["x" * 2**20] * 1200)
 
 
 def _lying_footer(path: Path) -> None:
-    """Write pages of a gigabyte with a footer that claims small ones."""
+    """Write a gigabyte of pages with a footer that claims they are small."""
     _table(path, {"use_dictionary": False}, work=["x" * 2**29] * 2)
     group = pq.read_metadata(path).row_group(0)
     content = path.read_bytes()
@@ -144,7 +144,7 @@ def _lying_footer(path: Path) -> None:
 
 
 def _claimed_chunks(path: Path) -> None:
-    """Write a footer that lists a million chunks in three bytes each."""
+    """Write a footer that lists a million column chunks in three bytes each."""
     name = b"\x18\x01a"
     schema = b"\x2c\x48\x01r\x15" + varint(1) + b"\x00" + b"\x15" + varint(1) + b"\x25\x00" + name + b"\x00"
     chunks = b"\x19\xfc\xc0\x84\x3d" + b"\x26\x00\x00" * 1_000_000  # 1,000,000 as a varint

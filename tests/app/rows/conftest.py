@@ -38,7 +38,7 @@ def data_dir(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def client(data_dir: Path) -> Iterator[TestClient]:
-    """Start a gateway that accepts a million bytes."""
+    """Start a gateway that accepts bodies of up to a million bytes."""
     chosen = Settings(data_dir=data_dir, max_upload_bytes=1_000_000)
     with TestClient(create_app(chosen), raise_server_exceptions=False) as client:
         client.headers["Authorization"] = f"Bearer {chosen.resolved_admin_key_file().read_text().strip()}"
@@ -47,7 +47,7 @@ def client(data_dir: Path) -> Iterator[TestClient]:
 
 @pytest.fixture(scope="module")
 def send(client: TestClient) -> Callable[..., httpx.Response]:
-    """POST a file as a dataset; the file's name determines its kind."""
+    """POST a file as a dataset; the file name determines the file's kind."""
 
     def post(content: bytes, filename: str, schema: str | None = None) -> httpx.Response:
         form = {"classes": CLASSES} if filename.endswith(".npz") else {"schema": json.dumps(SCHEMA)}
@@ -72,8 +72,8 @@ def held(data_dir: Path) -> Callable[[], tuple[int, list[str]]]:
 
 @pytest.fixture
 def refused(send: Callable[..., httpx.Response], held: Callable[[], tuple[int, list[str]]]) -> Callable[..., list[str]]:
-    """Assert that a file is refused with this code, without any value of a record, and that nothing from it is kept.
-    Return the locations of the faults."""
+    """Assert that a file is refused with this code, that the response contains no value of a record, and that nothing
+    from the file is kept. Return the locations of the faults."""
 
     def check(code: str, content: bytes, filename: str, schema: str | None = None) -> list[str]:
         before = held()
@@ -97,7 +97,7 @@ def objects(tmp_path: Path) -> ObjectStore:
 
 @pytest.fixture
 def new_store(objects: ObjectStore, tmp_path: Path, key_encryption: KeyEncryptionFile) -> Callable[..., RowStore]:
-    """Return a function that opens the store as each process does."""
+    """Return a function that opens the store as a separate process would."""
 
     def opened(most_bytes: int = ROOM) -> RowStore:
         sealed = SealedStore(objects, keys=tmp_path / "keys", key_encryption=key_encryption)

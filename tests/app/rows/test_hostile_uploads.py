@@ -24,13 +24,13 @@ WHOLE = {"rows.csv": CSV.encode(), "rows.parquet": parquet(), "rows.npz": npz()}
 
 
 def test_undamaged_files_are_accepted(send: Callable[..., httpx.Response]) -> None:
-    """The files that the other tests damage are accepted as long as they are undamaged."""
+    """The files used by the other tests are accepted as long as they are undamaged."""
     assert {send(content, name).status_code for name, content in WHOLE.items()} == {201}
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.npz"])
 def test_a_file_that_ends_too_early_is_refused(refused: Callable[..., list[str]], name: str) -> None:
-    """A Parquet or npz file that is truncated at any point is refused."""
+    """A Parquet or npz file is refused no matter where it is cut off."""
     whole = WHOLE[name]
     for end in {*range(0, len(whole), len(whole) // 16), 1, 4, 8, 12, len(whole) - 8, len(whole) - 4, len(whole) - 1}:
         assert refused("input_invalid", whole[:end], name) == ["file"]
@@ -39,7 +39,7 @@ def test_a_file_that_ends_too_early_is_refused(refused: Callable[..., list[str]]
 @each("name", WHOLE)
 @each("other", WHOLE)
 def test_a_wrong_suffix_is_refused(refused: Callable[..., list[str]], name: str, other: str) -> None:
-    """A file with the suffix of another kind, or with an unknown suffix, is refused."""
+    """A file with an unknown suffix, or with the suffix of another file type, is refused."""
     if name != other:
         refused("input_invalid", WHOLE[other], name)
     refused("input_invalid", WHOLE[other], "rows.xls")
@@ -52,8 +52,8 @@ def test_a_wrong_suffix_is_refused(refused: Callable[..., list[str]], name: str,
 def test_arbitrary_bytes_are_accepted_or_refused(
     send: Callable[..., httpx.Response], held: Callable[[], tuple[int, list[str]]], name: str, data: st.DataObject
 ) -> None:
-    """Random bytes, truncated files, flipped bits and overwritten pieces return 201, 413 or 422, and only a 201
-    response leaves rows behind."""
+    """An upload of random bytes or of a corrupted file returns 201, 413 or 422, and leaves rows behind only if it
+    returns 201."""
     whole = WHOLE[name]
     place = st.integers(0, len(whole) - 1)
     flipped = st.tuples(place, st.integers(0, 7)).map(
@@ -114,8 +114,8 @@ CSVS: dict[str, tuple[bytes, str, list[str]]] = {
 
 @each("case", CSVS)
 def test_a_hostile_csv_is_refused(refused: Callable[..., list[str]], case: str) -> None:
-    """Files with absurd shapes, wrong encodings or broken quotes are refused with the line number but without
-    the line itself."""
+    """A file with an absurd shape, a wrong encoding or broken quotes is refused; the error contains the line number but
+    not the line itself."""
     content, code, places = CSVS[case]
     assert refused(code, content, "rows.csv")[: len(places)] == places
 
@@ -123,8 +123,8 @@ def test_a_hostile_csv_is_refused(refused: Callable[..., list[str]], case: str) 
 def test_every_uploaded_subject_can_be_forgotten(
     client: TestClient, send: Callable[..., httpx.Response], refused: Callable[..., list[str]]
 ) -> None:
-    """The longest subject id that an upload accepts is also the longest that a deletion request accepts; both
-    refuse a longer one."""
+    """The longest subject id accepted in an upload is also the longest accepted in a deletion request; longer ids are
+    refused in both."""
     longest = "ö" * 500
     assert send(CSV.replace("bob-7319", longest).encode(), "rows.csv").status_code == 201
     assert client.post("/v1/deletion-requests", json={"subject_id": longest}).status_code == 202
@@ -137,8 +137,7 @@ def test_every_uploaded_subject_can_be_forgotten(
 
 
 def test_line_ends_may_be_mixed(send: Callable[..., httpx.Response]) -> None:
-    """In one file that begins with a byte order mark, line ends can be line feeds, carriage returns or both
-    together."""
+    """A CSV file that begins with a byte order mark can mix LF, CR and CRLF line endings."""
     lines = CSV.splitlines()
     mixed = f"\ufeff{lines[0]}\r{lines[1]}\r\n\n\r{lines[2]}\n"
     assert send(mixed.encode(), "rows.csv").json()["num_records"] == 2
@@ -161,8 +160,8 @@ def test_a_hostile_schema_is_refused(refused: Callable[..., list[str]], case: st
 @pytest.mark.parametrize("bomb", bombs.BOMBS)
 @pytest.mark.soak
 def test_a_decompression_bomb_takes_little_memory(tmp_path: Path, bomb: str) -> None:
-    """A file that unpacks to more than a gibibyte is either refused or read with less than a gibibyte of
-    additional memory."""
+    """A file that unpacks to more than a gibibyte is either refused or read using less than a gibibyte of additional
+    memory."""
     path = tmp_path / "bomb"
     bombs.BOMBS[bomb].write(path)
     result = subprocess.run(

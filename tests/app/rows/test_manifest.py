@@ -29,8 +29,8 @@ def new_blocks(num_blocks: int) -> list[ManifestEntry]:
 
 @pytest.mark.parametrize("num_blocks", [1, 3, 4, 5, 16, 17, 64, 70])
 def test_trees_return_blocks_in_order(objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int) -> None:
-    """A tree returns all of its blocks, or some of them, in order, both before and after edits. An edit of one block
-    writes one node per level and shares the other nodes."""
+    """A tree returns all or some of its blocks in order, both before and after edits. Editing one block writes one node
+    per level and shares all other nodes."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests, shape = Manifests(objects), shape_of(num_blocks)
     blocks = new_blocks(num_blocks)
@@ -57,8 +57,8 @@ def test_trees_return_blocks_in_order(objects: FolderStore, monkeypatch: pytest.
 def test_a_root_counts_its_non_null_rows(
     objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int
 ) -> None:
-    """The numbers of non-null rows in all blocks add up to the count of the root, before and after edits and
-    for trees of any height."""
+    """A root's count is the sum of the numbers of non-null rows in its blocks, before and after edits and for trees of
+    any height."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests, blocks = Manifests(objects), new_blocks(num_blocks)
     root = manifests.write("ds_1", shape_of(num_blocks), blocks)
@@ -70,7 +70,8 @@ def test_a_root_counts_its_non_null_rows(
 
 
 def test_a_damaged_node_is_found(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A flipped bit, a truncation or a swap of any manifest node is detected when the node is read."""
+    """If a manifest node is swapped for another, truncated, or has a flipped bit, the damage is detected when the node
+    is read."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)
     root = manifests.write("ds_1", shape_of(20), new_blocks(20))
@@ -88,7 +89,8 @@ def test_a_damaged_node_is_found(objects: FolderStore, monkeypatch: pytest.Monke
 
 
 def test_no_other_node_is_a_root(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name of an inner node of a tree is not accepted as a root, however short that node is."""
+    """The name of an inner node is not accepted as the name of a root, even in a tree where the node has few
+    children."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)
     root = manifests.write("ds_1", shape_of(17), new_blocks(17))

@@ -23,8 +23,8 @@ def _damage(installation: Installation, dataset_id: str) -> str | None:
 
 
 def test_check_values_differ_by_key_dataset_slot_and_person(installation: Installation) -> None:
-    """The check value depends on the key, the dataset, the slot and the person, which may be missing, and is
-    deterministic."""
+    """The check value is deterministic and depends on the key, the dataset, the slot and the person, who may be
+    absent."""
     one, other = installation.keys.record_key("ds_1"), installation.keys.record_key("ds_2")
     of = [
         (one, 3, b"sub_a"),
@@ -42,8 +42,8 @@ def test_check_values_differ_by_key_dataset_slot_and_person(installation: Instal
 
 
 def test_every_record_is_stored_with_its_check_value(installation: Installation, new_dataset: Make) -> None:
-    """The records of an upload have valid check values; a record without a check value, or with that of another
-    record, is damaged."""
+    """The records of an upload have valid check values. A record with no check value, or with a wrong one, is
+    damaged."""
     dataset_id = new_dataset(rows=30)["id"]
     assert _damage(installation, dataset_id) is None
     with installation.database.writing() as session:
@@ -55,8 +55,8 @@ def test_every_record_is_stored_with_its_check_value(installation: Installation,
 
 
 def test_every_record_is_verified_once_a_round(installation: Installation) -> None:
-    """Each portion continues where the previous one ended, across all datasets; after the last portion no check
-    is due for an hour."""
+    """Each portion continues where the previous one ended, across all datasets. After the last portion, no check is due
+    for an hour."""
     a, b = "ds_1", "ds_2"
     with installation.database.writing() as session:
         for dataset_id in (a, b):
@@ -79,7 +79,7 @@ def test_every_record_is_verified_once_a_round(installation: Installation) -> No
 
 
 def test_a_lost_record_is_damage(installation: Installation, new_dataset: Make) -> None:
-    """A lost record is detected by the row count of the dataset, by the periodic check and by a recheck."""
+    """A lost record is detected by counting the dataset's records, both in the periodic check and in a recheck."""
     dataset_id = new_dataset(rows=30)["id"]
     with installation.database.writing() as session:
         session.execute(sa.delete(Record).where(Record.slot == 29))
@@ -91,7 +91,7 @@ def test_a_lost_record_is_damage(installation: Installation, new_dataset: Make) 
 
 
 def test_a_portion_includes_negative_slots(installation: Installation, new_dataset: Make) -> None:
-    """A portion also checks a record whose slot became negative, and records the damage once."""
+    """A portion also checks records whose slot has become negative, and the damage is recorded once."""
     dataset_id = new_dataset(rows=30)["id"]
     with installation.database.writing() as session:
         session.execute(sa.update(Record).where(Record.slot == 3).values(slot=-5))

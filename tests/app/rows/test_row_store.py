@@ -20,7 +20,7 @@ from tests.app.rows.at_rest import NUM_SLOTS, TOUCHED, batch_of, files, rows_of
 
 
 def test_written_rows_are_read_back(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """Any process that opens the store reads rows in the order of their batches, and cannot change them."""
+    """Any process that opens the store reads the rows in the order of their batches, and cannot modify them."""
     expected = [batch_of(5), batch_of(NUM_SLOTS - 5, seed=1)]
     with new_store().open("ds_1", root) as rows:
         rows.show([range(rows.shape.num_blocks)])
@@ -34,8 +34,8 @@ def test_written_rows_are_read_back(store: RowStore, root: str, new_store: Calla
 
 
 def test_weights_are_stored_beside_labels(store: RowStore, new_store: Callable[..., RowStore]) -> None:
-    """Row weights are read back from any block, nulled with their rows and filled with them. A dataset cannot mix
-    batches with and without weights, and its slots cannot be filled with the other kind."""
+    """Row weights are read back from any block, and are nulled and filled together with their rows. A dataset cannot
+    mix batches with and without weights, and a dataset with weights cannot be filled from a batch without them."""
     features, labels = batch_of(NUM_SLOTS)
     both = np.stack([labels, np.arange(1, NUM_SLOTS + 1, dtype=np.int32)], axis=1)
     with store.writing("ds_w") as writer:
@@ -71,7 +71,7 @@ def test_weights_are_stored_beside_labels(store: RowStore, new_store: Callable[.
 
 
 def test_stored_files_reveal_no_row(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
-    """Stored files contain no encoded row and no part of one, and only their owner can read them."""
+    """Stored files contain no encoded row, nor any part of one, and can be read only by their owner."""
     features, _ = rows_of(store, root)
     at_rest = [objects.get(name) for name in objects.names()] + [path.read_bytes() for path in files(tmp_path)]
     for row in (0, BLOCK_ROWS, NUM_SLOTS - 1):
@@ -81,7 +81,8 @@ def test_stored_files_reveal_no_row(store: RowStore, root: str, objects: ObjectS
 
 
 def test_a_failed_upload_leaves_nothing(store: RowStore, objects: ObjectStore, tmp_path: Path) -> None:
-    """If the block raises an error or writes no rows, no file is left, and the rows can be written again."""
+    """If the block raises an error or writes no rows, no file is left behind, and rows can be written again under the
+    same id."""
 
     def torn_upload() -> None:
         with store.writing("ds_1") as writer:
@@ -103,7 +104,7 @@ def test_a_failed_upload_leaves_nothing(store: RowStore, objects: ObjectStore, t
 def test_a_failed_writing_thread_leaves_nothing(
     store: RowStore, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failure in a writing thread is raised to the writer, and the other blocks are removed."""
+    """A failure in a writing thread is raised in the writer, and the other blocks are removed."""
     put, names = SealedStore.put, list[str]()
 
     def full_at_the_third(self: SealedStore, name: str, content: bytes) -> None:
@@ -137,14 +138,14 @@ def test_rows_are_written_once(store: RowStore, root: str) -> None:
     ],
 )
 def test_arrays_of_another_kind_are_refused(store: RowStore, spoilt: tuple[np.ndarray, np.ndarray]) -> None:
-    """A batch whose types or shapes differ from those of the earlier batches raises an error, and nothing is stored."""
+    """A batch whose types or shapes differ from those of earlier batches raises an error, and nothing is stored."""
     with pytest.raises((ValueError, TypeError)), store.writing("ds_1", 3) as writer:
         writer.write(*spoilt)
     assert store.stored() == {}
 
 
 def test_rows_that_do_not_fit_are_refused(root: str, new_store: Callable[..., RowStore]) -> None:
-    """Rows that need more than the permitted memory are not opened; an edit needs memory for only one block."""
+    """Rows that need more memory than permitted are not opened; an edit needs memory for only one block at a time."""
     needed = NUM_SLOTS * 16
     small = new_store(most_bytes=needed - 1)
     with small.open("ds_1", root) as rows:
@@ -157,7 +158,7 @@ def test_rows_that_do_not_fit_are_refused(root: str, new_store: Callable[..., Ro
 
 
 def test_only_requested_blocks_take_memory(store: RowStore, root: str) -> None:
-    """Blocks are loaded on request, take memory only while in use, and their memory is zero before and after. Other
+    """Blocks are loaded on request and take up memory only while in use; their memory is zero before and after. Other
     blocks are never opened."""
     features, labels = rows_of(store, root)
     middle, end = slice(BLOCK_ROWS, 2 * BLOCK_ROWS), slice(2 * BLOCK_ROWS, NUM_SLOTS)
@@ -208,7 +209,7 @@ def test_an_id_that_is_a_path_is_unknown(store: RowStore) -> None:
 
 
 def test_rows_in_use_are_not_destroyed(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """Rows that the database referred to when a reader began are kept until that reader has ended."""
+    """Rows that the database referred to when a reader began are kept until the reader has ended."""
     after = store.edit("ds_1", root, null=TOUCHED)
     destroying = threading.Thread(target=lambda: new_store().destroy_replaced("ds_1", before=root, after=after))
     with store.alone("ds_1"):
@@ -223,8 +224,8 @@ def test_rows_in_use_are_not_destroyed(store: RowStore, root: str, new_store: Ca
 
 
 def test_a_deleted_lock_is_replaced(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """A process that waited while rows and their lock were deleted gets exclusive access to the rows that exist
-    afterwards."""
+    """If rows and their lock are deleted while a process waits for the lock, the process then gets exclusive access to
+    the rows that exist at that time."""
     entered = threading.Event()
 
     def wait() -> None:

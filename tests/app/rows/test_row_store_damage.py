@@ -35,7 +35,7 @@ def test_reordered_blocks_are_damage(store: RowStore, root: str, objects: Object
 
 
 def _only(tmp_path: Path, objects: ObjectStore, what: str) -> str:
-    """Return the name of an object, or of a key file, that belongs to the second block or to the manifest."""
+    """Return the name of the object that belongs to the second block or to the manifest."""
     wanted = ".node" if what == "manifest" else ".00000001-"
     return next(name for name in objects.names() if wanted in name)
 
@@ -57,8 +57,7 @@ def _only(tmp_path: Path, objects: ObjectStore, what: str) -> str:
 def test_damage_is_reported_on_every_open(
     store: RowStore, root: str, objects: ObjectStore, tmp_path: Path, what: str, kind: DamageKind, block: int | None
 ) -> None:
-    """A flipped bit in a file that contains rows, or the loss of such a file, is reported as damage whenever
-    the rows are opened."""
+    """If a block, key or manifest file is altered or lost, the damage is reported every time the rows are opened."""
     name = _only(tmp_path, objects, what.partition(" ")[0])
     key = tmp_path / "keys" / f"{name.removesuffix('.sealed')}.key"
     match what:
@@ -88,7 +87,8 @@ def test_damage_is_reported_on_every_open(
 
 
 def test_a_block_with_another_row_count_is_damage(store: RowStore, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that opens but does not have the number of non-null rows stated by its root is reported as damage."""
+    """A block that can be opened but does not have the number of non-null rows stated in its tree is reported as
+    damaged."""
     put = RowStore._put
     with monkeypatch.context() as patch:
         patch.setattr(RowStore, "_put", lambda *given: put(*given)._replace(records=BLOCK_ROWS))
@@ -99,7 +99,7 @@ def test_a_block_with_another_row_count_is_damage(store: RowStore, root: str, mo
 
 
 def test_an_invalid_root_is_damage(store: RowStore, root: str) -> None:
-    """Rows are reported as damaged if the database names another root for them, or an invalid one."""
+    """If the root in the database is invalid or does not exist, the rows are reported as damaged."""
     for other in ("0" * 64, root[:-1] + ("0" if root[-1] != "0" else "1"), "no root", root[:-1]):
         with pytest.raises(DatasetDamaged) as found:
             store.check("ds_1", other)
@@ -109,8 +109,8 @@ def test_an_invalid_root_is_damage(store: RowStore, root: str) -> None:
 def test_another_key_encryption_key_is_not_damage(
     store: RowStore, root: str, tmp_path: Path, key_encryption: KeyEncryptionFile
 ) -> None:
-    """While the key-encryption key is missing or wrong, rows do not open but are not reported as damaged; they open
-    again once the key is back."""
+    """While the key-encryption key is missing or wrong, rows cannot be opened but are not reported as damaged. They
+    open again once the key is restored."""
     [kek] = tmp_path.rglob("kek")
     right = kek.read_text()
     for wrong in ("0" * 64, "not a key"):

@@ -16,8 +16,9 @@ from tests.settled import is_settled
 FILLED = (3, 4, 5, BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 6)
 
 
-def test_roots_are_not_functions_of_rows(store: RowStore, root: str) -> None:
-    """Writing the same rows again produces a different root, and so does changing rows and changing them back."""
+def test_roots_do_not_depend_on_rows_alone(store: RowStore, root: str) -> None:
+    """Writing the same rows again produces a different root, but an edit that fills slots with the rows they already
+    contain does not change the root."""
     with store.writing("ds_2") as writer:
         writer.write(*batch_of(5))
         writer.write(*batch_of(NUM_SLOTS - 5, seed=1))
@@ -30,8 +31,8 @@ def test_roots_are_not_functions_of_rows(store: RowStore, root: str) -> None:
 
 
 def test_slots_become_null(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """Under the new root, the chosen slots are zero and count as null, and the other slots are unchanged. The old root
-    still opens the old rows, and no new root is created if all chosen slots are already null."""
+    """Under the new root, the selected slots are zero and count as null, and all other slots are unchanged. The old
+    root still opens the old rows. If all selected slots are already null, no new root is created."""
     before, labels = rows_of(store, root)
     after = store.edit("ds_1", root, null=TOUCHED)
     np.testing.assert_array_equal(rows_of(new_store(), root)[0], before)
@@ -53,8 +54,8 @@ def test_only_touched_blocks_are_written(store: RowStore, root: str, objects: Ob
 
 
 def test_replaced_blocks_cannot_be_opened(store: RowStore, root: str, tmp_path: Path) -> None:
-    """Once the new root is recorded, the keys of objects that only the old root uses are destroyed. Shared objects, and
-    objects that a later run writes in the meantime, stay."""
+    """Once the new root is recorded, the keys of objects used only by the old root are destroyed. Shared objects, and
+    objects that a later run has written in the meantime, are kept."""
     after = store.edit("ds_1", root, null=[1])
     beside = store.edit("ds_1", after, null=[2])
     store.destroy_replaced("ds_1", before=root, after=after)
@@ -73,8 +74,8 @@ def test_replaced_blocks_cannot_be_opened(store: RowStore, root: str, tmp_path: 
 
 
 def test_a_partial_manifest_is_swept(store: RowStore, root: str, tmp_path: Path) -> None:
-    """If a killed process leaves a partly written manifest file in a folder, it is removed when the rows are
-    settled."""
+    """If a process is killed and leaves a partially written manifest file in a folder, the file is removed when the
+    rows are settled."""
     left = tmp_path / "blocks" / ".unfinished" / f"ds_1.{'0' * 64}.node.34a09c37"
     left.write_bytes(b"half a node")
     with store.alone("ds_1"):
@@ -84,7 +85,8 @@ def test_a_partial_manifest_is_swept(store: RowStore, root: str, tmp_path: Path)
 
 
 def test_restored_old_blocks_are_swept(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
-    """Blocks and keys from an older copy that no root refers to are found and destroyed without being opened."""
+    """If a restore brings back old blocks and keys that no root refers to, they are found and destroyed without being
+    opened."""
     old_objects = {name: objects.get(name) for name in objects.names()}
     old_keys = {path: path.read_bytes() for path in (tmp_path / "keys").iterdir()}
     after = store.edit("ds_1", root, null=[1])
@@ -105,7 +107,7 @@ def test_restored_old_blocks_are_swept(store: RowStore, root: str, objects: Obje
 
 @pytest.mark.parametrize("slot", [-1, NUM_SLOTS])
 def test_a_slot_outside_the_dataset_is_refused(store: RowStore, root: str, objects: ObjectStore, slot: int) -> None:
-    """A slot that does not exist raises an error before anything is written."""
+    """Nulling a slot that does not exist raises an error before anything is written."""
     before = objects.names().keys()
     with pytest.raises(IndexError):
         store.edit("ds_1", root, null=[0, slot])
@@ -118,7 +120,7 @@ def _of(rows_id: str, root: str, slots: range | tuple[int, ...]) -> Filling:
 
 def test_a_batch_fills_slots(store: RowStore, root: str) -> None:
     """The rows of a batch fill the given slots in order, except for slots that the same edit nulls, and all other slots
-    stay the same. Repeating the edit does not change the root."""
+    are unchanged. Repeating the edit does not change the root."""
     before, _ = rows_of(store, root)
     batch = batch_of(len(FILLED), seed=7)
     with store.writing("add_1") as writer:
@@ -137,7 +139,7 @@ def test_a_batch_fills_slots(store: RowStore, root: str) -> None:
 
 
 def test_a_large_batch_fills_slots(store: RowStore, root: str) -> None:
-    """A batch that is larger than a block can fill scattered slots."""
+    """A batch larger than a block can fill scattered slots."""
     batch = batch_of(BLOCK_ROWS + 100, seed=7)
     with store.writing("add_1") as writer:
         writer.write(*batch)
@@ -148,7 +150,8 @@ def test_a_large_batch_fills_slots(store: RowStore, root: str) -> None:
 
 @pytest.mark.parametrize("slots", [(1, 2), (1, 1, 2), (2, 1, 0), (0, 1, NUM_SLOTS)])
 def test_a_batch_that_does_not_fit_is_refused(store: RowStore, root: str, slots: tuple[int, ...]) -> None:
-    """A batch is refused unless it has one slot per row and the slots are distinct, ordered and within the dataset."""
+    """A batch is refused unless it has exactly one slot per row and the slots are distinct, in ascending order and
+    within the dataset."""
     with store.writing("add_1") as writer:
         writer.write(*batch_of(3))
     with pytest.raises((ValueError, IndexError)):

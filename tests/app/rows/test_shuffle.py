@@ -38,8 +38,8 @@ def test_a_shuffle_returns_every_row_once(
 @pytest.mark.slow
 @pytest.mark.parametrize(("parts", "held_bytes"), [(1, 1000), (3, 1000), (3, 10)])
 def test_all_orders_are_equally_likely(tmp_path: Path, parts: int, held_bytes: int) -> None:
-    """A shuffle of four rows that arrive two at a time yields each of the 24 orders equally often, with the rows in
-    memory or in the file, by a chi-squared test with a false-alarm rate below one in ten million."""
+    """Shuffling four rows, added two at a time, yields each of the 24 orders equally often, whether the rows are in
+    memory or in the file. The chi-squared test has a false-alarm rate below one in ten million."""
     times = 2400
     seen = Counter(tuple(order_of(tmp_path, [2, 2], parts=parts, held_bytes=held_bytes)) for _ in range(times))
     assert seen.keys() <= set(permutations(range(4)))
@@ -48,7 +48,7 @@ def test_all_orders_are_equally_likely(tmp_path: Path, parts: int, held_bytes: i
 
 
 def test_a_shuffle_leaves_no_file(tmp_path: Path) -> None:
-    """The file of a shuffle has no name, and a small upload needs no file."""
+    """A shuffle's file has no name in its folder, and a small upload needs no file at all."""
     with Shuffle(tmp_path / "nowhere", most_bytes=2**30) as rows:
         rows.add(np.arange(1000).view(PLACE))
         assert len(list(rows.shuffled())) > 1

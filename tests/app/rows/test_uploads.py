@@ -27,8 +27,8 @@ ROWS = 10_000
 
 @pytest.fixture
 def sorted_by_label(gateway: TestClient) -> dict[str, Any]:
-    """Upload a file whose first half belongs to one class and whose second half belongs to the other; the first
-    feature identifies each row."""
+    """Upload a file sorted by class, with one class in each half, and return the dataset. The first feature identifies
+    each row."""
     x = np.column_stack((np.linspace(1, 2, ROWS), np.ones(ROWS)))
     arrays = {"x": x, "y": np.arange(ROWS) * 2 // ROWS, "subject": np.array([f"p{row}" for row in range(ROWS)])}
     file = io.BytesIO()
@@ -41,8 +41,9 @@ def sorted_by_label(gateway: TestClient) -> dict[str, Any]:
 
 
 def test_a_sorted_file_is_stored_mixed(installation: Installation, sorted_by_label: dict[str, Any]) -> None:
-    """After a sorted file is uploaded, every hundredth of the slots has both classes within six and a half standard
-    deviations of their shares. A correct permutation fails this less than once in ten million times."""
+    """After a file sorted by class is uploaded, the number of rows of either class in every hundredth of the slots is
+    within 6.5 standard deviations of its expectation. A correct permutation fails this check less than once in ten
+    million runs."""
     labels = rows_of(installation, sorted_by_label["id"]).labels
     of_one_class = labels.reshape(100, -1).sum(axis=1)
     assert labels.sum() == ROWS // 2
@@ -57,7 +58,7 @@ def test_uploading_a_file_again_draws_other_slots(installation: Installation, ne
 
 
 @pytest.mark.parametrize("held", ["in memory", "in files"])
-def test_records_name_the_slots_that_rows_landed_in(
+def test_records_name_the_slots_of_their_rows(
     held: str,
     installation: Installation,
     gateway: TestClient,
@@ -67,7 +68,7 @@ def test_records_name_the_slots_that_rows_landed_in(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The record of each person names the slot of their row, and forgetting a person nulls exactly that row."""
+    """Each person's record names the slot of their row, and forgetting a person nulls exactly that row."""
     if held == "in files":
         monkeypatch.setattr(uploads.Shuffle.__init__, "__kwdefaults__", {"part_bytes": 2**20, "held_bytes": 0})
         monkeypatch.setattr(uploads, "_HELD", 100)
@@ -120,8 +121,8 @@ def test_a_reference_that_is_too_long_is_refused() -> None:
 def test_tenants_take_turns_at_reading_uploads(
     installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one tenant has many files read, batches of another tenant's file are read in alternation with batches of
-    the first tenant's files."""
+    """While many files of one tenant are being read, batches of another tenant's file alternate with batches of the
+    first tenant's files."""
     turns = Turns()
     monkeypatch.setattr(uploads, "_TURNS", turns)
     monkeypatch.setattr(formats, "BATCH_ROWS", 5)

@@ -42,7 +42,7 @@ def everything(path: Path, kind: Kind, schema: Schema | None = SCHEMA) -> tuple[
 
 
 def refused(path: Path, kind: Kind, error: type[InputInvalid], schema: Schema | None = SCHEMA) -> list[str]:
-    """Return the locations of the faults of a refused file."""
+    """Check that the file is refused, and return the locations of its faults."""
     with pytest.raises(error) as refusal:
         list(read(path, kind, schema))
     return [fault.path for fault in refusal.value.errors]

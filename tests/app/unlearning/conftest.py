@@ -17,7 +17,7 @@ Claim = Callable[..., ClaimedRun | None]
 
 @pytest.fixture
 def claim(installation: Installation) -> Claim:
-    """Claim the next run as a worker does."""
+    """Return a function that claims the next run as a worker does."""
 
     def claimed(*, worker: str = "w", lease_seconds: float = 30.0, max_requests: int = 100) -> ClaimedRun | None:
         with installation.database.writing() as session:
@@ -28,7 +28,7 @@ def claim(installation: Installation) -> Claim:
 
 @pytest.fixture
 def fail(installation: Installation) -> Callable[[ClaimedRun | None], None]:
-    """Fail a run and end its back-off."""
+    """Return a function that fails a run and ends its back-off."""
 
     def failed(claimed: ClaimedRun | None) -> None:
         assert claimed

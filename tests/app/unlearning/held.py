@@ -1,4 +1,4 @@
-"""Runs that a test claims in the place of a worker."""
+"""Runs that a test claims in place of a worker."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""Rows added to a dataset end every chain on it: no run unlearns across an addition, and the added people can
-be found."""
+"""Adding rows to a dataset ends every chain on it: no run unlearns across an addition, and the added people can be
+found."""
 
 import datetime
 from collections.abc import Callable
@@ -61,11 +61,11 @@ def _claim(installation: Installation) -> queue.ClaimedRun:
     return claimed
 
 
-def test_a_claim_takes_batches_first(
+def test_a_claim_puts_additions_before_erasures(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
-    """Batches get the next revision, and erasures get the one after that. The run starts from scratch at the last
-    revision and includes the slots of both."""
+    """Added batches get the next revision, and erasures get the revision after that. The run starts from scratch at the
+    last revision and includes the slots of both."""
     addition = add(live["dataset_id"], "new1", "new2")
     slots = slots_of(installation, live["dataset_id"], "new1", "new2")
     forget("new1")
@@ -79,11 +79,11 @@ def test_a_claim_takes_batches_first(
         assert session.get_one(Dataset, live["dataset_id"]).revision == 3
 
 
-def test_a_lost_claim_only_leads_to_relearning(
+def test_a_lost_claim_is_repeated_from_scratch(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
-    """If a worker dies after it claimed a batch, even repeatedly, the next run learns from scratch and writes
-    the batch again."""
+    """If a worker dies after claiming a batch, even repeatedly, the next run trains from scratch and writes the batch
+    again."""
     add(live["dataset_id"], "new1")
     slots = slots_of(installation, live["dataset_id"], "new1")
     for _ in range(3):
@@ -98,7 +98,7 @@ def test_a_lost_claim_only_leads_to_relearning(
 def test_no_chain_continues_past_an_addition(
     installation: Installation, live: dict[str, Any], forget: Make, add: Callable[..., str]
 ) -> None:
-    """Publication refuses a run that would continue a chain from before an addition, however the run was planned."""
+    """A run that would continue a chain from before an addition is not published, however the run was planned."""
     forget("p7")
     claimed = _claim(installation)
     assert claimed.kind == "unlearn"
@@ -133,8 +133,8 @@ def test_no_chain_continues_past_an_addition(
 def test_added_rows_count_as_edits_until_relearning(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], work: Callable[[], int]
 ) -> None:
-    """Added rows count as edits of a model's data from the moment they may be written until the model has
-    learned again."""
+    """Added rows count as edits of a model's data from the moment they may be written until the model has been
+    retrained."""
 
     def standing() -> accounting.LiveAccount:
         with installation.database.reading() as session:
@@ -157,8 +157,8 @@ def test_a_certificate_of_an_added_person_counts_steps_since(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """The certificate of an added person counts the steps since the model learned the added rows, counts all versions
-    published so far, and verifies."""
+    """The certificate of an added person counts the steps since the model was trained on the added rows, counts all
+    versions published so far, and verifies."""
     add(live["dataset_id"], "new1")
     assert work() == 1
     request = forget("new1")
@@ -198,7 +198,7 @@ def test_added_rows_end_the_waiting_period(
 def test_an_uncommitted_batch_is_swept(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], work: Callable[[], int]
 ) -> None:
-    """A sweep wipes batches that belong to no addition, and leaves batches that are waiting."""
+    """A sweep wipes batches that belong to no addition and keeps batches that are waiting."""
     addition = add(live["dataset_id"], "new1")
     with installation.rows.writing("add_orphan", 4) as writer:
         writer.write(np.ones((1, 4), dtype=np.float32), np.ones(1, dtype=np.int32))
@@ -213,7 +213,7 @@ def test_an_uncommitted_batch_is_swept(
 def test_a_destroyed_batch_is_not_damage(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], monkeypatch: pytest.MonkeyPatch, get: Get
 ) -> None:
-    """If a sweep reaches a batch that its worker has already destroyed, it reports no damage."""
+    """If a sweep reaches a batch that its worker has already destroyed, no damage is reported."""
     add(live["dataset_id"], "new1")
     stored = installation.rows.stored()
     delete = RowStore.delete
@@ -249,9 +249,9 @@ def test_a_damaged_batch_is_dropped_alone(
     work: Callable[[], int],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A damaged addition fails the run and is dropped without being written, as both logs record. Its people are no
-    longer held, and its batch is destroyed before any of them counts as erased. The dataset's other additions and
-    erasures continue, even for people whose rows a lost run had claimed."""
+    """A damaged addition fails the run and is dropped without being written, as the audit log and the process log
+    record. Its people are no longer held, and its batch is destroyed before any of them counts as erased. The dataset's
+    other additions and erasures continue, even for people whose rows a lost run had claimed."""
     dataset = live["dataset_id"]
     for subject in ("p8", "p9"):
         forget(subject)
@@ -297,8 +297,8 @@ def test_a_damaged_batch_is_dropped_alone(
 def test_a_missing_batch_stops_the_dataset(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], settings: Settings, get: Get
 ) -> None:
-    """A batch with a missing file, as after rows were restored from another moment, stops the dataset and is
-    not dropped."""
+    """If a batch's file is missing, as after a restore of rows from another point in time, the dataset is halted and
+    the batch is not dropped."""
     addition = add(live["dataset_id"], "new1")
     [block] = (settings.data_dir / "blocks").glob(f"{addition}.*.sealed")
     block.unlink()

@@ -1,4 +1,4 @@
-"""The cost of a run does not grow with the age of its model or with the number of rows."""
+"""The cost of a run does not grow with its model's age or with the number of rows."""
 
 import threading
 from collections.abc import Callable
@@ -52,8 +52,8 @@ def grow_old(installation: Installation, model_id: str) -> None:
 def forgotten(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> Callable[..., tuple[int, str]]:
-    """Return a function that forgets a person of a dataset with the given number of rows, and returns the number of
-    statements and the signed certificate."""
+    """Return a function that forgets a person in a dataset with the given number of rows, and returns the number of
+    executed statements and the signed certificate."""
 
     def measured(*, rows: int, is_old: bool = False) -> tuple[int, str]:
         dataset = new_dataset(rows=rows)
@@ -80,7 +80,7 @@ def forgotten(
 
 def test_statements_of_a_run_do_not_grow_with_history(forgotten: Callable[..., tuple[int, str]]) -> None:
     """Neither two thousand earlier requests nor ten times as many rows increase the number of statements that a run
-    executes. The signed statement of the run grows only by a few hundred bytes, for the runs that still count."""
+    executes. The run's signed statement grows by only a few hundred bytes, which describe the runs that still count."""
     asked, young = forgotten(rows=30)
     of_many, _ = forgotten(rows=300)
     of_old, old = forgotten(rows=30, is_old=True)

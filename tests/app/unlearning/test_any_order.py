@@ -41,7 +41,7 @@ class Killed(BaseException):
 
 @contextmanager
 def _dying_after(name: str) -> Iterator[None]:
-    """Make the worker die after the first call of this function in the block, so that its transaction is lost."""
+    """Make the worker die after its first call of the named function in the block, so that its transaction is lost."""
     owner: Any = RowStore if hasattr(RowStore, name) else unlearning
     original = getattr(owner, name)
 
@@ -93,7 +93,7 @@ class Story:
         self.asked[subject] = answer.json()["id"]
 
     def come_back(self, which: int) -> None:
-        """Check that rows of a forgotten person are refused until the suppression is lifted, and then added."""
+        """Check that rows of a forgotten person are refused until the suppression is lifted, and are then added."""
         gone = sorted(subject for subject in self.asked.keys() - self.held.keys() if self._is_forgotten(subject))
         if not gone or self.occupied == SLOTS:
             return
@@ -111,7 +111,7 @@ class Story:
         return bool(request["status"] == "completed")
 
     def die(self, name: str) -> None:
-        """Make a worker die in its next run, if it gets that far, and end its lease."""
+        """Run a worker that dies after its first call of `name`, if it makes one, and end its lease."""
         with _dying_after(name):
             try:
                 runner.run_next(self.at, worker="mortal")
@@ -131,8 +131,8 @@ class Story:
             self.occupied = session.scalar(sa.select(sa.func.count()).select_from(Record)) or 0
 
     def check(self) -> None:
-        """Check that only the expected rows are stored, that the ledger and the certificates verify, and that
-        chains are whole."""
+        """Check that only the expected rows are stored, that the ledger and the certificates verify, and that chains
+        are unbroken."""
         at = self.at
         rows = rows_of(at, self.dataset)
         assert int(rows.features.any(axis=1).sum()) == sum(self.held.values())
@@ -163,7 +163,8 @@ class Story:
 def test_any_order_of_events_is_consistent(
     set_up_once: Any, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """After additions, requests and kills in any order, the rows on disk are as expected and the ledger verifies."""
+    """After additions, requests and worker deaths in any order, the rows on disk are as expected and the ledger
+    verifies."""
     folder = tmp_path_factory.mktemp("story") / "data"
     shutil.copytree(set_up_once, folder)
     settings = Settings(data_dir=folder, lease_seconds=60.0, calls_per_minute=0)

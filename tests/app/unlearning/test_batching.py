@@ -1,4 +1,4 @@
-"""Models may batch requests up to a number and a waiting time, but never into the week before a deadline."""
+"""Models can batch requests up to a maximum number and waiting time, but not within a week of a deadline."""
 
 import datetime
 from collections.abc import Callable
@@ -20,7 +20,7 @@ HOUR = 3600
 
 @pytest.fixture
 def older(installation: Installation) -> Callable[..., None]:
-    """Move all requests back in time, so that they were made or are due earlier."""
+    """Return a function that moves all requests back in time, so that they were made or are due earlier."""
 
     def move(**by: datetime.timedelta) -> None:
         with installation.database.writing() as session:
@@ -93,7 +93,7 @@ def test_a_near_deadline_ends_the_wait(
 def test_batching_is_per_model(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], older: Any
 ) -> None:
-    """A model without batching runs at once and erases the rows; a model of the same dataset with batching runs
+    """A model without batching runs at once and erases the rows, while a model with batching on the same dataset runs
     later."""
     dataset = new_dataset()
     prompt = new_model(dataset["id"])
@@ -109,10 +109,11 @@ def test_batching_is_per_model(
     assert statuses(get, request) == ["completed"]
 
 
-def test_learning_does_not_wait(
+def test_training_does_not_wait(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model that has to learn does so at once, and its run also serves the requests that wait on its dataset."""
+    """A model that has to be trained is trained at once, and its run also serves the requests waiting on its
+    dataset."""
     dataset = new_dataset()
     new_model(dataset["id"], batching={"max_wait_seconds": HOUR})
     work()
@@ -127,6 +128,6 @@ def test_learning_does_not_wait(
 
 @each("batching", [{"max_requests": 0}, {"max_wait_seconds": -1}, {"max_wait_seconds": 31 * 86400}, {"other": 1}])
 def test_unusable_batching_is_refused(gateway: TestClient, new_dataset: Make, batching: dict[str, int]) -> None:
-    """Batching settings with numbers out of range or unknown names return 422."""
+    """Batching settings with out-of-range numbers or unknown names return 422."""
     body = {"name": "m", "dataset_id": new_dataset()["id"], "batching": batching}
     assert gateway.post("/v1/models", json=body).status_code == 422

@@ -27,7 +27,7 @@ Claim = Callable[[], ClaimedRun]
 
 @pytest.fixture
 def claim(installation: Installation) -> Claim:
-    """Claim the next run, which must exist."""
+    """Return a function that claims the next run, which must exist."""
 
     def claimed() -> ClaimedRun:
         with installation.database.writing() as session:
@@ -66,8 +66,8 @@ def publish(installation: Installation, claimed: ClaimedRun, observed: Observed 
 def test_lanes_go_through_the_steps_of_the_run(
     installation: Installation, gateway: Any, live: dict[str, Any], forget: Make, claim: Claim, work: Callable[[], int]
 ) -> None:
-    """In a run that continues a chain, the lanes have taken all steps since the model last started from scratch; a run
-    from scratch has new lanes."""
+    """In a run that continues a chain, the lanes have taken all the steps since the model last started from scratch. A
+    run from scratch has new lanes."""
     learned = live["mechanism"]["learn_steps"]
     forget("p1")
     work()
@@ -106,8 +106,8 @@ def test_a_run_refuted_by_its_canary_test_is_not_published(
     version: int,
     case: str,
 ) -> None:
-    """A run whose audit is missing, differs from the plan or has a finding is not published. The request stays open,
-    and the next run completes it."""
+    """A run whose audit is missing, differs from the plan or has a finding is not published. Its request stays open,
+    and the next run completes the request."""
     observe, refusal = OBSERVED[case]
     request = forget(f"p{version}")
     claimed = claim()
@@ -126,11 +126,11 @@ def test_a_run_refuted_by_its_canary_test_is_not_published(
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
 
 
-def test_a_run_over_other_records_than_recorded_is_refused(
+def test_a_run_over_an_unexpected_number_of_records_is_refused(
     installation: Installation, live: dict[str, Any], forget: Make, claim: Claim
 ) -> None:
-    """A run that read a different number of records from the recorded number is refused, because it does not
-    match its plan."""
+    """A run that read a number of records other than the recorded one is refused, because it does not match its
+    plan."""
     forget("p1")
     claimed = claim()
     assert claimed.audit

@@ -1,4 +1,4 @@
-"""Deletions go before learning, in any order of arrival."""
+"""Deletions go before training, whatever their order of arrival."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,10 +25,10 @@ def claim(installation: Installation) -> Claim:
     return take
 
 
-def test_a_deletion_worker_does_not_learn(
+def test_a_deletion_worker_does_not_train(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
-    """A worker that serves only deletions does not claim models that wait to learn, but claims a request."""
+    """A worker that serves only deletions does not claim models waiting to be trained, but it does claim a request."""
     new_model(new_dataset("waits")["id"])
     with installation.database.reading() as session:
         assert due_repository.anything_to_do(session)
@@ -41,10 +41,11 @@ def test_a_deletion_worker_does_not_learn(
     assert (claimed.kind, claimed.dataset_id, claimed.gives_way) == ("erase", asked["id"], False)
 
 
-def test_forgetting_goes_before_learning(
+def test_unlearning_goes_before_training(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
-    """A model that was created after rows were erased learns only after the dataset's other models have forgotten."""
+    """A model created after rows were erased is trained only after the dataset's other models have unlearned those
+    rows."""
     dataset = new_dataset()
     first, second = new_model(dataset["id"]), new_model(dataset["id"])
     while runner.run_next(installation, worker="w"):
@@ -74,11 +75,11 @@ def test_a_run_from_scratch_for_a_deletion_does_not_give_way(
     assert (claimed.kind, claimed.gives_way) == ("learn", False)
 
 
-def test_a_learning_run_gives_way_and_continues(
+def test_a_training_run_gives_way_and_continues(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """A worker that has begun to learn pauses for a deletion on another dataset and then continues. Both are published,
-    the deletion first, and no step is repeated."""
+    """A worker that has begun training pauses for a deletion on another dataset and then continues. Both runs are
+    published, the deletion first, and no step is repeated."""
     asked = new_dataset("asked")
     new_model(asked["id"])
     assert runner.run_next(installation, worker="w")
@@ -93,10 +94,10 @@ def test_a_learning_run_gives_way_and_continues(
     assert not runner.run_next(installation, worker="w")
 
 
-def test_a_death_during_suspended_learning_hands_back_both_runs(
+def test_a_death_during_suspended_training_hands_back_both_runs(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, claim: Claim
 ) -> None:
-    """If a worker dies while its learning run is suspended for a deletion, both runs are handed back and repeated."""
+    """If a worker dies while its training run is suspended for a deletion, both runs are handed back and repeated."""
     new_model(new_dataset("to learn")["id"])
     assert claim()
     asked = new_dataset("asked")

@@ -53,7 +53,7 @@ def test_a_failed_run_backs_off_and_is_tried_again(
 def test_a_failed_run_is_reported_twice(
     claim: Claim, fail: Callable[[ClaimedRun | None], None], live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A request whose runs fail reports the reason, and after the second failure reports that the run is repeated until
+    """A request whose run fails reports the reason and, after the second failure, that the run will be repeated until
     it succeeds. Further failures are not reported."""
     request = forget("p3")
     for _ in range(5):
@@ -73,7 +73,7 @@ def test_a_failed_run_is_reported_twice(
 
 
 def _confirm_by_an_erase_run(claim: Claim, installation: Installation) -> None:
-    """Erase the rows that are not nulled yet without the model, while it backs off."""
+    """While the model backs off, erase the rows that are not nulled yet in an erase run without the model."""
     claimed = claim()
     if claimed is None:
         return
@@ -83,11 +83,11 @@ def _confirm_by_an_erase_run(claim: Claim, installation: Installation) -> None:
         unlearning.finish(session, run_id=claimed.run_id)
 
 
-def test_a_model_that_never_learns_fails_after_three_attempts(
+def test_a_model_that_is_never_trained_fails_after_three_attempts(
     claim: Claim, fail: Callable[[ClaimedRun | None], None], new_dataset: Make, new_model: Make, get: Get, gateway: Any
 ) -> None:
-    """If the first learning run of a model fails three times, the model ends in `failed` and is not retried until
-    relearning is requested."""
+    """If a model's first training run fails three times, the model ends in `failed` and is not retried until retraining
+    is requested."""
     model = new_model(new_dataset()["id"])
     for _ in range(2):
         fail(claim())
@@ -115,8 +115,8 @@ def test_a_failed_model_completes_waiting_requests(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """When a model ends in `failed`, the requests on its dataset complete whenever they were made: the rows are erased,
-    and no certificate is owed."""
+    """When a model ends in `failed`, the requests on its dataset complete regardless of when they were made: the rows
+    are erased, and no certificate is owed."""
     dataset = new_dataset()
     model = new_model(dataset["id"])
     request = forget("p3") if asked_during_attempt == 0 else {}
@@ -180,11 +180,11 @@ def test_a_run_that_kills_its_workers_backs_off(
     assert waits == [False, False, False, True, True]
 
 
-def test_failures_that_repeat_are_counted_on_one_run(
+def test_repeated_failures_are_counted_on_one_run(
     installation: Installation, claim: Claim, fail: Any, live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """If runs keep failing for the same reason, only the first, the last and a count are kept. The request names the
-    last run, all runs count as ended, and a different reason starts a new count."""
+    """If runs keep failing for the same reason, only the first run, the last run and a count are kept. The request
+    names the last run, all runs count as ended, and a different reason starts a new count."""
     request = forget("p1")
     for _ in range(6):
         fail(claim())

@@ -27,7 +27,7 @@ def status(get: Get) -> Callable[[dict[str, Any]], str]:
 
 @pytest.fixture
 def claim(installation: Installation) -> Callable[[], ClaimedRun]:
-    """Claim the next run regardless of pauses."""
+    """Return a function that claims the next run regardless of pauses."""
 
     def take() -> ClaimedRun:
         forget_pauses(installation)
@@ -54,7 +54,7 @@ def test_models_of_one_dataset_take_turns(
     assert status(first) == "completed"
 
 
-def test_a_new_model_is_learned_despite_a_stream_of_requests(
+def test_a_new_model_is_trained_despite_a_stream_of_requests(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -63,8 +63,8 @@ def test_a_new_model_is_learned_despite_a_stream_of_requests(
     work: Callable[[], int],
     status: Any,
 ) -> None:
-    """A stream of requests does not postpone the learning of a new model, and the learning does not postpone
-    the requests."""
+    """A stream of requests does not postpone the training of a new model, and the training does not postpone the
+    requests."""
     dataset = new_dataset()
     new_model(dataset["id"])
     work()
@@ -80,7 +80,7 @@ def test_a_new_model_is_learned_despite_a_stream_of_requests(
 def test_datasets_are_served_by_deadline(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """A dataset whose models never catch up does not delay the request on another dataset that is due next."""
+    """A dataset whose models never catch up does not delay a request that is due next on another dataset."""
     busy, quiet = new_dataset("busy"), new_dataset("quiet")
     for dataset in (busy, busy, quiet):
         new_model(dataset["id"])
@@ -112,10 +112,10 @@ def test_a_broken_model_does_not_stop_others(
     assert (status(waiting), status(other)) == ("accepted", "completed")
 
 
-def test_undestroyable_weights_do_not_stop_runs(
+def test_weights_that_cannot_be_destroyed_do_not_stop_runs(
     settings: Settings, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """If a file cannot be destroyed, runs continue and the destruction is retried."""
+    """If a weights file cannot be destroyed, runs continue and the destruction is retried."""
     new_model(new_dataset()["id"])
     work()
     (settings.data_dir / "weights" / "stray.sealed").mkdir()
@@ -127,7 +127,7 @@ def test_undestroyable_weights_do_not_stop_runs(
 def test_rows_from_a_backup_are_refused(
     settings: Settings, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], status: Any
 ) -> None:
-    """A model does not learn from rows that were restored from a backup in place of the recorded ones."""
+    """A model is not trained on rows that were restored from a backup in place of the recorded rows."""
     dataset = new_dataset()
     model = new_model(dataset["id"])
     work()
@@ -169,8 +169,8 @@ def test_a_model_that_kills_its_workers_fails(
     work: Any,
     status: Any,
 ) -> None:
-    """If the worker of a model's first learning run dies ten times, the model ends in `failed`, and the
-    requests that wait for it complete."""
+    """If the worker of a model's first training run dies ten times, the model ends in `failed`, and the requests
+    waiting for the model complete."""
     model = new_model(new_dataset()["id"])
     request = forget("p1")
     for _ in range(10):
@@ -182,7 +182,7 @@ def test_a_model_that_kills_its_workers_fails(
     assert status(request) == "completed"
 
 
-def test_a_relearned_model_owes_certificates_again(
+def test_a_retrained_model_owes_certificates_again(
     gateway: TestClient,
     installation: Installation,
     new_dataset: Make,
@@ -191,8 +191,8 @@ def test_a_relearned_model_owes_certificates_again(
     get: Get,
     claim: Any,
 ) -> None:
-    """If a failed model is relearned, people whose rows still existed when it failed and who are in the
-    relearned model get a certificate."""
+    """If a failed model is retrained, people whose rows still existed when it failed, and who are in the retrained
+    model, get a certificate."""
     model = new_model(new_dataset()["id"])
     for _ in range(2):
         run_id = claim().run_id
@@ -214,8 +214,8 @@ def test_a_relearned_model_owes_certificates_again(
 def test_the_guarantee_of_a_lagging_model_counts_its_people(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """While rows are null but a model still carries their people, the model's guarantee counts these people;
-    afterwards it meets the target."""
+    """While rows are already nulled but a model has not yet unlearned their people, the model's guarantee counts these
+    people. Once it has unlearned them, the guarantee meets the target."""
     dataset = new_dataset()
     models = [new_model(dataset["id"], noise_scale=0.02) for _ in range(2)]
     work()
@@ -260,7 +260,8 @@ def test_a_prediction_retries_with_the_next_version(
 def test_metrics_are_dropped_with_erased_evaluation_people(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """The accuracy is an exact statistic of the evaluation people, so it is dropped when one of them is erased."""
+    """Accuracy is an exact statistic of the people in the evaluation dataset, so it is dropped when one of them is
+    erased."""
     learned, measured = new_dataset("learned"), new_dataset("measured", seed=1, first=60)
     model = new_model(learned["id"], evaluation_dataset_id=measured["id"])
     work()
@@ -270,9 +271,9 @@ def test_metrics_are_dropped_with_erased_evaluation_people(
     assert get(f"/models/{model['id']}/versions/1")["metrics"] == {}
 
 
-def test_learned_rows_are_refused_as_evaluation_data(gateway: TestClient, new_dataset: Make) -> None:
-    """Rows from which a model learned are refused as its evaluation data, even if they are uploaded under
-    another name."""
+def test_training_rows_are_refused_as_evaluation_data(gateway: TestClient, new_dataset: Make) -> None:
+    """Rows that a model is trained on are refused as its evaluation data, even if they are uploaded under another
+    name."""
     learned, again = new_dataset("learned"), new_dataset("again")
     body = {"name": "m", "dataset_id": learned["id"], "l2": 0.05, "evaluation_dataset_id": again["id"]}
     answer = gateway.post("/v1/models", json=body)

@@ -1,4 +1,4 @@
-"""A plan is the cheapest way to the target, with its reason."""
+"""A plan is the cheapest way to reach the target, and states its reason."""
 
 import pytest
 from hypothesis import given
@@ -28,8 +28,8 @@ def learned(noise_scale: float | None = None) -> Chain:
     return accountant.replay(chosen, [Run(steps=chosen.learn_steps)])
 
 
-def test_learning_takes_the_steps_of_the_mechanism() -> None:
-    """A run from scratch takes the mechanism's learning steps, and its plan states that relearning was requested."""
+def test_training_takes_the_steps_of_the_mechanism() -> None:
+    """A run from scratch takes the mechanism's training steps, and its plan states that the run was requested."""
     chosen = mechanism()
     for kind in ("learn", "relearn"):
         plan = planner.learn(chosen, kind=kind)
@@ -37,8 +37,8 @@ def test_learning_takes_the_steps_of_the_mechanism() -> None:
 
 
 def test_one_record_is_unlearned() -> None:
-    """To forget one record of a thousand, the plan continues the chain, and its reason is that this takes fewer
-    steps than learning."""
+    """To forget one record of a thousand, the plan continues the chain, because this takes fewer steps than training
+    from scratch."""
     chain = learned()
     plan = planner.forget(chain, records=1, epsilon=1.0, delta=DELTA)
     assert plan.kind == "unlearn"
@@ -46,8 +46,9 @@ def test_one_record_is_unlearned() -> None:
     assert (plan.reason, plan.facts) == (PlanReason.FEWEST_STEPS, {"relearn_steps": chain.mechanism.learn_steps})
 
 
-def test_relearning_is_planned_if_it_is_cheaper() -> None:
-    """If the noise is far too small for the target, the plan is to relearn, and its reason says so."""
+def test_retraining_is_planned_if_it_is_cheaper() -> None:
+    """If the noise is far too small for the target, the plan is to retrain, and its reason is that unlearning would be
+    no shorter."""
     chain = learned(noise_scale=1e-9)
     plan = planner.forget(chain, records=1, epsilon=0.01, delta=1e-9)
     assert (plan.kind, plan.steps) == ("relearn", chain.mechanism.learn_steps)
@@ -63,7 +64,7 @@ def test_nothing_to_forget_still_takes_a_step() -> None:
 
 @given(records=st.integers(1, 1000), epsilon=st.floats(0.05, 10), noise_scale=st.floats(1e-4, 0.1))
 def test_every_plan_reaches_the_target(records: int, epsilon: float, noise_scale: float) -> None:
-    """For any chain and target there is a plan that meets (epsilon, delta) and would miss it with one step fewer."""
+    """For any chain and target, the plan meets (epsilon, delta) and would miss it with one step fewer."""
     chain = learned(noise_scale)
     plan = planner.forget(chain, records=records, epsilon=epsilon, delta=DELTA)
     if plan.kind == "relearn":
@@ -90,8 +91,8 @@ def test_more_records_never_take_fewer_steps(epsilon: float) -> None:
 
 
 def test_unlearning_continues_and_relearning_restarts_the_chain() -> None:
-    """Unlearning continues the chain without the forgotten records; relearning restarts the chain with no
-    records to forget."""
+    """Unlearning continues the chain without the forgotten records; retraining restarts the chain with no records to
+    forget."""
     chain = learned()
     plan = planner.forget(chain, records=2, epsilon=1.0, delta=DELTA)
     assert planner.after(chain, plan, records=2) == accountant.advance(chain, Run(steps=plan.steps, records=2))

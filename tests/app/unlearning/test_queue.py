@@ -25,7 +25,8 @@ Wait = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def wait(installation: Installation) -> Wait:
-    """Store a request that waits for a tenant's dataset, which is created if it is new; return the ids of both."""
+    """Return a function that stores a waiting request for a tenant's dataset, creating the dataset if it is new, and
+    returns the ids of both."""
 
     def store(
         dataset_id: str = "ds_a",
@@ -99,7 +100,7 @@ def claim(installation: Installation, limit: int = 500) -> str | None:
 
 
 def open_erasures(session: Session) -> int:
-    """Count the entries in the queue's index."""
+    """Count the erasures in the queue's index."""
     waits = sa.and_(Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
     return session.scalars(sa.select(sa.func.count()).select_from(Erasure).where(waits)).one()
 
@@ -120,7 +121,7 @@ def test_a_request_in_its_grace_period_is_not_due(installation: Installation, wa
     "status", [RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.REJECTED, RequestStatus.CANCELLED]
 )
 def test_only_accepted_requests_are_queued(installation: Installation, wait: Wait, status: RequestStatus) -> None:
-    """A request that awaits a decision, was rejected or was withdrawn is not in the queue."""
+    """A request that awaits a decision or was rejected or withdrawn is not in the queue."""
     wait(status=status)
     _, request_id = wait("ds_b")
     change(installation, request_id, status=status)
@@ -133,10 +134,10 @@ def test_only_accepted_requests_are_queued(installation: Installation, wait: Wai
 
 @each("status", list(RequestStatus))
 @each("held_until", [None, DAY, -DAY])
-def test_the_queue_follows_the_request(
+def test_the_queue_reflects_changes_to_a_request(
     installation: Installation, wait: Wait, status: RequestStatus, held_until: datetime.timedelta | None
 ) -> None:
-    """After any change to a request, its erasures are in the same place in the queue as if they were queued now."""
+    """After any change to a request, its erasures have the same place in the queue as if they had just been queued."""
     _, request_id = wait()
     change(installation, request_id, status=status, held_until=held_until, deadline=3 * DAY)
     with installation.database.reading() as session:
@@ -217,7 +218,7 @@ def two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_estimates_are_for_one_run(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Callable[[str], Any]
 ) -> None:
-    """The estimate of a request and the account of its dataset are based on the number of requests that one run takes,
+    """The estimate for a request and the account of its dataset are based on the number of requests that one run takes,
     and they match the run that follows."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")

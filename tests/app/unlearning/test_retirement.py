@@ -1,4 +1,4 @@
-"""Cancelled learning, and retired models and datasets: what ends, what is destroyed and what stays."""
+"""Cancelled training, and retired models and datasets: what ends, what is destroyed and what is kept."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ Call = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def claim(installation: Installation) -> Callable[[], ClaimedRun]:
-    """Claim the next run, which must exist."""
+    """Return a function that claims the next run, which must exist."""
 
     def taken() -> ClaimedRun:
         with installation.database.writing() as session:
@@ -39,7 +39,7 @@ def claim(installation: Installation) -> Callable[[], ClaimedRun]:
 
 @pytest.fixture
 def call(gateway: TestClient) -> Call:
-    """Make a call, check its status, and return its answer."""
+    """Return a function that makes a call, checks its status and returns the response body."""
 
     def made(method: str, path: str, *, code: str | None = None, **asked: Any) -> dict[str, Any]:
         answer = gateway.request(method, f"/v1{path}", **asked)
@@ -75,7 +75,8 @@ def test_a_cancelled_first_run_can_be_restarted(
     claim: Any,
     work: Callable[[], int],
 ) -> None:
-    """After its first run is cancelled, a model is not due and reports the cancellation; relearning starts it again."""
+    """After its first run is cancelled, a model is not due and reports the cancellation; requesting retraining starts
+    it again."""
     model = new_model(new_dataset()["id"])
     claimed = claim()
     assert call("POST", f"/runs/{claimed.run_id}/cancel")["status"] == "cancelled"
@@ -90,10 +91,10 @@ def test_a_cancelled_first_run_can_be_restarted(
     assert [run["status"] for run in get("/runs")["items"]] == ["published", "cancelled"]
 
 
-def test_cancelling_a_relearning_keeps_the_live_version(
+def test_cancelling_a_retraining_keeps_the_live_version(
     live: dict[str, Any], get: Get, call: Call, claim: Any, work: Callable[[], int]
 ) -> None:
-    """If relearning or a canary test is cancelled, the live version stays in service."""
+    """If retraining or a canary test is cancelled, the live version stays in service."""
     for asked in ("relearn", "audit"):
         call("POST", f"/models/{live['id']}/{asked}")
         call("POST", f"/runs/{claim().run_id}/cancel")
@@ -105,7 +106,8 @@ def test_cancelling_a_relearning_keeps_the_live_version(
 def test_cancelling_a_first_run_completes_waiting_requests(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, call: Call, claim: Any, work: Any
 ) -> None:
-    """A request made while a model learns completes if that run is cancelled, because the model owes it nothing."""
+    """A request made while a model is first trained completes if that run is cancelled, because the model then owes the
+    request nothing."""
     new_model(new_dataset()["id"])
     claimed = claim()
     request = forget("p1")
@@ -126,10 +128,10 @@ def test_a_run_for_a_deletion_cannot_be_cancelled(
     assert get(f"/runs/{claimed.run_id}")["status"] == "running"
 
 
-def test_a_mandatory_relearning_cannot_be_cancelled(
+def test_a_mandatory_retraining_cannot_be_cancelled(
     installation: Installation, live: dict[str, Any], call: Call, claim: Any
 ) -> None:
-    """A relearning of a model whose weights are lost cannot be cancelled, but retiring the model ends it."""
+    """The retraining of a model whose weights are lost cannot be cancelled, but retiring the model ends it."""
     with installation.database.writing() as session:
         model = session.get_one(Model, live["id"])
         model.wanted, model.error_code = "relearn", "weights_destroyed"
@@ -147,8 +149,8 @@ def test_a_mandatory_relearning_cannot_be_cancelled(
 def test_retiring_a_model_destroys_its_weights(
     installation: Installation, live: dict[str, Any], forget: Make, gateway: TestClient, get: Get, call: Call, work: Any
 ) -> None:
-    """Retiring a model destroys its weights at once. Its versions, exports, ledger and certificates stay, and later
-    requests do not include it."""
+    """Retiring a model destroys its weights at once. Its versions, exports, ledger and certificates are kept, and later
+    requests do not involve the model."""
     path = f"/models/{live['id']}"
     assert gateway.get(f"/v1{path}/versions/1/weights").status_code == 200
     first = forget("p1")
@@ -185,7 +187,7 @@ def test_retiring_a_model_destroys_its_weights(
 def test_a_model_that_owes_a_version_cannot_be_retired(
     live: dict[str, Any], forget: Make, get: Get, call: Call, work: Any
 ) -> None:
-    """A model that owes a request a version cannot be retired, and the error explains how to proceed."""
+    """A model that still owes a request a new version cannot be retired, and the error explains how to proceed."""
     forget("p1")
     refusal = call("DELETE", f"/models/{live['id']}", code="model_in_use")
     assert f"model_id={live['id']}" in refusal["detail"]
@@ -194,10 +196,10 @@ def test_a_model_that_owes_a_version_cannot_be_retired(
     assert call("DELETE", f"/models/{live['id']}")["status"] == "retired"
 
 
-def test_a_learning_model_can_be_retired(
+def test_a_model_in_training_can_be_retired(
     installation: Installation, new_dataset: Make, new_model: Make, call: Call, claim: Any, work: Callable[[], int]
 ) -> None:
-    """Retiring a learning model ends its run; weights that its worker may still write are destroyed like those
+    """Retiring a model during training ends its run. Weights that its worker may still write are destroyed, like those
     of any ended run."""
     model = new_model(new_dataset()["id"])
     claimed = claim()
@@ -213,9 +215,9 @@ def test_a_learning_model_can_be_retired(
 def test_retiring_a_dataset_destroys_its_rows(
     installation: Installation, live: dict[str, Any], forget: Make, get: Get, call: Call, work: Any
 ) -> None:
-    """If all models of a dataset are retired and no requests wait, retiring the dataset destroys its rows and the
-    references to their people. No model can then learn from it and no rows can be added to it, and later requests of
-    people who were in it find nothing held there."""
+    """If all models of a dataset are retired and no requests are waiting, retiring the dataset destroys its rows and
+    the references to their people. After that, no model can be trained on the dataset, no rows can be added to it, and
+    later requests about its former people find no data held there."""
     forget("p1")
     work()
     dataset_id = live["dataset_id"]
@@ -242,8 +244,8 @@ def test_retiring_a_dataset_destroys_its_rows(
 def test_a_dataset_with_rows_to_be_erased_cannot_be_retired(
     new_dataset: Make, forget: Make, get: Get, call: Call, work: Any
 ) -> None:
-    """A dataset with rows to be erased cannot be retired. A request in review that is approved after the retirement
-    finds nothing held there."""
+    """A dataset with rows awaiting erasure cannot be retired. A request in review that is approved after the retirement
+    finds no data held there."""
     dataset = new_dataset()
     forget("p1")
     call("DELETE", f"/datasets/{dataset['id']}", code="dataset_in_use")
@@ -259,7 +261,7 @@ def test_a_dataset_with_rows_to_be_erased_cannot_be_retired(
 def test_waiting_batches_are_dropped_with_their_dataset(
     installation: Installation, new_dataset: Make, forget: Make, get: Get, call: Call, work: Any
 ) -> None:
-    """If a dataset is retired, batches that wait to be added are dropped, and their rows are destroyed too."""
+    """If a dataset is retired, batches waiting to be added are dropped, and their rows are destroyed too."""
     dataset = new_dataset()
     forget("p1")
     work()
@@ -274,7 +276,7 @@ def test_waiting_batches_are_dropped_with_their_dataset(
 
 def test_an_interrupted_retirement_is_completed(installation: Installation, by: Actor, live: dict[str, Any]) -> None:
     """A retirement that is killed after the commit, after the tombstones or after the rows is completed by the next
-    attempt; until then the dataset is not reported as destroyed."""
+    attempt. Until then, the dataset is not reported as destroyed."""
     with installation.database.writing(by=by) as session:
         retirement.retire_model(session, installation.keys, session.get_one(Model, live["id"]))
         retirement.retire_dataset(session, installation.keys, datasets.get(session, live["dataset_id"]))
@@ -298,8 +300,8 @@ def test_an_interrupted_retirement_is_completed(installation: Installation, by: 
 
 
 def test_blocks_written_after_a_retirement_are_swept(installation: Installation, new_dataset: Make, call: Call) -> None:
-    """Blocks that a worker left in the middle of an edit are swept at once, and their keys are not kept for the hour
-    that an unfinished upload would get."""
+    """Blocks that a worker left in the middle of an edit are swept at once. Their keys are not kept for an hour like
+    those of an unfinished upload."""
     dataset = new_dataset()
     call("DELETE", f"/datasets/{dataset['id']}")
     for rows_id in (dataset["id"], "ds_uploaded"):

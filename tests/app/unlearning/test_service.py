@@ -27,7 +27,7 @@ def test_nothing_is_claimed_if_nothing_is_due(claim: Claim, live: Any) -> None:
     assert claim() is None
 
 
-def test_a_new_model_is_learned(claim: Claim, new_dataset: Make, new_model: Make) -> None:
+def test_a_new_model_is_trained(claim: Claim, new_dataset: Make, new_model: Make) -> None:
     """The first run of a model starts from scratch and erases no rows."""
     dataset = new_dataset()
     model = new_model(dataset["id"])
@@ -40,7 +40,7 @@ def test_a_new_model_is_learned(claim: Claim, new_dataset: Make, new_model: Make
 
 
 def test_a_request_is_unlearned(claim: Claim, live: Any, forget: Make, get: Get, installation: Installation) -> None:
-    """A claimed request is running and its rows are listed, and its run continues the live version."""
+    """A claimed request is running, the claim lists its rows, and its run continues the live version."""
     slots = slots_of(installation, live[0]["id"], "p3")
     request = forget("p3")
     claimed = claim()
@@ -55,7 +55,7 @@ def test_a_request_is_unlearned(claim: Claim, live: Any, forget: Make, get: Get,
 def test_a_dataset_without_models_is_erased(
     claim: Claim, new_dataset: Make, forget: Make, installation: Installation
 ) -> None:
-    """If no model learned from the rows, the run only erases them."""
+    """If no model was trained on the rows, the run only erases them."""
     slots = slots_of(installation, new_dataset()["id"], "p3")
     forget("p3")
     claimed = claim()
@@ -70,7 +70,7 @@ def test_a_dataset_without_models_is_erased(
 
 
 def test_one_run_serves_all_waiting_requests(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
-    """A claimed run serves all requests that wait at that time, including several requests of one person."""
+    """A claimed run serves all requests waiting at that time, including several requests about one person."""
     slots = slots_of(installation, live[0]["id"], "p3", "p4")
     for person in ("p3", "p4", "p3"):
         forget(person)
@@ -88,8 +88,8 @@ def test_one_run_per_dataset(claim: Claim, live: Any, forget: Make, new_model: M
     assert claim(worker="two") is None
 
 
-def test_relearning_runs_from_scratch(claim: Claim, live: Any, gateway: Any) -> None:
-    """A model whose relearning was requested runs from scratch while its live version stays in service."""
+def test_retraining_runs_from_scratch(claim: Claim, live: Any, gateway: Any) -> None:
+    """A model whose retraining was requested runs from scratch while its live version stays in service."""
     assert gateway.post(f"/v1/models/{live[1]['id']}/relearn").status_code == 202
     claimed = claim()
     assert claimed
@@ -167,7 +167,7 @@ def test_a_run_is_published_once(claim: Claim, live: Any, forget: Make, installa
 
 
 def test_an_unplanned_run_is_not_published(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
-    """A run with other steps or another mechanism than planned is not published and keeps its lease."""
+    """A run whose steps or mechanism differ from its plan is not published and keeps its lease."""
     forget("p3")
     claimed = claim()
     assert claimed
@@ -196,7 +196,7 @@ def test_a_heartbeat_does_not_block_readers(
         assert unlearning.examine(session, run_id=claimed.run_id, records=60, observed=None) == ()
 
 
-def test_an_unknown_run_is_named(installation: Installation) -> None:
-    """Referring to an unknown run raises `RunUnknown`."""
+def test_looking_up_an_unknown_run_raises(installation: Installation) -> None:
+    """Looking up an unknown run raises `RunUnknown`."""
     with installation.database.reading() as session, pytest.raises(RunUnknown):
         unlearning.get(session, "run_none")

@@ -39,7 +39,7 @@ def test_a_backlog_of_one_tenant_does_not_hold_up_another() -> None:
 
 
 def test_near_deadlines_go_first() -> None:
-    """Datasets due within a week go before all others; among them, tenants alternate regardless of deadlines."""
+    """Datasets due within a week go before all others; among those, tenants alternate regardless of deadlines."""
     found = [due("a0", "a", 6), due("a1", "a", -1), due("a2", "a", 8), due("b0", "b", 7), due("b1", "b", 20)]
     ran = {"a": TenantShare(running=3, last_began_at=NOW)}
     assert names(in_turn(found, ran, at=NOW)) == ["b0", "a1", "a0", "b1", "a2"]
@@ -47,16 +47,16 @@ def test_near_deadlines_go_first() -> None:
     assert names(in_turn([*overdue, due("b0", "b", 6)], {}, at=NOW)).index("b0") <= 1
 
 
-def test_learning_is_never_pressing() -> None:
-    """A model whose relearning was requested long ago waits for its tenant's turn and is placed before later
-    deadlines within the tenant."""
+def test_training_is_never_urgent() -> None:
+    """A model whose retraining was requested long ago waits until its tenant is next, and then goes before the tenant's
+    later deadlines."""
     found = [due("a0", "a", None, learning=-100), due("a1", "a", 20), due("b0", "b", 6)]
     assert names(in_turn(found, {}, at=NOW)) == ["b0", "a0", "a1"]
 
 
 def test_the_tenant_with_the_fewest_workers_is_next() -> None:
-    """A tenant without a running worker goes before a tenant with running workers, whichever of them had the
-    last run."""
+    """A tenant without a running worker goes before a tenant with running workers, regardless of which had the last
+    run."""
     found = [due("a0", "a", 9), due("b0", "b", 30), due("b1", "b", 31), due("b2", "b", 32)]
     ran = {"a": TenantShare(running=2, last_began_at=NOW - DAY), "b": TenantShare(last_began_at=NOW)}
     assert names(in_turn(found, ran, at=NOW)) == ["b0", "b1", "a0", "b2"]

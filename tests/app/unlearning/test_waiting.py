@@ -1,4 +1,5 @@
-"""People whose requests wait are not covered by any guarantee, and every reader of the model is shown their number."""
+"""People with waiting requests are not covered by any guarantee, and every reader of the model is shown their
+number."""
 
 import datetime
 from collections.abc import Callable
@@ -34,7 +35,7 @@ def reasons(waiting: dict[str, Any]) -> dict[str, int]:
 def test_waiting_people_are_reported_beside_an_epsilon_of_zero(
     patient: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """People whose accepted requests wait for a batch are counted next to an epsilon of 0, together with the first
+    """People whose accepted requests wait for a batch are counted next to an epsilon of 0, along with the first
     deadline and the end of their wait. Before these requests are made, all counts are zero."""
     nobody = {"people": 0, "requests": 0, "first_due_at": None, "reasons": []}
     assert get(f"/models/{patient['id']}")["waiting"] == nobody
@@ -71,8 +72,8 @@ def test_a_queued_request_no_longer_waits_after_its_run(
 def test_requests_in_review_and_in_the_grace_period_count(
     patient: dict[str, Any], new_dataset: Make, forget: Make, get: Get, gateway: TestClient
 ) -> None:
-    """A request in review is counted under any of its ids and only for its own datasets. A request in its grace period
-    is counted in the same way, with the end of that period."""
+    """A request in review is counted if any of its ids matches, but only for its own datasets. A request in its grace
+    period is counted in the same way, with the end of that period."""
     elsewhere = new_dataset(name="elsewhere")["id"]
     forget("p1", identity_verified=False)
     forget("stranger", aliases=["p2"], identity_verified=False)
@@ -121,7 +122,7 @@ def run_on(dataset: Dataset, at: datetime.datetime) -> Run:
     )
 
 
-def test_reasons_why_no_worker_takes_a_request(
+def test_reasons_for_waiting_are_reported(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,

@@ -13,7 +13,7 @@ __all__ = ["key_encryption"]
 
 @pytest.fixture
 def open_objects(tmp_path: Path) -> Callable[[], ObjectStore]:
-    """Return a function that opens the same store as each process does."""
+    """Return a function that opens the same store, as each process does."""
     return lambda: FolderStore(tmp_path / "objects")
 
 

@@ -73,7 +73,7 @@ def test_a_destroyed_key_is_overwritten(vault: Vault, tmp_path: Path) -> None:
 
 
 def test_sealing_again_uses_the_same_key(vault: Vault) -> None:
-    """A replacement is sealed under the key of the piece that it replaces, so destroying that key destroys both."""
+    """A replacement is sealed with the key of the piece that it replaces, so that destroying this key destroys both."""
     first = vault.seal(b"first")
     second = vault.seal(b"second", key=vault.key_of(first))
     assert vault.open(second) == b"second"
@@ -83,7 +83,7 @@ def test_sealing_again_uses_the_same_key(vault: Vault) -> None:
         vault.seal(b"third", key=vault.key_of(first))
 
 
-def test_every_piece_has_its_own_key(vault: Vault, tmp_path: Path) -> None:
+def test_pieces_do_not_share_a_key(vault: Vault, tmp_path: Path) -> None:
     """Threads that seal at the same time never share a key, even across several pages."""
     sealed: list[bytes] = []
 
@@ -101,17 +101,17 @@ def test_every_piece_has_its_own_key(vault: Vault, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", [0, 9, 12, 25, -1])
 def test_a_changed_piece_is_refused(vault: Vault, place: int) -> None:
-    """A sealed piece with a flipped bit cannot be opened, either because it was changed or because its key does
-    not exist."""
+    """A sealed piece with a flipped bit cannot be opened, either because the piece was changed or because it names a
+    key that does not exist."""
     sealed = bytearray(vault.seal(b"free text"))
     sealed[place] ^= 1
     with pytest.raises((ValueError, FileNotFoundError)):
         vault.open(bytes(sealed))
 
 
-def test_the_key_encryption_key_can_be_changed(vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
-    """After a change of the key-encryption key, every piece opens except destroyed ones, and copies of old
-    pages cannot be used."""
+def test_the_key_encryption_key_can_be_rotated(vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
+    """After a rotation of the key-encryption key, every piece opens except destroyed ones, and copies of old pages
+    cannot be used."""
     kept, gone = vault.seal(b"kept"), vault.seal(b"gone")
     vault.destroy([vault.key_of(gone)])
     [page] = (tmp_path / "vault").glob("*.page")
@@ -130,8 +130,8 @@ def test_the_key_encryption_key_can_be_changed(vault: Vault, tmp_path: Path, key
 def test_opening_many_pieces_checks_the_key_once(
     vault: Vault, key_encryption: KeyEncryptionFile, tmp_path: Path
 ) -> None:
-    """While many pieces are opened, the key-encryption key is checked only once. A change of the key in the meantime is
-    noticed, and another thread makes its own check."""
+    """While many pieces are opened together, the key-encryption key is checked only once. A change of the key in the
+    meantime is noticed, and another thread makes its own check."""
     sealed = [vault.seal(b"one"), vault.seal(b"two")]
     file = tmp_path / "keys" / "kek"
     with vault.at_once():
@@ -153,7 +153,7 @@ def test_opening_many_pieces_checks_the_key_once(
 def test_an_interrupted_rotation_keeps_no_destroyed_key(
     vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile
 ) -> None:
-    """Destroying a key also removes the pages left by an interrupted change of the key-encryption key."""
+    """Destroying a key also removes the pages left behind by an interrupted rotation of the key-encryption key."""
     gone = vault.seal(b"gone")
     [page] = (tmp_path / "vault").glob("*.page")
     left = page.with_name(f".{page.name}.next")
@@ -172,7 +172,7 @@ def test_a_missing_page_is_not_a_destroyed_key(vault: Vault, tmp_path: Path) -> 
 
 
 def test_pages_move_to_another_vault(vault: Vault, tmp_path: Path) -> None:
-    """Pages that were moved to a vault with another key-encryption key open the same pieces, except destroyed ones."""
+    """Pages moved to a vault with another key-encryption key open the same pieces, except destroyed ones."""
     kept, gone = vault.seal(b"kept"), vault.seal(b"gone")
     vault.destroy([vault.key_of(gone)])
     key_encryption = KeyEncryptionFile(tmp_path / "another")

@@ -64,8 +64,8 @@ def test_a_destroyed_object_does_not_open(sealed: SealedStore, objects: ObjectSt
 def test_a_rotation_voids_copies_of_destroyed_keys(
     sealed: SealedStore, objects: ObjectStore, keys: Path, key_encryption: KeyEncryptionFile, tmp_path: Path
 ) -> None:
-    """After a rotation, an object that was destroyed before it cannot be opened, even with copies of the object
-    and its key."""
+    """After a rotation, an object destroyed before the rotation cannot be opened, even with copies of the object and
+    its key."""
     copies = {name: objects.get(name) for name in objects.names()}
     shutil.copytree(keys, tmp_path / "backup")
     sealed.destroy("ds_1.a")
@@ -78,7 +78,8 @@ def test_a_rotation_voids_copies_of_destroyed_keys(
 
 
 def test_keys_are_destroyed_before_objects(sealed: SealedStore, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the store is unavailable, destroying an object raises the store's error, but the keys are destroyed."""
+    """If the store is unavailable, destroying an object raises the store's error, but the object's keys are still
+    destroyed."""
     sealed.put("ds_1.b", CONTENT)
 
     def away(*_: object) -> None:
@@ -113,8 +114,8 @@ def test_sealing_again_replaces_the_object(sealed: SealedStore, objects: ObjectS
 
 
 def test_a_group_is_destroyed_except_named_objects(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
-    """Destroying a group removes all its objects except the named ones, including objects that a crash left
-    incomplete; other groups stay."""
+    """Destroying a group removes all its objects except the named ones, including objects that a crash left incomplete.
+    Other groups are kept."""
     for name in ("ds_1.b", "ds_1.c", "ds_1.d", "ds_2.a"):
         sealed.put(name, CONTENT)
     (keys / "ds_1.c.key").unlink()
@@ -128,7 +129,7 @@ def test_a_group_is_destroyed_except_named_objects(sealed: SealedStore, objects:
 
 @pytest.mark.parametrize("position", [0, 20, -1])
 def test_damage_is_noticed(sealed: SealedStore, objects: ObjectStore, position: int) -> None:
-    """An object in which any bit was flipped cannot be opened."""
+    """An object cannot be opened if any bit of it was flipped."""
     content = bytearray(objects.get("ds_1.a.sealed"))
     content[position] ^= 1
     objects.put("ds_1.a.sealed", bytes(content))
@@ -136,7 +137,7 @@ def test_damage_is_noticed(sealed: SealedStore, objects: ObjectStore, position: 
         sealed.get("ds_1.a")
 
 
-def test_an_incomplete_object_is_damage(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
+def test_an_incomplete_object_is_reported_as_damage(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
     """An empty object file and an empty key file are both reported as damage."""
     objects.put("ds_1.a.sealed", b"")
     with pytest.raises(ValueError, match="Nonce"):
@@ -150,7 +151,7 @@ def test_an_incomplete_object_is_damage(sealed: SealedStore, objects: ObjectStor
 def test_a_faulty_store_is_noticed_on_writing(
     sealed: SealedStore, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
-    """If a store saves bytes that differ from those it was given, writing raises an error."""
+    """If a store saves bytes other than those it was given, writing raises an error."""
     create = objects.create
 
     def keep_something_else(name: str, content: bytes) -> None:
@@ -164,7 +165,7 @@ def test_a_faulty_store_is_noticed_on_writing(
 
 
 def test_objects_cannot_be_swapped(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
-    """An object cannot be opened under another object's name, even if its key is copied to that name too."""
+    """An object cannot be opened under another object's name, even if its key is also copied to that name."""
     sealed.put("ds_1.b", b"other")
     objects.put("ds_1.b.sealed", objects.get("ds_1.a.sealed"))
     with pytest.raises(ValueError, match="damaged"):
@@ -175,8 +176,7 @@ def test_objects_cannot_be_swapped(sealed: SealedStore, objects: ObjectStore, ke
 
 
 def test_a_rotation_keeps_every_object(sealed: SealedStore, keys: Path, key_encryption: KeyEncryptionFile) -> None:
-    """Every object opens before, during and after a change of the key-encryption key, and every key is wrapped
-    again."""
+    """Every object opens before, during and after a rotation of the key-encryption key, and every key is rewrapped."""
     sealed.put("ds_1.b", b"other")
     (keys / "ds_1.c.key").write_bytes(b"")  # truncated by a crash
     before = {path.name: path.read_bytes() for path in keys.glob("*.key")}
@@ -193,7 +193,7 @@ def test_a_rotation_keeps_every_object(sealed: SealedStore, keys: Path, key_encr
 
 
 def test_a_rotation_allows_concurrent_use(sealed: SealedStore, key_encryption: KeyEncryptionFile) -> None:
-    """Sealing, opening and destroying work while keys are rotated, and destroyed objects stay destroyed."""
+    """Objects can be sealed, opened and destroyed while keys are rotated, and destroyed objects stay destroyed."""
 
     def traffic(number: int) -> None:
         name = f"ds_2.{number}"
@@ -217,8 +217,8 @@ def test_a_rotation_allows_concurrent_use(sealed: SealedStore, key_encryption: K
 def test_a_reader_retries_a_key_that_is_being_replaced(
     sealed: SealedStore, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader that finds zeros while a key is being wrapped again reads the key a second time and reports no damage; a
-    key file that stays zero is damaged."""
+    """A reader that finds zeros while a key is being rewrapped reads the key again and reports no damage. A key file
+    that stays zero is reported as damaged."""
     read_bytes, reads = Path.read_bytes, iter([True])
 
     def overwritten(path: Path) -> bytes:
@@ -237,7 +237,7 @@ def test_a_reader_retries_a_key_that_is_being_replaced(
 def test_nothing_opens_without_the_key_encryption_key(
     sealed: SealedStore, key_encryption: KeyEncryptionFile, tmp_path: Path
 ) -> None:
-    """Without the right key-encryption key no object can be opened, and without its file none can be sealed; once the
+    """Without the right key-encryption key, no object can be opened, and without its file, none can be sealed. Once the
     file is back, everything opens as before."""
     file = tmp_path / "installation" / "kek"
     content = file.read_text()

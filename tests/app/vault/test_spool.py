@@ -1,4 +1,4 @@
-"""A file that only the process that created it can read; to any other reader it is noise."""
+"""A file that only the process that created it can read; to every other reader, its content is noise."""
 
 import io
 import os
@@ -20,7 +20,7 @@ def spooled(tmp_path: Path) -> Iterator[Spool]:
 
 
 def on_disk(file: Spool) -> bytes:
-    """Return the bytes that the spool has written to the disk."""
+    """Return the bytes that the spool has written to disk."""
     return os.pread(file._file.fileno(), 2**24, 0)
 
 
@@ -46,8 +46,8 @@ def test_spooled_content_is_read_in_any_span(
 
 
 def test_spooled_content_is_encrypted_and_unnamed(spooled: Spool, tmp_path: Path) -> None:
-    """The content on disk looks like noise, does not even reveal whether two spools or two blocks are equal, and is in
-    a file without a name."""
+    """The content on disk appears to be noise and does not even reveal whether two spools or two blocks are equal. Its
+    file has no name."""
     with store.create(tmp_path) as other:
         for file in (spooled, other):
             for _ in range(100):

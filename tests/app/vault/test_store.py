@@ -19,15 +19,15 @@ def test_an_object_is_read_back(objects: ObjectStore, open_objects: Callable[[],
     assert open_objects().get("a.x") == content
 
 
-def test_put_replaces(objects: ObjectStore) -> None:
-    """Writing to an existing name replaces the object, so that a name refers to one object only."""
+def test_writing_to_a_name_replaces_its_object(objects: ObjectStore) -> None:
+    """Writing to an existing name replaces the object, so that each name refers to only one object."""
     objects.put("a.x", b"a longer one")
     objects.put("a.x", b"last")
     assert objects.get("a.x") == b"last"
     assert objects.names().keys() == {"a.x"}
 
 
-def test_create_does_not_replace(objects: ObjectStore) -> None:
+def test_creating_an_object_does_not_replace_one(objects: ObjectStore) -> None:
     """Creating an object never replaces an existing one."""
     objects.create("a.x", b"first")
     with pytest.raises(FileExistsError, match=r"a\.x"):
@@ -38,8 +38,8 @@ def test_create_does_not_replace(objects: ObjectStore) -> None:
     assert objects.get("a.x") == b"third"
 
 
-def test_concurrent_creations_have_one_winner(open_objects: Callable[[], ObjectStore]) -> None:
-    """Exactly one of several concurrent creations succeeds, and its content is stored."""
+def test_only_one_concurrent_creation_succeeds(open_objects: Callable[[], ObjectStore]) -> None:
+    """Exactly one of several concurrent creations succeeds, and its content is the one that is stored."""
 
     def create(number: int) -> bool:
         try:
@@ -74,8 +74,8 @@ def test_a_deleted_object_is_gone(objects: ObjectStore) -> None:
 
 
 def test_a_group_lists_only_its_names(objects: ObjectStore) -> None:
-    """Listing a group returns exactly the names that begin with the group and a '.', with the times of their
-    last write."""
+    """Listing a group returns exactly the names that begin with the group and a '.', along with the time of each last
+    write."""
     for name in ("a.x", "a.y.z", "ab.x", "a_b.x"):
         objects.put(name, b"")
     assert objects.names("a").keys() == {"a.x", "a.y.z"}
@@ -94,8 +94,8 @@ def test_more_than_one_page_is_listed(objects: ObjectStore) -> None:
 
 @pytest.mark.parametrize("name", ["", "a", ".a", "a.", "../a.x", "a/b.x", "a b.x", "ä.x", "a..x"])
 def test_names_outside_the_portable_characters_are_refused(objects: ObjectStore, name: str) -> None:
-    """A name must consist of a group, a '.' and a rest, in characters that every file system and URL treats the same;
-    other names are refused."""
+    """A name must consist of a group, a '.' and a remainder, using only characters that every file system and URL
+    treats the same. Other names are refused."""
     for call in (
         objects.get,
         objects.delete,
@@ -132,8 +132,8 @@ def test_deleted_content_is_overwritten(tmp_path: Path, go: Callable[[FolderStor
 
 
 def test_a_partial_file_is_deleted_with_its_object(tmp_path: Path) -> None:
-    """A partial file that a killed process left is listed only under its object's name and is deleted together
-    with that object."""
+    """A partial file left by a killed process is listed only under its object's name and is deleted together with that
+    object."""
     objects = FolderStore(tmp_path)
     objects.put("a.x", b"whole")
     (left,) = [path for path in tmp_path.iterdir() if path.is_dir()]

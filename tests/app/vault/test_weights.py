@@ -26,7 +26,7 @@ def key_encryption(tmp_path_factory: pytest.TempPathFactory) -> KeyEncryptionFil
 
 @pytest.fixture
 def store(tmp_path: Path, key_encryption: KeyEncryptionFile) -> WeightStore:
-    """Return a store in a folder; sealing in any store is tested in `test_sealing.py`."""
+    """Return a store in a folder. Sealing in every kind of store is tested in `test_sealing.py`."""
     store = WeightStore(SealedStore(FolderStore(tmp_path), keys=tmp_path / "keys", key_encryption=key_encryption))
     store.put("ver_1", WEIGHTS)
     return store
@@ -38,7 +38,7 @@ def test_weights_round_trip(store: WeightStore) -> None:
     assert store.version_ids() == {"ver_1"}
 
 
-def test_damaged_weights_are_named(store: WeightStore, tmp_path: Path) -> None:
+def test_damaged_weights_are_unreadable(store: WeightStore, tmp_path: Path) -> None:
     """Reading weights with a flipped bit raises `WeightsUnreadable`."""
     path = tmp_path / "ver_1.sealed"
     path.write_bytes(flipped(path.read_bytes(), 20))
@@ -47,9 +47,9 @@ def test_damaged_weights_are_named(store: WeightStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["ver_1.sealed", "keys/ver_1.key"])
-def test_an_incomplete_version_is_destroyed_too(store: WeightStore, tmp_path: Path, part: str) -> None:
-    """If a crash left only one of the two files of a version, the version is listed, counts as destroyed and
-    can be removed, even twice."""
+def test_an_incomplete_version_counts_as_destroyed(store: WeightStore, tmp_path: Path, part: str) -> None:
+    """If a crash left only one of a version's two files, the version is listed, counts as destroyed and can be removed,
+    even twice."""
     (tmp_path / part).unlink()
     assert store.version_ids() == {"ver_1"}
     with pytest.raises(WeightsDestroyed):

@@ -1,4 +1,4 @@
-"""Additions of rows to an existing dataset, which occupy only slots of forgotten people."""
+"""Additions of rows to an existing dataset, which can occupy only slots of forgotten people."""
 
 import io
 from collections.abc import Callable
@@ -23,7 +23,7 @@ SCHEMA += '"who": {"role": "subject"}}}'
 
 @pytest.fixture
 def add(gateway: TestClient) -> Callable[..., httpx.Response]:
-    """POST rows to a dataset and return the response."""
+    """Return a function that POSTs rows to a dataset and returns the response."""
 
     def send(dataset_id: str, content: bytes, *, filename: str = "p.npz", key: str | None = None, **form: str) -> Any:
         headers = {"Idempotency-Key": key} if key else {}
@@ -51,7 +51,7 @@ def test_added_rows_are_held_and_written(
     work: Callable[[], int],
 ) -> None:
     """Added people are reported as held as soon as the call returns 202. A worker then writes their rows into slots of
-    forgotten people and deletes the batch."""
+    forgotten people and deletes the batch of rows."""
     answer = add(dataset["id"], people("new1", "new2"))
     assert answer.status_code == 202, answer.text
     made = answer.json()
@@ -82,7 +82,7 @@ def test_added_rows_are_held_and_written(
     assert work() == 0
 
 
-def test_models_relearn_after_an_addition(
+def test_models_are_retrained_after_an_addition(
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -90,8 +90,8 @@ def test_models_relearn_after_an_addition(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Every model of the dataset relearns from scratch after an addition, even a model that batches requests. The model
-    can then forget the added people, and the certificate counts the steps since the addition."""
+    """After an addition, every model of the dataset is retrained from scratch, even a model that batches requests. The
+    models can then forget the added people, and the certificate counts the steps since the addition."""
     dataset = new_dataset(rows=20)
     models = [
         new_model(dataset["id"], noise_scale=0.05),
@@ -118,7 +118,7 @@ def test_rows_beyond_the_free_slots_are_refused(
     installation: Installation,
     work: Callable[[], int],
 ) -> None:
-    """An addition of more rows than free slots is refused with the number of free slots. Rows of waiting batches
+    """An addition with more rows than free slots is refused with the number of free slots. Rows of waiting batches
     already occupy their slots."""
     problem = refused(add(dataset["id"], people("a", "b", "c", "d")), 409, "dataset_full")
     assert problem["detail"].startswith("3 slots")
@@ -133,8 +133,8 @@ def test_rows_beyond_the_free_slots_are_refused(
 def test_a_repeated_call_adds_once(
     dataset: dict[str, Any], add: Callable[..., httpx.Response], refused: Refused, installation: Installation, get: Get
 ) -> None:
-    """Repeating a call with the same idempotency key and rows returns the first answer. Other rows under the same key
-    are a conflict, and nothing more is staged."""
+    """Repeating a call with the same idempotency key and rows returns the first response. Different rows under the same
+    key are a conflict, and no further rows are staged."""
     first = add(dataset["id"], people("a"), key="k")
     assert add(dataset["id"], people("a"), key="k").json() == first.json()
     refused(add(dataset["id"], people("b"), key="k"), 409, "idempotency_conflict")
@@ -149,7 +149,8 @@ def test_rows_of_forgotten_people_are_refused(
     refused: Refused,
     installation: Installation,
 ) -> None:
-    """Rows of a forgotten person are refused, or skipped if requested, until their consent is recorded."""
+    """Rows of a forgotten person are refused, or skipped if the call asks for this, until the person's consent is
+    recorded."""
     refused(add(dataset["id"], people("p3", "a")), 409, "subject_suppressed")
     [match] = gateway.get("/v1/audit-log?action=suppressions.matched").json()["items"]
     assert (match["object_id"], match["detail"]) == (dataset["id"], {"rows": 1})
@@ -169,8 +170,8 @@ def test_a_request_before_rows_are_applied_nulls_them(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A deletion request that arrives while a batch waits finds the person. The person's rows are nulled, and the batch
-    is deleted."""
+    """A deletion request that arrives while a batch is waiting finds a person in the batch. The person's rows are
+    nulled, and the batch is deleted."""
     assert add(dataset["id"], people("new1", "new2")).status_code == 202
     null, there = slots_of(installation, dataset["id"], "new1", "new2")
     request = forget("new1")
@@ -203,7 +204,7 @@ def test_rows_that_do_not_fit_are_refused(
     add: Callable[..., httpx.Response],
     stored: Callable[[], dict[str, int]],
 ) -> None:
-    """Rows of another shape, class or kind, damaged rows and empty files return 422, and no row is stored."""
+    """Rows of the wrong shape, class or kind, damaged rows and empty files return 422, and no row is stored."""
     before = stored()
     answer = add(dataset["id"], content, filename=filename)
     assert answer.status_code == 422, answer.text
@@ -245,7 +246,7 @@ def test_an_addition_belongs_to_its_dataset(
     refused: Refused,
     gateway: TestClient,
 ) -> None:
-    """An addition is found only under the URL of its own dataset."""
+    """An addition is found only under its own dataset's URL."""
     addition, other = add(dataset["id"], people("a")).json()["id"], new_dataset("other", rows=3)["id"]
     assert gateway.get(f"/v1/datasets/{dataset['id']}/additions/{addition}").status_code == 200
     refused(gateway.get(f"/v1/datasets/{other}/additions/{addition}"), 404, "addition_unknown")

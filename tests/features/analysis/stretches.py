@@ -39,7 +39,7 @@ def chain_of(steps: Sequence[Step]) -> list[Stretch]:
 
 
 def random_steps(seed: int, *, most: int = 7) -> list[Step]:
-    """Return a small chain whose constants change in every step, and whose differences come and go."""
+    """Return a small chain in which the constants change in every step and differences occur only in some steps."""
     generator = np.random.default_rng(seed)
     count = int(generator.integers(2, most + 1))
     pushes = generator.uniform(0, 1, count) * generator.integers(0, 2, count)

@@ -1,4 +1,4 @@
-"""Conversions of Renyi divergence to epsilon, compared with the exact one for Gaussians."""
+"""Conversions of Renyi divergence to epsilon, compared with the exact conversion for Gaussians."""
 
 import math
 
@@ -36,7 +36,8 @@ def test_extreme_floats_are_converted():
 
 @given(mu=mus, delta=deltas)
 def test_exact_beats_renyi_and_cks_beats_mironov(mu, delta):
-    """The exact epsilon is at most the epsilon of CKS, which is at most the epsilon of Mironov."""
+    """The exact epsilon is at most the epsilon of the CKS conversion, which is at most the epsilon of the Mironov
+    conversion."""
     cks = renyi.gaussian_epsilon_cks(mu=mu, delta=delta).epsilon
     assert conversion.gdp_epsilon(mu=mu, delta=delta) <= cks
     assert cks <= renyi.gaussian_epsilon_mironov(mu=mu, delta=delta).epsilon

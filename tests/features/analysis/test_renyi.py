@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("digits")
     ],
 )
 def test_epsilon_of_one_order_matches_known_values(order, divergence, delta, mironov, cks):
-    """Both conversions of one order agree with independently computed values to ten digits."""
+    """Both conversions at a single order agree with independently computed values to ten digits."""
     at = {"order": order, "divergence": divergence, "delta": delta}
     assert renyi.renyi_to_epsilon_mironov(**at) == pytest.approx(mironov, rel=1e-10)
     assert renyi.renyi_to_epsilon_cks(**at) == pytest.approx(cks, rel=1e-10)
@@ -31,7 +31,7 @@ def test_epsilon_of_one_order_matches_known_values(order, divergence, delta, mir
     [(8.0, 1.0, 2.0, 4.47615390753e-05), (4.0, 0.2, 0.5, 0.0428803938008), (2.0, 0.05, 0.3, 0.194700195768)],
 )
 def test_delta_of_one_order_matches_known_values(order, divergence, epsilon, delta):
-    """Delta of one order agrees with independently computed values to ten digits."""
+    """The delta at a single order agrees with independently computed values to ten digits."""
     found = renyi.renyi_to_delta_cks(order=order, divergence=divergence, epsilon=epsilon)
     assert found == pytest.approx(delta, rel=1e-10)
 
@@ -56,7 +56,7 @@ def test_gaussian_curve_at_its_best_order(tau, delta, mironov, cks):
 
 @given(order=orders, divergence=divergences, delta=deltas)
 def test_one_order_is_rounded_up(order, divergence, delta):
-    """A conversion of one order is never below its formula and exceeds it by at most the rounding error."""
+    """A conversion at a single order is never below its formula and exceeds it by at most the rounding error."""
     a, rho, d = mpmath.mpf(order), mpmath.mpf(divergence), mpmath.mpf(delta)
     mironov = rho - mpmath.log(d) / (a - 1)
     cks = max(rho + mpmath.log((a - 1) / a) - mpmath.log(d * a) / (a - 1), mpmath.mpf(0))
@@ -69,8 +69,8 @@ def test_one_order_is_rounded_up(order, divergence, delta):
 
 @given(order=orders, divergence=divergences, delta=powers_of_ten(-100, -1))
 def test_delta_and_epsilon_of_one_order_are_inverse(order, divergence, delta):
-    """Converting delta to epsilon and back at one order returns the original delta, or a smaller one if epsilon is
-    0."""
+    """Converting delta to epsilon and back at the same order returns the original delta, or a smaller delta if epsilon
+    is 0."""
     epsilon = renyi.renyi_to_epsilon_cks(order=order, divergence=divergence, delta=delta)
     back = renyi.renyi_to_delta_cks(order=order, divergence=divergence, epsilon=epsilon)
     assert back <= delta * (1 + 1e-5)
@@ -79,8 +79,8 @@ def test_delta_and_epsilon_of_one_order_are_inverse(order, divergence, delta):
 
 @pytest.mark.parametrize("order", [1 + 2**-52, 2.0, 1e12])
 def test_zero_divergence_is_free_and_infinite_divergence_is_unbounded(order):
-    """A divergence of zero costs nothing at any order. An infinite divergence, which means an unknown one, gives no
-    guarantee."""
+    """A divergence of zero costs nothing at any order. An infinite divergence, which stands for an unknown one, gives
+    no guarantee."""
     for convert in (renyi.renyi_to_epsilon_cks, renyi.renyi_to_epsilon_mironov):
         assert convert(order=order, divergence=0.0, delta=1e-5) == 0.0
         assert convert(order=order, divergence=math.inf, delta=1e-5) == math.inf
@@ -96,8 +96,8 @@ def test_zero_divergence_is_free_and_infinite_divergence_is_unbounded(order):
     ],
 )
 def test_orders_and_divergences_are_validated(check, accepted, refused):
-    """The checks accept every order and divergence that the theorem allows and raise a DomainError with name and value
-    for any other."""
+    """The checks accept every order and divergence that the theorem allows. For any other number they raise a
+    DomainError with its name and value."""
     for value in accepted:
         check(some_name=value)
     for value in [*refused, math.nan]:

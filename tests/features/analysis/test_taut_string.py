@@ -31,7 +31,7 @@ from tests.tables import each
 @settings(max_examples=300)
 @given(stretches=chains, apart=nonnegative)
 def test_closed_forms_equal_single_steps(stretches, apart):
-    """The closed forms for stretches of any length equal a 50-digit computation at every corner and never fall below
+    """The closed forms for stretches of any length equal a 50-digit computation at every corner and are never below
     it."""
     expected = pulled_mu(steps_of(stretches), apart=apart)
     assert taut_string.mu(stretches, apart=apart) == pytest.approx(expected, rel=1e-13, abs=1e-300)
@@ -39,7 +39,7 @@ def test_closed_forms_equal_single_steps(stretches, apart):
 
 
 @pytest.mark.parametrize("contraction", [1 - 1e-12, 1 - 1e-6, 1.0, 1 + 1e-12, 1 + 1e-6])
-def test_contractions_near_one_keep_precision(contraction):
+def test_contractions_near_one_lose_no_precision(contraction):
     """No precision is lost to cancellation if a step contracts or expands only slightly."""
     stretches = [
         Stretch(steps=40, contraction=contraction, variance=2.0, push=0.3, every=7),
@@ -51,8 +51,8 @@ def test_contractions_near_one_keep_precision(contraction):
 
 @given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=5))
 def test_one_piece_equals_the_recursion(stretches):
-    """If differences never grow and the noise never falls, mu is W/sqrt(V) of the recursion W <- c W + s, V <- c^2 V +
-    nu^2."""
+    """If differences never grow and the noise never falls, mu is W/sqrt(V), where W and V follow the recursion W <- c W
+    + s, V <- c^2 V + nu^2."""
     variances = sorted(stretch.variance for stretch in stretches)
     pushes = sorted((stretch.push for stretch in stretches), reverse=True)
     influence, variance, steadier = 0.0, 0.0, []
@@ -68,7 +68,7 @@ def test_one_piece_equals_the_recursion(stretches):
 
 @given(stretches=chains)
 def test_steps_before_a_difference_change_nothing(stretches):
-    """Noise that was added before the data first differed does not lower mu: prepending such steps leaves mu
+    """Noise added before the data first differs does not lower mu: prepending steps with such noise leaves mu
     unchanged."""
     before = Stretch(steps=10**6, contraction=0.9, variance=50.0)
     expected = taut_string.mu(stretches)
@@ -78,7 +78,8 @@ def test_steps_before_a_difference_change_nothing(stretches):
 @pytest.mark.parametrize("steps", [10**7, 10**15])
 @pytest.mark.parametrize("c", [0.5, 1 - 1e-9, 1.0, 1.001, 3.0])
 def test_extreme_numbers_of_steps_reach_their_limits(c, steps):
-    """The mu of ten million and of 10^15 steps equals its limit, even if the expansion exceeds the largest float."""
+    """The mu after ten million and after 10^15 steps equals its limit, even if the expansion exceeds the largest
+    float."""
     alike = Stretch(steps=steps, contraction=c, variance=1.0, push=0.5)
     quiet = Stretch(steps=steps, contraction=c, variance=1.0)
     stays, starts = taut_string.mu([alike]), taut_string.mu([quiet], apart=2.0)
@@ -93,7 +94,8 @@ def test_extreme_numbers_of_steps_reach_their_limits(c, steps):
 
 
 def test_expansion_and_contraction_cancel():
-    """Ten million steps of expansion followed by as many steps of the inverse contraction return to the original mu."""
+    """Ten million steps of expansion followed by the same number of steps of the inverse contraction give the original
+    mu again."""
     grown = Stretch(steps=10**7, contraction=2.0, variance=1e-6)
     shrunk = Stretch(steps=10**7, contraction=0.5, variance=1e-6)
     least = math.sqrt(1e-6 / 3 + 1e-6 * 4 / 3)
@@ -167,7 +169,7 @@ def test_local_search_never_exceeds_the_bound(seed):
     seed=st.integers(0, 2**32),
 )
 def test_no_quadratic_exceeds_the_bound(stretches, apart, seed):
-    """The exact mu stays below the bound for any slopes in [-c_t, c_t] and any pulls up to s_t at each step."""
+    """The exact mu stays below the bound for any slopes in [-c_t, c_t] and any pulls up to s_t in each step."""
     steps = steps_of(stretches)
     generator = np.random.default_rng(seed)
     bound = taut_string.mu(stretches, apart=apart)
@@ -184,8 +186,8 @@ def test_no_quadratic_exceeds_the_bound(stretches, apart, seed):
 
 @given(batches=st.integers(2, 60), epochs=st.integers(1, 60), c=st.floats(0.05, 0.9999), ratio=positive)
 def test_cyclic_batches_have_the_published_closed_form(batches, epochs, c, ratio):
-    """For the slot that is visited last, mu equals the closed form of Bok, Su and Altschuler (2024) for noisy cyclic
-    gradient descent."""
+    """For the slot used last, mu equals the closed form of Bok, Su and Altschuler (2024) for noisy cyclic gradient
+    descent."""
     quiet = Stretch(steps=batches - 1, contraction=c, variance=1.0)
     visits = Stretch(steps=batches * (epochs - 1) + 1, contraction=c, variance=1.0, push=ratio, every=batches)
     rest = c ** (batches * (epochs - 1))
@@ -199,8 +201,8 @@ def test_cyclic_batches_have_the_published_closed_form(batches, epochs, c, ratio
     after=st.integers(0, 20),
     c=any_contraction.filter(bool),
 )
-def test_the_slot_visited_last_is_the_worst(batches, steps, after, c):
-    """For equal steps of any contraction, mu is larger for slots that were visited later."""
+def test_the_slot_used_last_is_the_worst(batches, steps, after, c):
+    """For equal steps of any contraction, mu is larger for slots that are used later."""
     mus = []
     # The slot is visited in steps place, place + batches, ...
     for place in range(batches):

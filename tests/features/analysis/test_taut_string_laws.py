@@ -27,7 +27,7 @@ from tests.tables import each
 
 
 def changed(stretches: list[Stretch], index: int, **factors: float) -> list[Stretch]:
-    """Return the chain with fields of one stretch multiplied."""
+    """Return the chain with some fields of one stretch multiplied by the given factors."""
     index %= len(stretches)
     stretch: Any = stretches[index]
     fields = {name: getattr(stretch, name) for name in ("steps", "contraction", "variance", "push", "every")}
@@ -53,14 +53,14 @@ def test_mu_is_monotone_in_differences_and_noise(stretches, apart, index, factor
 
 @given(stretches=chains, apart=nonnegative, more=stretches_with(any_contraction))
 def test_steps_on_equal_data_never_raise_mu(stretches, apart, more):
-    """A step on equal data never makes two distributions easier to distinguish."""
+    """Steps on equal data never make two distributions easier to distinguish."""
     quiet = Stretch(steps=more.steps, contraction=more.contraction, variance=more.variance)
     assert at_most(taut_string.mu([*stretches, quiet], apart=apart), taut_string.mu(stretches, apart=apart))
 
 
 @given(first=chains, second=chains)
 def test_composition_bounds_the_chain(first, second):
-    """The mu of a chain lies between the mu of its last part and the composed mu of both parts."""
+    """The mu of a chain lies between the mu of its last part and the composed mu of both of its parts."""
     both, parts = taut_string.mu([*first, *second]), (taut_string.mu(first), taut_string.mu(second))
     assert at_most(parts[1], both)
     assert at_most(both, math.hypot(*parts))
@@ -98,7 +98,7 @@ def test_mu_is_scale_invariant(stretches, apart, factor):
 
 @given(seeds=st.lists(st.integers(0, 2**32), min_size=2, max_size=4), place=st.integers(0, 2**32))
 def test_mu_of_several_slots_is_subadditive(seeds, place):
-    """If several slots differ together, mu is at most the sum of the mu of each slot, with equality if the slots
+    """If several slots differ together, mu is at most the sum of the slots' individual mu, with equality if the slots
     coincide."""
     chain = random_steps(place, most=12)
     slots = [np.random.default_rng(seed).exponential(size=len(chain)) for seed in seeds]
@@ -114,8 +114,8 @@ def test_mu_of_several_slots_is_subadditive(seeds, place):
 
 
 @given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=6), apart=positive)
-def test_restarts_equal_chains_that_begin_there(stretches, apart):
-    """Each restart gives the mu of the chain that begins at that stretch with the given initial distance."""
+def test_restarts_equal_chains_that_start_there(stretches, apart):
+    """Each restart gives the mu of the chain that starts at that stretch with the given initial distance."""
     alike = [
         Stretch(steps=stretch.steps, contraction=stretch.contraction, variance=stretch.variance, push=stretch.push)
         for stretch in stretches
@@ -137,7 +137,7 @@ def test_restarts_equal_chains_that_begin_there(stretches, apart):
 
 
 def test_mu_is_zero_without_a_difference_and_infinite_without_noise():
-    """Mu is 0 if nothing differs, and infinite if the starts differ and no noise has been added yet."""
+    """Mu is 0 if nothing differs, and infinite if the starting points differ and no noise has been added yet."""
     quiet = Stretch(steps=10, contraction=0.9, variance=1.0)
     assert taut_string.mu([]) == taut_string.mu([quiet]) == 0.0
     assert taut_string.mu([], apart=1e-300) == math.inf
@@ -180,8 +180,7 @@ def test_invalid_distances_are_refused(apart):
 
 @pytest.mark.parametrize("contraction", [0.999, 1.0, 1.001])
 def test_work_is_proportional_to_stretches(contraction):
-    """The work grows linearly with the number of stretches and at most logarithmically with the number of steps in
-    each."""
+    """The work is linear in the number of stretches and at most logarithmic in the number of steps of each stretch."""
 
     def chain(pieces: int, steps: int) -> list[Stretch]:
         pushes = (0.3, 0.0, 1.0, 0.2)

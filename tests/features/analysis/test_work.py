@@ -1,4 +1,4 @@
-"""Work budgets: work that does not fit is refused, and work without a waiting caller stops."""
+"""Work budgets: work that exceeds its budget is refused, and work stops when no caller is waiting for it."""
 
 import time
 
@@ -20,7 +20,7 @@ def test_a_refused_charge_leaves_the_budget_unchanged() -> None:
 
 
 def test_nested_limits_have_no_effect() -> None:
-    """A work limit inside another limit has no effect."""
+    """A work limit set inside another limit has no effect."""
     with (
         work.within(WorkBudget(units=1, seconds=60)),
         work.within(WorkBudget(units=100, seconds=60)),

@@ -1,4 +1,4 @@
-"""Fixtures of archives: an installation to back up, and a place next to it to restore to."""
+"""Fixtures for archives: an installation to back up, and a place next to it to restore to."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,7 +42,7 @@ def back_up(installation: Installation, archive: Path, key_file: Path) -> Callab
 
 @pytest.fixture
 def other(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Settings]:
-    """Return the settings of an installation that does not exist yet, on the same kind of database."""
+    """Return the settings of a not yet existing installation on the same kind of database."""
     folder = tmp_path / "other"
     if kind == "sqlite":
         yield Settings(data_dir=folder, lease_seconds=5.0)
@@ -54,13 +54,13 @@ def other(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator
 
 @pytest.fixture
 def restore_with(archive: Path, key_file: Path, other: Settings) -> Callable[[Path | None], Restored]:
-    """Return a function that restores `archive` to the other place, with these tombstones."""
+    """Return a function that restores `archive` to the settings of `other` with the given tombstones."""
     return lambda file: restoring.restore(other, archive, key_file=key_file, remembered_in=file, progress=quietly)
 
 
 @pytest.fixture
 def restore(installation: Installation, restore_with: Callable[[Path | None], Restored]) -> Callable[[], Restored]:
-    """Return a function that restores with all the tombstones of `at`."""
+    """Return a function that restores with all the tombstones of `installation`."""
 
     def restored() -> Restored:
         tombstones.record(installation)
@@ -71,7 +71,7 @@ def restore(installation: Installation, restore_with: Callable[[Path | None], Re
 
 @pytest.fixture
 def runs_of(installation: Installation) -> Callable[[], list[tuple[str, str | None]]]:
-    """List the status and error code of all runs, oldest first."""
+    """Return a function that lists the status and error code of all runs, oldest first."""
 
     def ended() -> list[tuple[str, str | None]]:
         with installation.database.reading() as session:

@@ -1,4 +1,4 @@
-"""Archives open completely with their own key or not at all, and with rows of the shape that they state."""
+"""Archives open completely with their own key or not at all, and contain rows of the shape that they state."""
 
 import io
 import json
@@ -59,7 +59,7 @@ def test_pieces_may_end_near_a_chunk(key: KeyEncryptionFile, size: int) -> None:
 
 
 def test_tallies_of_reading_and_writing_agree(key: KeyEncryptionFile) -> None:
-    """After reading an archive, the counts and hashes equal the ones from writing it."""
+    """After an archive is read, the counts and hashes equal those from writing it."""
     file = io.BytesIO()
     writer = Writer(file, key)
     for thing, content in LARGE:
@@ -137,7 +137,8 @@ def test_rows_of_another_shape_are_refused(
     of_rows: Callable[[bytes, bytes], list[bytes]],
     said: str,
 ) -> None:
-    """An archive that lacks a block of rows, or describes their shape in an unknown way, is reported as damaged."""
+    """An archive that lacks a block of rows, or that describes their shape in an unknown way, is reported as
+    damaged."""
     name = f"rows/{new_dataset()['id']}"
     back_up()
     key = KeyEncryptionFile(key_file)

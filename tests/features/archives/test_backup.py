@@ -26,7 +26,8 @@ NewDatabase = Callable[[], contextlib.AbstractContextManager[dict[str, str]]]
 
 @pytest.fixture
 def new_database(kind: str, request: pytest.FixtureRequest) -> NewDatabase:
-    """Return the setting that names an empty database, or none for the default."""
+    """Return a function that creates an empty database and yields the settings that name it, which are empty for the
+    default database."""
 
     @contextlib.contextmanager
     def made() -> Iterator[dict[str, str]]:
@@ -43,9 +44,9 @@ def new_database(kind: str, request: pytest.FixtureRequest) -> NewDatabase:
 @pytest.mark.soak
 def test_forgotten_people_do_not_return(tmp_path: Path, new_database: NewDatabase) -> None:
     """Everything except the archive, the key file and the tombstones is lost, and the restore is killed once and
-    repeated. The rows of people who were forgotten or had requested deletion are then null before anything is served.
-    Their requests get new certificates, the ledger and the audit logs verify, and waiting rows of these people are not
-    added again."""
+    repeated. Before anything is served, the rows of people who were forgotten or had requested deletion are null. Their
+    requests get new certificates, the ledger and the audit logs verify, and waiting rows of these people are not added
+    again."""
     data, kept = tmp_path / "data", tmp_path / "kept"
     kept.mkdir()
     tombstones, archive, key_file = kept / "tombstones.jsonl", kept / "archive", kept / "key"
@@ -121,12 +122,12 @@ def admin_key(data: Path) -> str:
 
 
 def lethe(*words: Any, data: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command until it ends, and return its result."""
     return processes.ended("lethe", *map(str, words), environment=processes.environment_of(data, **settings))
 
 
 def killed(*words: Any, data: Path, **settings: str) -> None:
-    """Run a command, and kill it when the keys of the installation exist and it is not done."""
+    """Run a command, and kill it when the installation's keys exist and the command has not finished."""
     command = subprocess.Popen(
         [processes.LETHE, *map(str, words)],
         env=processes.environment_of(data, **settings),

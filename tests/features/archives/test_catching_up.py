@@ -1,4 +1,4 @@
-"""Requests remembered outside the database are restored from there, once."""
+"""Requests remembered outside the database are restored from there exactly once."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def _remembered(installation: Installation) -> Remembered:
 
 
 def test_tombstones_round_trip_through_json(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """Each field of a tombstone is read back from JSON unchanged, and times keep their zone."""
+    """Each field of a tombstone is read back from JSON unchanged, and times keep their time zone."""
     dataset = new_dataset()
     asked = forget("p1", dataset_ids=[dataset["id"]])
     remembered = _remembered(installation)
@@ -32,7 +32,7 @@ def test_tombstones_round_trip_through_json(installation: Installation, new_data
 
 
 def test_catching_up_is_idempotent(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """An unknown request is created under its own id and its person is suppressed. A known request is left
+    """An unknown request is created under its own id, and its person is suppressed. A known request is left
     unchanged."""
     new_dataset()
     forget("p1")
@@ -69,7 +69,7 @@ def test_a_restored_request_has_its_aliases(
     work: Callable[[], int],
     get: Get,
 ) -> None:
-    """A tombstone contains all identifiers of a request, so the restored request erases the person under each of
+    """A tombstone contains all identifiers of a request, so that the restored request erases the person under each of
     them."""
     dataset = new_dataset(rows=40, rows_each=2)
     new_model(dataset["id"])

@@ -1,4 +1,4 @@
-"""`lethe backup` and `lethe restore` as commands."""
+"""The commands `lethe backup` and `lethe restore`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,8 +28,8 @@ def made(
     forget: Callable[..., Any],
     monkeypatch: Any,
 ) -> Path:
-    """Create an archive `archive` that opens with `key`, with a user who can log in and an invited one, and one later
-    request; the place to restore to is set."""
+    """Create an archive `archive` that opens with `key` and contains a user who can log in and an invited user. One
+    request is made after the backup, and the settings name the place to restore to."""
     new_dataset()
     with installation.database.reading() as session:
         admin = access.caller_with(session, access.find(session, admin_key))
@@ -48,7 +48,7 @@ def made(
 
 
 def test_restore_prints_a_summary(made: Path, lethe: Lethe) -> None:
-    """The restore command prints the number of requests made after the backup, the remaining work, and that one person
+    """The restore command prints the number of requests made after the backup, the remaining work, and how many people
     can log in. Open invitations become void."""
     ended = lethe("restore", "archive", "--key-file", "key", "--tombstones", made)
     assert (ended.code, ended.err) == (0, ""), ended.err
@@ -80,8 +80,8 @@ def test_a_restore_needs_a_tombstone_option(made: Path, lethe: Lethe) -> None:
 def test_a_damaged_page_of_the_vault_stops_backup_and_rotation(
     place: int, installation: Installation, lethe: Lethe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a key or the end of a vault page was changed, backup and rotation name the page in one line and write nothing.
-    Both work once the page is restored."""
+    """If a key or the end of a vault page was changed, backup and rotation each name the page in a one-line error and
+    write nothing. Both work once the page is restored."""
     sealed = installation.vault.seal(b"case-7")
     monkeypatch.setenv("LETHE_DATA_DIR", str(installation.settings.data_dir))
     [page] = (installation.settings.data_dir / "vault").glob("*.page")

@@ -35,7 +35,7 @@ def test_older_tombstones_are_refused(
     other: Settings,
 ) -> None:
     """A tombstone file that is older than the backup is refused with the number of missing entries and the date of the
-    first, and nothing is restored. The newest file and the file of the moment of the backup are accepted."""
+    first, and nothing is restored. The newest file and the file from the time of the backup are accepted."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)
@@ -70,7 +70,7 @@ def test_truncated_tombstones_do_not_cover_the_archive(
     back_up: Callable[[], Backup],
     restore_with: RestoreWith,
 ) -> None:
-    """A tombstone file that is cut off anywhere does not cover the archive. A damaged file is reported as damaged."""
+    """A tombstone file that is truncated anywhere does not cover the archive. A damaged file is reported as damaged."""
     new_model(new_dataset()["id"])
     work()
     forget("p1")
@@ -110,7 +110,7 @@ def test_rewritten_tombstones_cover_the_archive(
     assert restore_with(own).requests.made == 1
 
 
-def test_the_file_of_another_host_is_accepted_by_its_content(
+def test_another_hosts_file_is_accepted_by_its_content(
     installation: Installation,
     own: Path,
     tmp_path: Path,

@@ -15,7 +15,7 @@ Make = Callable[..., dict[str, Any]]
 
 
 def dumped(session: Session) -> dict[str, list[bytes]]:
-    """Return the lines of all tables, sorted, as no order is promised."""
+    """Return the sorted lines of all tables; dumps guarantee no order."""
     return {
         name: sorted(line for piece in archive.pieces(session, table) for line in piece.splitlines())
         for name, table in archive.TABLES.items()
@@ -31,7 +31,7 @@ def test_a_dump_loads_into_both_databases(
     work: Callable[[], int],
     tmp_path: Any,
 ) -> None:
-    """Each value is restored as it was stored, sealed values stay sealed, and the databases' sequences continue where
+    """Each value is restored as it was stored, sealed values remain sealed, and the databases' sequences continue where
     they stopped."""
     new_model(new_dataset()["id"])
     work()

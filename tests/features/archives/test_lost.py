@@ -42,8 +42,7 @@ def test_lost_versions_are_counted(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Every `adaptive` number that is signed after a restore counts the versions that were published after the
-    backup."""
+    """Every `adaptive` number that is signed after a restore counts the versions published after the backup."""
     model = new_model(new_dataset(rows=60)["id"])
     assert work() == 1
     back_up()
@@ -79,7 +78,7 @@ def test_lost_models_are_counted(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A model that was created after the backup is lost in the restore, but its releases are still counted."""
+    """A model created after the backup is lost in the restore, but its releases are still counted."""
     dataset = new_dataset(rows=60)
     kept = new_model(dataset["id"])
     assert work() == 1
@@ -103,7 +102,7 @@ def test_lost_models_are_counted(
 
 
 def adaptive(client: TestClient, request: dict[str, Any]) -> float:
-    """Return the `adaptive` mu that the certificate of a request states."""
+    """Return the `adaptive` mu stated in a request's certificate."""
     [certificate] = client.get(f"/v1/deletion-requests/{request['id']}/certificate").json()["certificates"]
     stated = certificate["statement"]["guarantees"]
     return float(next(one["mu"] for one in stated if one["notion"] == "adaptive"))
@@ -120,7 +119,7 @@ def test_chains_name_heads_signed_after_the_backup(
     other: Settings,
 ) -> None:
     """The audit log and the ledger name the chain heads that were signed after the backup. Both verify and continue,
-    even compared with the tombstones, and comparing the ledger with a saved head reports the restore."""
+    even when compared with the tombstones. Comparing the ledger with a saved head reports the restore."""
     new_model(new_dataset()["id"])
     work()
     made = back_up()
@@ -186,7 +185,7 @@ def test_a_backup_of_a_rolled_back_database_can_be_restored(
     tmp_path: Path,
 ) -> None:
     """If the database and the rows were rolled back without `restore`, a backup of that state can be restored with the
-    tombstones, however old they are, and the person who had returned is forgotten again."""
+    tombstones, however old they are. The person who had returned through the rollback is forgotten again."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1")
     new_model(dataset["id"])

@@ -1,4 +1,4 @@
-"""Restoring yields the same installation as before, without the people who requested deletion since."""
+"""Restoring yields the same installation as before, without the people who have requested deletion since the backup."""
 
 import json
 from collections.abc import Callable
@@ -96,8 +96,8 @@ def test_row_weights_are_restored(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Row weights are restored, except for the weights of people forgotten since the backup. The model is learned again
-    with these weights, and its mechanism contains their bound."""
+    """Row weights are restored, except for those of people forgotten since the backup. The model is retrained with
+    these weights, and its mechanism contains their bound."""
     columns = {
         "person": {"role": "subject"},
         "age": {"kind": "numeric", "min": 0, "max": 100},
@@ -137,8 +137,8 @@ def test_decisions_since_the_backup_are_repeated(
     other: Settings,
 ) -> None:
     """Requests that were withdrawn, approved or extended since the backup have their later state after the restore. A
-    request that was made and withdrawn since the backup does not exist, and a request that awaited review awaits it
-    again."""
+    request that was both made and withdrawn since the backup does not exist, and a request that was awaiting review
+    awaits it again."""
     new_dataset()
     withdrawn, extended = forget("p1"), forget("p2")
     policy = gateway.get("/v1/tenant").json()["policy"]
@@ -174,7 +174,8 @@ def test_a_grace_period_continues(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A request in its grace period is not erased after a restore, and can be cancelled until its original deadline."""
+    """A request in its grace period is not erased after a restore, and can be cancelled until the grace period's
+    original end."""
     dataset = new_dataset()
     back_up()
     assert gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}}).status_code == 200
@@ -202,8 +203,8 @@ def test_a_waiting_batch_is_added(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A batch of rows that was waiting is added after the restore, without the rows of people who have requested
-    deletion since the backup."""
+    """A batch of rows that was waiting at the time of the backup is added after the restore, without the rows of people
+    who have requested deletion since then."""
     dataset = new_dataset()
     new_model(dataset["id"])
     work()
@@ -250,7 +251,7 @@ def test_tombstones_must_reach_back_to_the_backup(
     back_up: Callable[[], Backup],
     restore: Callable[[], Restored],
 ) -> None:
-    """A backup that is older than the oldest tombstone is refused."""
+    """A backup older than the oldest tombstone is refused."""
     new_dataset()
     back_up()
     forget("p1")
@@ -325,8 +326,8 @@ def test_a_restored_installation_can_be_restored_again(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A restored installation continues the tombstones, so restoring the same old backup again includes the requests of
-    both periods."""
+    """A restored installation continues the tombstones, so that restoring the same old backup again includes the
+    requests of both periods."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1", "p2")
     new_model(dataset["id"])
@@ -363,7 +364,7 @@ def test_retired_objects_do_not_return(
     other: Settings,
 ) -> None:
     """A model and a dataset that were retired after the backup are retired again: their rows are not written to disk,
-    nothing is learned, and the requests that were open in the backup are closed. Everything else is restored."""
+    no model is trained, and the requests that were open in the backup are closed. Everything else is restored."""
     dataset, kept = new_dataset(rows=60), new_dataset("kept", rows=60, seed=1)
     model = new_model(dataset["id"])
     assert work() == 1
@@ -397,8 +398,8 @@ def test_a_restore_needs_an_empty_place(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A restore is refused if the target contains an installation, parts of an installation or other files, or lies
-    next to other tombstones."""
+    """A restore is refused if its target contains an installation, parts of an installation or other files, or is next
+    to other tombstones."""
     new_dataset()
     forget("p1")
     back_up()

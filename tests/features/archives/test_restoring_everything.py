@@ -77,9 +77,9 @@ def test_people_forgotten_in_systems_and_trainers_do_not_return(
     other: Settings,
 ) -> None:
     """A person who requested deletion by e-mail and was forgotten after the backup is forgotten again under every
-    identifier. Rows, tables and artefacts in the backup are erased, an attested artefact that may contain the person is
-    not served, the external system is asked again, and the identity map forgets the person last. The data of people
-    without requests is restored."""
+    identifier. Rows, tables and artefacts in the backup are erased, and an attested artefact that may contain the
+    person is not served. The external system receives the task again, and the identity map forgets the person last. The
+    data of people without requests is restored."""
     links = [{"identifiers": [{"id": "p3"}, {"kind": "email", "id": MAIL}]}]
     _got(gateway.post("/v1/identities", json={"links": links}))
     table = new_table()

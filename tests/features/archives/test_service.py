@@ -1,4 +1,4 @@
-"""Backups are complete or absent, of one moment, and made during other work."""
+"""Backups are complete or absent, show a single point in time, and can be made during other work."""
 
 import fcntl
 import stat
@@ -50,8 +50,8 @@ def test_an_archive_contains_everything_except_weights(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """An archive contains tables, rows and keys, but neither weights nor the key that wraps their keys. Only the owner
-    of the file can read it."""
+    """An archive contains tables, rows and keys, but neither weights nor the key that wraps the weights' keys. Only the
+    file's owner can read it."""
     dataset = new_dataset()
     new_model(dataset["id"])
     work()
@@ -78,7 +78,7 @@ def test_existing_files_are_not_replaced(archive: Path, back_up: Callable[[], Ba
 def test_a_failed_backup_creates_no_file(
     installation: Installation, archive: Path, back_up: Callable[[], Backup], new_dataset: Make
 ) -> None:
-    """A backup fails without creating its file if the rows differ from their recorded digest. A partial file left by a
+    """If the rows differ from their recorded digest, a backup fails without creating its file. A partial file left by a
     crash does not prevent the next backup."""
     dataset = new_dataset()
     [block] = (installation.settings.data_dir / "blocks").glob(f"{dataset['id']}.*.sealed")
@@ -106,8 +106,8 @@ def test_a_second_writer_of_an_archive_is_refused(archive: Path, back_up: Callab
 def test_a_finished_backup_is_not_overwritten(
     archive: Path, back_up: Callable[[], Backup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that opened the unfinished file before it was renamed cannot lock it and therefore cannot overwrite
-    it."""
+    """A process that opened the unfinished file before it was renamed cannot lock the file and therefore cannot
+    overwrite it."""
     lock = fcntl.flock
 
     def late(file: IO[bytes], operation: int) -> None:
@@ -137,7 +137,7 @@ def test_a_backup_is_a_consistent_snapshot(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """A backup that was made while people were being forgotten and rows added restores to a state that verifies."""
+    """A backup made while people are being forgotten and rows are being added restores to a state that verifies."""
     dataset = new_dataset(rows=200)
     new_model(dataset["id"])
     work()
@@ -183,7 +183,8 @@ def test_an_erasure_in_progress_is_completed_after_a_restore(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """A backup made in the middle of an erasure restores to a state that the next worker completes."""
+    """A backup made in the middle of an erasure restores to a state from which the next worker completes the
+    erasure."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1", "p2")
     new_model(dataset["id"])

@@ -1,4 +1,4 @@
-"""The tombstones are verified before a restore needs them: any change of the file is found and reported."""
+"""The tombstones are verified before a restore needs them: any change to the file is found and reported."""
 
 import dataclasses
 import datetime
@@ -35,7 +35,7 @@ def apart(
     forget: Make,
     work: Callable[[], int],
 ) -> Installation:
-    """Return the installation, in which two people were forgotten, with a file of tombstones that the gateway does not
+    """Return an installation in which two people were forgotten, with a tombstone file that the gateway does not
     use."""
     new_model(new_dataset()["id"])
     work()
@@ -89,7 +89,7 @@ def test_every_flipped_bit_is_found(apart: Installation, file: Path) -> None:
     assert journal.extent().bytes == len(whole)
 
 
-def test_lines_that_were_moved_are_found(apart: Installation, file: Path) -> None:
+def test_moved_lines_are_found(apart: Installation, file: Path) -> None:
     """Lines that were duplicated, swapped, removed or moved are found, and stop runs and backups."""
     lines = file.read_bytes().splitlines(keepends=True)
     for changed in (
@@ -123,7 +123,7 @@ def test_a_truncated_tail_is_rewritten(apart: Installation, file: Path) -> None:
 
 
 def test_only_new_lines_are_verified(apart: Installation, file: Path, forget: Make) -> None:
-    """Between two full verifications only new lines are read. A replaced file is read completely."""
+    """Between two full verifications, only new lines are read. If the file is replaced, it is read completely."""
     first = verification.verify(apart)
     forget("p3")
     tombstones.record(apart)
@@ -143,8 +143,7 @@ def test_only_new_lines_are_verified(apart: Installation, file: Path, forget: Ma
 
 
 def test_the_whole_file_is_verified_every_hour(apart: Installation, file: Path) -> None:
-    """A byte that was changed in the middle of the file is found within an hour, even if nothing else changes the
-    file."""
+    """A byte changed in the middle of the file is found within an hour, even if nothing else changes the file."""
     verification.verify(apart)
     whole = bytearray(file.read_bytes())
     whole[10] ^= 1
@@ -159,7 +158,7 @@ def test_the_whole_file_is_verified_every_hour(apart: Installation, file: Path) 
 
 
 def test_a_replaced_file_is_verified_before_a_run(apart: Installation, file: Path) -> None:
-    """Before a run erases rows, an earlier verdict is accepted only for the very file that was verified, not for a
+    """Before a run erases rows, an earlier verdict is accepted only for the same file that was verified, not for its
     replacement."""
     verification.verify(apart)
     verification.require_whole(apart)
@@ -172,8 +171,8 @@ def test_a_replaced_file_is_verified_before_a_run(apart: Installation, file: Pat
 
 
 def test_damage_is_reported(apart: Installation, file: Path, admin_key: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Readiness, metrics and the gateway's log report the damage from the moment the gateway starts until the file is
-    intact again."""
+    """From the start of the gateway until the file is intact again, readiness, metrics and the gateway's log report the
+    damage."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     whole = file.read_bytes()
     file.write_bytes(whole[:10] + b"x" + whole[11:])
@@ -194,7 +193,7 @@ def test_damage_stops_erasures(
     forget: Make,
     runs_of: Callable[[], list[tuple[str, str | None]]],
 ) -> None:
-    """A run that begins after damage was found changes nothing, and continues once the file is restored."""
+    """A run that begins after damage was found changes nothing, and the work continues once the file is restored."""
     whole = file.read_bytes()
     file.write_bytes(whole[:10] + b"x" + whole[11:])
     verification.verify(apart)
@@ -209,7 +208,7 @@ def test_damage_stops_erasures(
 
 @pytest.mark.parametrize("kept", ["", "{", '{"at": 1}', "[]"])
 def test_an_unreadable_verdict_is_ignored(apart: Installation, file: Path, kept: str) -> None:
-    """A verdict file that is missing or truncated is ignored, and the whole file is verified again."""
+    """A verdict file that is empty, truncated or malformed is ignored, and the whole file is verified again."""
     verification.verdict_file(apart.settings).write_text(kept)
     assert verification.last_verdict(apart.settings) is None
     verification.verify_on_schedule(apart)

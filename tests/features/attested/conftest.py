@@ -1,4 +1,4 @@
-"""Fixtures: a trainer outside of Lethe that reads some people, and makes an artefact of them."""
+"""Fixtures: a trainer outside Lethe that reads some people's rows and makes an artefact from them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ class AttestedTrainer:
         return shown
 
     def manifest(self, read: dict[str, Any], **changed: Any) -> dict[str, Any]:
-        """Return a signed manifest of what was read, of a new artefact."""
+        """Return a signed manifest for a new artefact made from the rows that were read."""
         self.made += 1
         stated = {
             "trainer_id": self.id,
@@ -69,7 +69,7 @@ class AttestedTrainer:
         return self.gateway.post(f"/v1/attested-trainers/{self.id}/manifests", json=manifest)
 
     def retrain(self, *people: str, **changed: Any) -> dict[str, Any]:
-        """Retrain on the people who may be read, and return the accepted manifest."""
+        """Retrain on the people whose rows may be read, and return the accepted manifest."""
         answer = self.send(self.manifest(self.digests(*people), **changed))
         assert answer.status_code == 200, answer.text
         accepted: dict[str, Any] = answer.json()
@@ -84,7 +84,7 @@ class AttestedTrainer:
 
 @pytest.fixture
 def new_trainer(gateway: TestClient) -> Callable[..., AttestedTrainer]:
-    """Register a trainer."""
+    """Return a function that registers a trainer."""
 
     def create(name: str = "Churn", **given: Any) -> AttestedTrainer:
         key = new_key()

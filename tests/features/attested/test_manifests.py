@@ -1,4 +1,4 @@
-"""Manifests: the requests they serve, the reasons for refusals, and permissions to serve artefacts."""
+"""Manifests: the requests they serve, the reasons for refusing them, and permissions to serve artefacts."""
 
 import base64
 import datetime
@@ -46,8 +46,8 @@ def test_one_retraining_serves_all_waiting_requests(
     installation: Installation, trainer: AttestedTrainer, forget: New, get: Get
 ) -> None:
     """Requests wait until a manifest without their people arrives, and then complete together. A request made after the
-    rows were read waits for the next manifest. Repeating the manifest returns the same answer and serves no request
-    twice."""
+    rows were read waits for the next manifest. Sending the manifest again returns the same response and serves no
+    request twice."""
     before = trainer.retrain("ada", "bob", "eve")
     first, second = forget("ada"), forget("bob")
     settle(installation)
@@ -78,9 +78,9 @@ def test_one_retraining_serves_all_waiting_requests(
 def test_a_refused_manifest_serves_no_request(
     trainer: AttestedTrainer, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
-    """The API refuses a manifest that was signed with another key, is for another trainer or an earlier retraining,
-    states rows from the future or from before the request, has an unsigned list, or includes a person to be forgotten.
-    The response names the failed check, and the request stays open."""
+    """A manifest is refused if it is signed with another key, is for another trainer or an earlier retraining, states
+    rows from the future or from before the request, has an unsigned list, or includes a person to be forgotten. The
+    response names the failed check, and the request stays open."""
     old = trainer.digests("ada", "eve")
     other = new_trainer("Other")
     request = forget("ada")
@@ -118,7 +118,7 @@ def json_of(manifest: dict[str, Any]) -> dict[str, Any]:
 def test_a_manifest_is_accepted_in_one_commit(
     installation: Installation, trainer: AttestedTrainer, forget: New, get: Get, by: Actor
 ) -> None:
-    """A manifest is not accepted if the process ends before the commit, and can be sent again."""
+    """If the process ends before the commit, the manifest is not accepted and can be sent again."""
     request = forget("ada")
     manifest = trainer.manifest(trainer.digests("eve"))
 
@@ -144,8 +144,8 @@ def test_an_artefact_of_an_earlier_retraining_is_refused(
     forget: New,
     get: Get,
 ) -> None:
-    """A manifest cannot name an artefact of an earlier retraining that read other people, an artefact of another
-    trainer, or weights that Lethe destroyed. A trainer that never read the person may produce the same artefact
+    """A manifest cannot name an artefact of an earlier retraining that read other people's rows, an artefact of another
+    trainer, or weights that Lethe destroyed. A trainer that never read the person's rows may produce the same artefact
     again."""
     had = trainer.retrain("ada", "eve")["artefacts"]
     first = forget("ada")
@@ -169,7 +169,7 @@ def test_an_artefact_of_an_earlier_retraining_is_refused(
 def test_serving_is_permitted_until_a_deadline(
     installation: Installation, trainer: AttestedTrainer, forget: New, gateway: TestClient
 ) -> None:
-    """An artefact may be served from the arrival of its manifest until a later manifest serves a request of a person
+    """An artefact may be served from the arrival of its manifest until a later manifest serves a request from a person
     whom the artefact may contain, or until that request's deadline. The permission states that deadline, and an unknown
     digest is reported as unknown."""
     assert trainer.serving("0" * 64) | {"artefact_sha256": ""} == {
@@ -212,7 +212,8 @@ def test_no_person_is_stored_or_named(
     forget: New,
     get: Get,
 ) -> None:
-    """A person's digest differs between trainers, and no table contains the digest of a person who stays or leaves."""
+    """A person's digest differs between trainers, and no table contains the digest of any person, whether they stay or
+    leave."""
     forget("ada")
     other = new_trainer("Other").digests("eve")["digests"]
     mine = trainer.digests("eve")["digests"]
@@ -232,9 +233,9 @@ def test_grace_cancellation_and_consent_permit_reading(
     forget: New,
     get: Get,
 ) -> None:
-    """During the grace period trainers may still read the person's rows, and no retraining serves the request. A
-    cancelled request no longer waits. The rows of a person who has consented again may be read unless another of the
-    person's requests is waiting."""
+    """During the grace period, trainers may still read the person's rows, and no retraining serves the request. A
+    cancelled request no longer waits. If a person has consented again, their rows may be read unless another of their
+    requests is waiting."""
     policy(grace_seconds=3600)
     held = forget("ada")
     assert trainer.digests("ada")["digests"] != [None]
@@ -260,7 +261,7 @@ def test_grace_cancellation_and_consent_permit_reading(
 def test_requests_wait_only_for_trainers_of_their_datasets(
     gateway: TestClient, new_dataset: New, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
-    """A request that is restricted to some datasets neither waits for a trainer that reads none of them nor bans the
+    """A request restricted to some datasets neither waits for a trainer that reads none of these datasets nor bans the
     person from that trainer. No request waits for a retired trainer."""
     mine, other = new_dataset()["id"], new_dataset(name="other")["id"]
     trainer = new_trainer(dataset_ids=[mine])
@@ -293,9 +294,9 @@ def test_a_limited_key_sees_all_banned_people(
 def test_the_bundle_verifies_the_manifest_offline(
     installation: Installation, gateway: TestClient, trainer: AttestedTrainer, forget: New, get: Get
 ) -> None:
-    """The bundle contains the signed header and verifies with only the public keys. Verification fails and names the
-    failed check for another key, another trainer or a request made after the rows were read, even if the installation
-    signed the bundle."""
+    """The bundle contains the signed header and can be verified with only the public keys. Verification fails and names
+    the failed check for another key, another trainer or a request made after the rows were read, even if the
+    installation signed the bundle."""
     request = forget("ada")
     trainer.retrain("eve")
     settle(installation)
@@ -323,8 +324,9 @@ def test_the_bundle_verifies_the_manifest_offline(
     assert refusal(lambda one: one.update(grade="proved")) == "grade_of_evidence"
 
 
-def test_a_trainer_is_changed(gateway: TestClient, trainer: AttestedTrainer, forget: New, refused: Any) -> None:
-    """After a key change the new key signs and the old key is refused. An unusable key, dataset or URL is refused."""
+def test_a_trainer_can_be_changed(gateway: TestClient, trainer: AttestedTrainer, forget: New, refused: Any) -> None:
+    """After a key change, the new key can sign and the old key is refused. An unusable key, dataset or URL is
+    refused."""
     path, old = f"/v1/attested-trainers/{trainer.id}", trainer.key
     refused(gateway.patch(path, json={"public_key": "A" * 43}), 422, "input_invalid")
     body = {"name": "n", "contact": "c", "webhook_url": "https://x.example", "public_key": old["x"]}

@@ -1,4 +1,4 @@
-"""The page of trainers."""
+"""The trainers page."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ def test_the_page_lists_trainers(
     trainer: AttestedTrainer,
     forget: Callable[..., dict[str, Any]],
 ) -> None:
-    """Officers see each trainer with its number of waiting requests in their own language. Other users see neither the
+    """Officers see each trainer and its number of waiting requests in their own language. Other users see neither the
     page nor its menu entry."""
     forget("ada")
     page = officer.get("/admin/attested-trainers").text

@@ -1,4 +1,4 @@
-"""The plan of retrainings, and the webhook that announces it."""
+"""The retraining plan, and the webhook that announces it."""
 
 import datetime
 import itertools
@@ -29,8 +29,8 @@ def at(day: int) -> datetime.datetime:
 
 @hypothesis.given(st.lists(st.tuples(st.integers(0, 7), st.integers(-2, 7)), max_size=6))
 def test_the_plan_has_the_fewest_retrainings(intervals: list[tuple[int, int]]) -> None:
-    """The plan serves every waiting request within its interval, or as early as possible if it is already late. An
-    exhaustive search finds no plan with fewer retrainings."""
+    """The plan serves every waiting request within its interval, or as early as possible if the request is already
+    late. An exhaustive search finds no plan with fewer retrainings."""
     waits = [WaitInterval(asked_at=at(asked), latest_at=at(asked + length)) for asked, length in intervals]
     planned = plan(waits, at=at(2))
     allowed = [(max(one.asked_at, at(2)), max(one.asked_at, one.latest_at, at(2))) for one in waits]
@@ -55,8 +55,8 @@ def test_a_trainer_is_notified_of_the_latest_date(
     forget: New,
     deliveries: Callable[[], list[WebhookDelivery]],
 ) -> None:
-    """One webhook announces the latest date of the retraining for all waiting requests. Another is sent only if the
-    date moves forward or can no longer be met, and once for the next retraining after a manifest."""
+    """One webhook announces the latest date by which to retrain for all waiting requests. Another webhook is sent only
+    if that date becomes earlier or can no longer be met, and once for the next retraining after a manifest."""
 
     def told() -> list[dict[str, Any]]:
         jobs.announce_retrainings(installation)
@@ -92,7 +92,7 @@ def test_a_trainer_is_notified_of_the_latest_date(
 def test_a_later_grace_period_needs_a_second_retraining(
     installation: Installation, policy: Callable[..., None], trainer: AttestedTrainer, forget: New
 ) -> None:
-    """A request whose grace period ends after the latest retraining date of the other requests is planned for a second
+    """A request whose grace period ends after the latest retraining date of the other requests gets a second planned
     retraining."""
     request = forget("ada")
     with installation.database.writing() as session:

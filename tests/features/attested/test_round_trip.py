@@ -1,4 +1,4 @@
-"""A trainer is notified, retrains and sends a manifest, each step over real HTTP."""
+"""A trainer is notified, retrains and sends a manifest, with each step over real HTTP."""
 
 import hashlib
 import json
@@ -31,8 +31,8 @@ DETAILS = {"code_revision": "5cff449", "environment": "sha256:11"}
 def test_a_webhook_leads_to_a_retraining(
     client: Client, installation: Installation, receiving: Callable[..., AbstractContextManager[Receiver]]
 ) -> None:
-    """A trainer receives a signed webhook that names no person, and its manifest completes the request. The manifest of
-    a retraining that a later one has overtaken is refused."""
+    """A trainer receives a signed webhook that names no person, and its manifest completes the request. A manifest is
+    refused if a later retraining has superseded its own."""
     key = new_key()
     rows = [("ada", 1), ("eve", 2), ("eve", 3)]
     trained: list[list[tuple[str, int]]] = []
@@ -71,7 +71,8 @@ def test_a_webhook_leads_to_a_retraining(
 
 
 def test_the_example_and_the_command_line_run(settings: Settings, admin_key: str, lethe: Lethe, tmp_path: Path) -> None:
-    """The documented example runs unchanged. One command signs and sends a manifest, and another verifies a case."""
+    """The documented example runs unchanged. One command signs and sends a manifest, and another command verifies a
+    case."""
     with processes.gateway(settings) as (_, address):
         environment = os.environ | {"LETHE_URL": address, "LETHE_API_KEY": admin_key}
         done = subprocess.run(

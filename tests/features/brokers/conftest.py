@@ -1,4 +1,4 @@
-"""Fixtures: a real Redis or RabbitMQ, and real Celery workers behind it."""
+"""Fixtures: a real Redis or RabbitMQ broker, and real Celery workers behind it."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ Broker = processes.Redis | processes.RabbitMQ
 
 @pytest.fixture
 def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """Start a Redis, unless the test asks for another broker."""
+    """Start a Redis server, unless the test specifies another broker."""
     server: Broker = getattr(request, "param", processes.Redis)(tmp_path)
     yield server
     server.kill()
@@ -36,7 +36,8 @@ def settings(settings: Settings, broker: Broker) -> Iterator[Settings]:
 
 @pytest.fixture
 def worker(settings: Settings, tmp_path: Path) -> Iterator[Worker]:
-    """Start a Celery worker of this name, which may do `act` when it reaches `hop`; it is killed when the test ends."""
+    """Return a function that starts a Celery worker of the given name, which can apply an act to itself when it reaches
+    a hop. The worker is killed when the test ends."""
     with contextlib.ExitStack() as stack:
 
         def start(name: str, *, lease_seconds: float = settings.lease_seconds, **where: Any) -> Service:

@@ -1,4 +1,4 @@
-"""The worker behind a broker: a real Redis or RabbitMQ, a real Celery worker, and either of them dying."""
+"""The worker behind a broker: a real Redis or RabbitMQ and a real Celery worker, either of which can die."""
 
 import signal
 import subprocess
@@ -27,7 +27,7 @@ Broker = processes.Redis | processes.RabbitMQ
 
 
 @BOTH_AT_LENGTH
-def test_request_completes(
+def test_a_notified_worker_completes_a_request(
     settings: Settings,
     broker: Broker,
     installation: Installation,
@@ -37,7 +37,7 @@ def test_request_completes(
     forget: Make,
     get: Get,
 ) -> None:
-    """A Celery worker learns a model and completes a request when it is notified, without a sweeper."""
+    """When notified, a Celery worker trains a model and completes a request without a sweeper."""
     command = [sys.executable, "-m", "celery", "-A", "worker.celery_app", "worker", "--pool", "solo"]
     environment = processes.environment_of(settings.data_dir, broker_url=broker.url)
     with (
@@ -58,7 +58,7 @@ def test_request_completes(
 
 @pytest.mark.soak
 @BOTH_BROKERS
-def test_earlier_work_is_found_by_a_late_worker(
+def test_a_late_worker_finds_earlier_work(
     worker: Worker,
     beat: Service,
     broker: Broker,
@@ -92,8 +92,8 @@ def test_requests_are_accepted_without_the_broker(
     forget: Make,
     get: Get,
 ) -> None:
-    """Requests are accepted within 5 s if the broker is down or silent. They complete once the broker is back, even if
-    the worker had exited and was restarted."""
+    """Requests are accepted within 5 s even if the broker is down or silent. They complete once the broker is back,
+    even if the worker had exited and was restarted."""
     one = worker("one")
     one.ready()
     if how == "gone":
@@ -126,8 +126,8 @@ def test_requests_are_accepted_without_the_broker(
 def test_the_run_of_a_killed_worker_is_repeated(
     worker: Worker, beat: Service, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """If a Celery worker is killed with -9, another worker repeats its run once the lease has expired, and only
-    once."""
+    """If a Celery worker is killed with SIGKILL, another worker repeats its run exactly once after the lease has
+    expired."""
     one = worker("one", hop="mid-chain", act=hops.die)
     request = forget("p3")
     assert one.child.died() == -signal.SIGKILL
@@ -139,8 +139,9 @@ def test_the_run_of_a_killed_worker_is_repeated(
     assert_all_done_once(installation)
 
 
-def test_a_worker_that_starts_verifies_the_tombstones(settings: Settings, worker: Worker) -> None:
-    """A worker verifies the tombstones when it starts, so damage is reported before any run, even without a gateway."""
+def test_a_starting_worker_verifies_the_tombstones(settings: Settings, worker: Worker) -> None:
+    """A worker verifies the tombstones at startup, so that damage is reported before any run, even without a
+    gateway."""
     settings.resolved_tombstones().write_text("no line of ours\n")
     worker("first")
     wait_until(lambda: (verdict := verification.last_verdict(settings)) is not None and verdict.found == "damaged")

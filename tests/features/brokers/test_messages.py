@@ -1,4 +1,4 @@
-"""Messages in the broker contain no data, and the work is done once whatever happens to them."""
+"""Messages in the broker contain no data, and the work is done once, whatever happens to the messages."""
 
 import base64
 import json
@@ -67,7 +67,7 @@ def test_the_sweep_compensates_for_a_lost_message(
     forget: Make,
     get: Get,
 ) -> None:
-    """If the worker that received a request's only message dies, the next sweep serves the request."""
+    """If the worker that received a request's only message dies, the request is served at the next sweep."""
     with redis.Redis(port=broker.port) as client:
         # Drop the notification about the model.
         client.flushall()
@@ -113,7 +113,7 @@ def test_a_late_message_changes_nothing(
     forget: Make,
     get: Get,
 ) -> None:
-    """A message that arrives long after its work was done neither changes nor delays anything."""
+    """A message that arrives long after its work was done neither changes nor delays any work."""
     request = forget("p3")
     with redis.Redis(port=broker.port) as client:
         # One of the two messages is about the model.
@@ -187,7 +187,7 @@ def _waiting(broker: Broker) -> int:
 def test_malformed_messages_are_dropped(
     worker: Worker, broker: Broker, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """Invalid JSON and foreign or malformed messages are dropped. The worker that read them continues and serves the
+    """Invalid JSON and foreign or malformed messages are dropped. The worker that reads them continues and serves the
     next notification."""
     one = worker("one")
     one.ready()

@@ -18,7 +18,7 @@ Limited = Callable[..., Rates]
 
 @pytest.fixture
 def limited() -> Iterator[Limited]:
-    """Return a function that makes the counts of a gateway, which are closed when the test ends."""
+    """Yield a function that creates a gateway's call counts. All of them are closed when the test ends."""
     made = []
 
     def make(calls: int = 0, *, failed: int = 0, redis_url: str | None = None) -> Rates:

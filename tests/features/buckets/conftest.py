@@ -32,7 +32,7 @@ def settings(set_up_once: Path, bucket: str, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def open_objects(bucket: str) -> Callable[[], ObjectStore]:
-    """Return a function that opens the same store, as each process does."""
+    """Return a function that opens the same store again, as a separate process would."""
     return lambda: S3Store(f"s3://{bucket}/of/ours", "objects")
 
 

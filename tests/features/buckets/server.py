@@ -64,7 +64,7 @@ class Server:
 
 @contextlib.contextmanager
 def running() -> Iterator[Server]:
-    """Start the server, or use the one that the environment names; our own dies with this process."""
+    """Start the server, or use the one that the environment names. A server started here ends with this process."""
     if endpoint := os.environ.get("LETHE_TEST_S3_ENDPOINT"):
         yield Server(endpoint, os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
         return
@@ -114,7 +114,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def s3(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """Return the server, and set the product's environment for it."""
+    """Set the product's environment variables for the server, and return the server."""
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     return server

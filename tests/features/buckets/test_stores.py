@@ -24,7 +24,7 @@ def test_a_versioned_bucket_is_refused(s3: Server, kept: dict[str, object]) -> N
 
 
 def test_versioning_enabled_later_is_detected(s3: Server, bucket: str) -> None:
-    """If versioning is enabled on a bucket after the start, the next write is refused."""
+    """If versioning is enabled on a bucket after startup, the next write is refused."""
     objects = S3Store(f"s3://{bucket}", "weights")
     objects.check()
     objects.put("a.x", b"1")

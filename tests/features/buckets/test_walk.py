@@ -39,8 +39,8 @@ def test_learn_forget_and_certify(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A model learns from a person and forgets the person, and the certificate verifies. What remains of the person's
-    data cannot be decrypted."""
+    """A model is trained on a person's data and forgets the person, and the certificate verifies. Whatever remains of
+    the person's data cannot be decrypted."""
     dataset = new_dataset(rows=9000)
     model = new_model(dataset["id"], noise_scale=0.02)
     work()
@@ -119,7 +119,8 @@ def test_hosts_can_share_a_bucket(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Hosts that share data folder, database and bucket take turns, and each reads the recorded rows."""
+    """Two hosts that share a data folder, a database and a bucket serve requests alternately, and each host reads the
+    recorded rows."""
     dataset = new_dataset()
     new_model(dataset["id"], noise_scale=0.02)
     work()
@@ -143,7 +144,7 @@ def test_an_outage_loses_nothing(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run that fails because the bucket is down is handed back, and the request completes after the outage."""
+    """If a run fails because the bucket is down, its request returns to the queue and completes after the outage."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")
@@ -160,7 +161,7 @@ def test_an_outage_loses_nothing(
     assert_all_done_once(installation)
 
 
-def test_keys_are_changed_while_the_service_runs(
+def test_keys_are_rotated_while_the_service_runs(
     settings: Settings,
     installation: Installation,
     new_dataset: Make,
@@ -169,8 +170,8 @@ def test_keys_are_changed_while_the_service_runs(
     work: Callable[[], int],
     tmp_path: Path,
 ) -> None:
-    """The service continues after a rotation of the key-encryption key, and an old copy of the keys and objects cannot
-    be decrypted."""
+    """The service continues to work after the key-encryption key is rotated, and an old copy of the keys and objects
+    cannot be decrypted."""
     dataset = new_dataset()
     new_model(dataset["id"], noise_scale=0.02)
     work()
@@ -186,8 +187,8 @@ def test_keys_are_changed_while_the_service_runs(
             installation.weights.get(key.stem)
 
 
-def test_a_versioned_bucket_stops_the_start(s3: Server, settings: Settings) -> None:
-    """The setup of an installation is refused if its bucket has versioning."""
+def test_a_versioned_bucket_prevents_setup(s3: Server, settings: Settings) -> None:
+    """An installation whose bucket has versioning enabled cannot be set up."""
     settings = settings.model_copy(update={"store_url": f"s3://{s3.new_bucket(versioning='Enabled')}"})
     with pytest.raises(StoreKeepsVersions):
         installations.set_up(settings)

@@ -36,7 +36,7 @@ def asked(name: str, **params: object) -> str:
 
 
 def test_the_page_shows_the_value(officer: Browser) -> None:
-    """The form leads to an address whose page shows the theorem's value. The form keeps its input."""
+    """Submitting the form leads to a page that shows the theorem's value. The form keeps its input."""
     page = officer.get(asked("gdp_eps", mu=0.3, delta="1e-5")).text
     assert f"{evaluate('gdp_eps', {'mu': 0.3, 'delta': 1e-5})['eps']:.5f}" in page
     assert 'value="1e-5"' in page

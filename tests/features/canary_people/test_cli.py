@@ -25,7 +25,7 @@ def people(tmp_path: Path) -> Path:
 
 
 def scored(folder: Path, known: list[dict[str, Any]]) -> Path:
-    """Write the losses of a model that memorised some rows."""
+    """Write the losses of a model that has memorised the known rows, and return the file's path."""
     path = folder / "losses.txt"
     path.write_text("\n".join(str(float(row not in known)) for row in rows(folder / "score.csv")))
     return path
@@ -34,8 +34,8 @@ def scored(folder: Path, known: list[dict[str, Any]]) -> Path:
 @pytest.mark.slow
 def test_rounds_of_an_external_pipeline_are_judged(lethe: Lethe, people: Path, tmp_path: Path) -> None:
     """Each round plants canaries and then forgets them. A model that forgets them is clean, a model that keeps them
-    raises an alarm, and for a model that never learned any the outcome is "no power". The exit status differs for
-    each."""
+    raises an alarm, and a model that was never trained on any yields "no power". Each outcome has its own exit
+    status."""
     first, second = tmp_path / "1", tmp_path / "2"
     draw = ("canaries", "draw", str(people))
     options = ("--number", "40", "--id-column", "id")

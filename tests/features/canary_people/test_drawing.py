@@ -48,9 +48,9 @@ def test_columns_are_independent() -> None:
     assert len(pairs) == 16
 
 
-def test_ids_are_unused_and_in_the_form_of_the_others() -> None:
-    """Canary ids are new, distinct and in the form of the existing ids: the same prefixes, lengths, UUID versions and
-    number range."""
+def test_canary_ids_are_new_and_resemble_existing_ids() -> None:
+    """Canary ids are new and distinct. They have the same format as the existing ids: the same prefixes, lengths, UUID
+    versions and number range."""
     rng = np.random.default_rng(3)
     uuids = [f"{number:08x}-0000-4000-8000-{number * 7919:012x}" for number in range(2**20, 2**20 + 600)]
     made = drawing.ids_like(uuids, 300, rng)
@@ -65,7 +65,8 @@ def test_ids_are_unused_and_in_the_form_of_the_others() -> None:
 
 
 def test_too_few_unused_ids_are_refused() -> None:
-    """If too few unused ids of the table's form exist, an error is raised instead of using ids of another form."""
+    """If there are too few unused ids in the table's format, an error is raised instead of using ids in another
+    format."""
     with pytest.raises(InfeasibleError, match="unused ids"):
         drawing.ids_like(["p1", "p2"], 1, np.random.default_rng(4))
 

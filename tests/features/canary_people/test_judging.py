@@ -24,8 +24,8 @@ def test_the_null_distribution_matches_enumeration(m: int, n: int) -> None:
 
 
 def test_far_tail_has_full_precision() -> None:
-    """Even the smallest possible probability, of a single arrangement, is exact to ten digits for the group sizes in
-    use."""
+    """For the group sizes in use, even the smallest possible probability (that of a single arrangement) is exact to ten
+    digits."""
     for m in (20, 100):
         arrangements = math.comb(m + 1000, m)
         # Numbers of partitions of 0 to 2, summed.
@@ -37,8 +37,8 @@ def test_far_tail_has_full_precision() -> None:
 
 @pytest.mark.slow
 def test_p_values_are_valid_despite_ties() -> None:
-    """For exchangeable groups the p-value is at most u in a share u of tests, even if most losses are equal. A valid
-    test misses this band, over 2,000 tests and five levels, once in ten thousand runs."""
+    """For exchangeable groups, the p-value is at most u in a fraction u of the tests, even if most losses are equal.
+    With 2,000 tests and five levels, a correct implementation fails this check once in ten thousand runs."""
     rng = np.random.default_rng(5)
     p_values = []
     for _ in range(2000):
@@ -51,8 +51,8 @@ def test_p_values_are_valid_despite_ties() -> None:
 
 
 def test_levels_sum_to_the_stated_total() -> None:
-    """The levels of a pipeline's tests sum to at most 1e-4, however many tests there are. Each of the first fifty
-    levels is 1e-6."""
+    """The significance levels of a pipeline's tests sum to at most 1e-4, however many tests there are. Each of the
+    first fifty levels is 1e-6."""
     levels = [judging.level(test) for test in range(1, 100_000)]
     assert levels[:50] == [1e-6] * 50
     assert 0.99 * judging.TOTAL_LEVEL < math.fsum(levels) <= judging.TOTAL_LEVEL
@@ -61,8 +61,7 @@ def test_levels_sum_to_the_stated_total() -> None:
 
 
 def test_power_is_the_share_of_alarms() -> None:
-    """The median estimate of the power is within 0.15 of the share of alarms for new groups of the same
-    distribution."""
+    """The median estimate of the power is within 0.15 of the alarm rate for new groups from the same distribution."""
     rng = np.random.default_rng(6)
     never, shift = rng.normal(size=100), 1.2
     estimates, alarms = [], 0
@@ -111,7 +110,7 @@ def test_verdict_is_reproducible_and_counts_groups() -> None:
 
 @pytest.mark.parametrize("fault", ["nan", "few", "many"])
 def test_invalid_losses_are_refused(fault: str) -> None:
-    """NaN losses and a number of losses that differs from the number of canaries are refused and not judged."""
+    """The test refuses NaN losses, and groups with too few or too many losses, instead of judging them."""
     group, never = np.arange(30.0), np.arange(100.0)
     if fault == "nan":
         group[3] = np.nan

@@ -44,7 +44,7 @@ PEOPLE = 210
 
 @pytest.fixture
 def trainer(new_table: New, new_trainer: New) -> dict[str, Any]:
-    """Return a trainer on a table of people whose columns are pairwise independent."""
+    """Return a trainer for a table of people whose columns are pairwise independent."""
     numbers = np.random.default_rng(0).permutation(PEOPLE)
     table = pa.table({"subject": [f"p{one}" for one in range(PEOPLE)], "a": range(PEOPLE), "b": numbers})
     files = {"train.py": TRAIN, "score.py": SCORE}
@@ -60,8 +60,8 @@ def test_honest_trainer_is_clean(
     get: Callable[[str], Any],
 ) -> None:
     """The first training has no forgotten canaries and reports no power. The next training is clean and its request
-    completes. The bundle states p-value, power and number of canaries, and canaries that are no longer needed cannot be
-    decrypted."""
+    completes. The bundle states the p-value, the power and the number of canaries. Canaries that are no longer needed
+    cannot be decrypted."""
     assert train() == 1
     with installation.database.reading() as session:
         [before] = [row.content for row in session.query(CanaryRound)]
@@ -93,8 +93,8 @@ def test_a_training_that_reuses_forgotten_rows_is_stopped(
     get: Callable[[str], Any],
 ) -> None:
     """The canary test detects a copy of an earlier training's rows among the trainer's files. The run publishes
-    nothing, the request stays open, and the live artefacts are withheld. A retry after the copy was removed is refused
-    with the same alarm."""
+    nothing, the request stays open, and the live artefacts are withheld. A retry after the copy has been removed is
+    refused with the same alarm."""
     assert train() == 1
     assert gateway.get(f"/v1/trainers/{trainer['id']}/artefacts/model.json").status_code == 200
     with installation.database.writing() as session:

@@ -18,7 +18,7 @@ Refused = Callable[..., dict[str, Any]]
 def test_a_requested_canary_test_is_a_separate_run(
     gateway: TestClient, live: dict[str, Any], get: Get, work: Work
 ) -> None:
-    """A requested canary test is a separate run and changes neither the versions nor the ledger nor the model."""
+    """A requested canary test is a separate run and leaves the versions, the ledger and the model unchanged."""
     place = f"/v1/models/{live['id']}"
     before, entries = get(f"/models/{live['id']}"), get(f"/accounting/models/{live['id']}/ledger")
     answer = gateway.post(f"{place}/audit")
@@ -58,8 +58,8 @@ def test_repeating_a_canary_test_request_is_a_no_op(
 def test_only_a_live_model_is_tested(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A request for a canary test returns 409 if the model has not learned yet, 422 if it has no lanes and 404 if it is
-    unknown. No canary test is queued."""
+    """A request for a canary test returns 409 if the model has not been trained yet, 422 if it has no lanes and 404 if
+    it is unknown. No canary test is queued."""
     model = new_model(new_dataset()["id"])
     refused(gateway.post(f"/v1/models/{model['id']}/audit"), 409, "model_not_live")
     refused(gateway.post("/v1/models/mdl_0/audit"), 404, "model_unknown")
@@ -72,8 +72,8 @@ def test_only_a_live_model_is_tested(
 def test_a_request_goes_before_a_canary_test(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """A deletion request runs before a canary test that waits for the same model, even if the request came later. Its
-    run and its certificate are the same as without the test, which runs afterwards."""
+    """A deletion request runs before a canary test that is waiting for the same model, even if the request was
+    submitted later. The test runs afterwards and affects neither the request's run nor its certificate."""
     alone = get(f"/accounting/models/{live['id']}")["next_request"]["steps"]
     gateway.post(f"/v1/models/{live['id']}/audit")
     request = forget("p1")
@@ -95,8 +95,8 @@ def test_a_request_goes_before_a_canary_test(
 def test_a_request_during_a_canary_test_runs_next(
     installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """A model stays in service during a canary test and reports the test. A request made meanwhile runs next, even if
-    the canary test is interrupted and has to be repeated."""
+    """A model stays in service during a canary test and reports the test. A request submitted during the test runs
+    next, even if the test is interrupted and has to be repeated."""
     gateway.post(f"/v1/models/{live['id']}/audit")
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)

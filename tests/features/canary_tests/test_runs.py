@@ -42,8 +42,8 @@ def _ask(gateway: TestClient, model: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("plan", [FORGETTING, CanaryPlan(lanes=4096, steps_before=0, steps=80)])
 def test_a_canary_test_covers_the_whole_plan(plan: CanaryPlan) -> None:
-    """The canaries are learned and forgotten step by step, and each step is reported. The lower bound covers the whole
-    plan: it is at least three quarters of the certified bound and never above it."""
+    """The test trains on the canaries and forgets them step by step, and reports each step. The lower bound covers the
+    whole plan: it is at least three quarters of the certified bound and never exceeds it."""
     told: list[int] = []
     observed = canaries.run(MECHANISM, plan, on_progress=told.append)
     assert told == list(range(1, plan.steps_before + plan.steps + 1))
@@ -64,21 +64,21 @@ def test_a_progress_callback_can_stop_the_test() -> None:
 
 
 def _deaf(noise: Any, state: State, **settings: Any) -> State:
-    """Skip the contraction of steps in the second half of a run."""
+    """Take a step, but omit its contraction while the canaries are being forgotten."""
     with_canaries, without = settings["push"].chunk(2)
     forgetting = torch.equal(with_canaries, without)
     return projected_noisy_step(noise, state, **settings | ({"l2": 0.0} if forgetting else {}))
 
 
 def test_unforgotten_canaries_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The canary test detects canaries that were learned but not forgotten."""
+    """The canary test detects canaries that were trained on but not forgotten."""
     monkeypatch.setattr(chain, "projected_noisy_step", _deaf)
     observed = canaries.run(MECHANISM, FORGETTING, on_progress=lambda steps_done: None)
     assert "forgetting" in observed.findings(MECHANISM)
 
 
 def test_only_a_null_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A canary test reads a single row, which is null."""
+    """A canary test reads only one row, which is null."""
     read: list[Any] = []
     original = chain.run
 
@@ -128,7 +128,7 @@ def test_a_killed_canary_test_is_repeated(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A canary test whose worker is killed with -9 starts over and ends once."""
+    """If the worker of a canary test is killed with SIGKILL, the test starts over and is completed only once."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     _ask(gateway, model)
@@ -145,8 +145,8 @@ def test_a_killed_canary_test_is_repeated(
     assert not runner.run_next(installation, worker="third")
 
 
-def test_the_canaries_match_the_law() -> None:
-    """After learning, the planned canaries have the mean signal that the test assumes at the start of forgetting."""
+def test_trained_canaries_have_the_expected_mean() -> None:
+    """After training, the planned canaries have the mean signal that the test assumes at the start of forgetting."""
     law = canary_test.law(MECHANISM, FORGETTING)
     learned = CanaryPlan(lanes=4096, steps_before=0, steps=80)
     assert canary_test.law(MECHANISM, learned, records=law.records).mean == pytest.approx(law.start)

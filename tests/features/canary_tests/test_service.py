@@ -26,7 +26,7 @@ Claim = Callable[[], ClaimedRun]
 
 @pytest.fixture
 def claim(installation: Installation) -> Claim:
-    """Claim the next run, which must exist."""
+    """Return a function that claims the next run, which must exist."""
 
     def claimed() -> ClaimedRun:
         with installation.database.writing() as session:
@@ -39,7 +39,7 @@ def claim(installation: Installation) -> Claim:
 
 @pytest.fixture
 def ask(installation: Installation, by: Actor) -> Callable[[dict[str, Any]], None]:
-    """Request a canary test of a model."""
+    """Return a function that requests a canary test of a model."""
 
     def asked(model: dict[str, Any]) -> None:
         with installation.database.writing(by=by) as session:
@@ -50,25 +50,25 @@ def ask(installation: Installation, by: Actor) -> Callable[[dict[str, Any]], Non
 
 @pytest.fixture
 def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """Return a live model of 60 people."""
+    """Return a live model trained on 60 people."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     return model
 
 
 def end(installation: Installation, claimed: ClaimedRun, *, error_code: str | None = None) -> None:
-    """End a canary test like a worker after its lanes have run."""
+    """End a canary test as a worker does once the lanes have run."""
     assert claimed.audit
     with installation.database.writing() as session:
         observed = lanes.observed(claimed.audit, claimed.mechanism)
         canary_tests.end(session, run_id=claimed.run_id, observed=observed, error_code=error_code)
 
 
-def test_lanes_take_the_steps_of_the_first_request(
+def test_lanes_take_as_many_steps_as_the_first_request(
     live: dict[str, Any], forget: Make, ask: Callable[..., None], claim: Claim, installation: Installation
 ) -> None:
-    """The lanes of a canary test learn for as many steps as the model and forget for as many steps as a run for the
-    first record."""
+    """The lanes of a canary test train for as many steps as the model did, and forget for as many steps as the run that
+    serves the model's first request."""
     learned = live["mechanism"]["learn_steps"]
     ask(live)
     audit = claim()
@@ -89,8 +89,8 @@ def test_a_canary_test_gives_way_to_near_deadlines(
     claim: Claim,
     work: Callable[[], int],
 ) -> None:
-    """A request on another dataset that is due within a week runs before a canary test, however long the test has
-    waited."""
+    """A request about another dataset that is due within a week runs before a canary test, however long the test has
+    been waiting."""
     audited = new_model(new_dataset()["id"])
     other = new_model(new_dataset(rows=20, seed=1)["id"])
     assert work() == 2
@@ -109,7 +109,7 @@ def test_a_canary_test_gives_way_to_near_deadlines(
 def test_a_canary_test_does_not_block_other_datasets(
     new_dataset: Make, new_model: Make, forget: Make, ask: Callable[..., None], claim: Claim, work: Callable[[], int]
 ) -> None:
-    """Requests on other datasets are served while one dataset's model is tested."""
+    """Requests about other datasets are served while one dataset's model is being tested."""
     audited = new_model(new_dataset()["id"])
     other = new_model(new_dataset(rows=20, seed=1)["id"])
     assert work() == 2
@@ -199,7 +199,8 @@ def test_a_canary_test_is_dropped_after_three_failures(
 def test_a_canary_test_runs_during_backoff(
     installation: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, forget: Make, get: Get
 ) -> None:
-    """A canary test can be requested and runs while a model's failed runs back off, and does not change the backoff."""
+    """A canary test can be requested and run while the model is in backoff after a failed run. The test does not change
+    the backoff."""
     forget("p1")
     failed = claim()
     with installation.database.writing() as session:
@@ -224,7 +225,7 @@ def test_a_canary_test_does_not_take_waiting_requests(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """During a canary test, requests that wait for a batch continue to wait and can be cancelled."""
+    """During a canary test, requests waiting for a batch keep waiting and can still be cancelled."""
     model = new_model(new_dataset()["id"], batching={"max_wait_seconds": 86400})
     assert work() == 1
     request = forget("p1")

@@ -21,7 +21,7 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def keys(gateway: TestClient) -> list[str]:
-    """Create five keys, which make five entries."""
+    """Create five keys, which add five entries to the audit log, and return the keys' ids."""
     body = {"name": "app", "scopes": ["models:read"]}
     return [gateway.post("/v1/api-keys", json=body).json()["id"] for _ in range(5)]
 
@@ -88,8 +88,8 @@ def test_a_malformed_cursor_is_refused(gateway: TestClient, refused: Refused, pa
 def test_the_service_recomputes_the_log(
     gateway: TestClient, get: Get, installation: Installation, keys: list[str]
 ) -> None:
-    """The service recomputes the caller's whole log, compares it with its signatures, and names the first faulty
-    entry."""
+    """The service recomputes the caller's whole log, compares it with the signed checkpoints, and names the first
+    faulty entry."""
     periodic_jobs.sign_heads(installation)
     last = get("/audit-log")["items"][0]
     verdict = gateway.post("/v1/audit-log:verify").json()

@@ -40,7 +40,7 @@ def verify(installation: Installation, monkeypatch: pytest.MonkeyPatch, capfd: p
 
 @pytest.fixture
 def other(installation: Installation, by: Actor) -> str:
-    """Create a second tenant, with five signed entries."""
+    """Create a second tenant with five signed audit entries, and return its id."""
     with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="other", policy=Policy(), admin_key="k")
     with installation.database.writing(by=Actor(tenant_id=tenant.id, name="test")) as session:
@@ -51,7 +51,7 @@ def other(installation: Installation, by: Actor) -> str:
 
 
 def _tamper(installation: Installation, *statements: str) -> None:
-    """Execute SQL without the triggers that forbid it."""
+    """Execute SQL after dropping the triggers that would forbid it."""
     with installation.database.engine.begin() as connection:
         named = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND sql LIKE '%append-only%'"
         for name in connection.scalars(sa.text(named)).all():
@@ -77,7 +77,8 @@ def test_every_tenant_is_verified(installation: Installation, verify: Verify, ot
 
 
 def test_tampering_is_named(installation: Installation, verify: Verify, other: str) -> None:
-    """If a log was tampered with in the database, the command names the fault in one line and exits with code 1."""
+    """If a log has been tampered with in the database, the command names the fault in one line and exits with code
+    1."""
     _tamper(installation, f"UPDATE audit_entries SET actor = 'key_0' WHERE sequence = 3 AND tenant_id = '{other}'")
     code, said = verify()
     assert code == 1
@@ -87,7 +88,7 @@ def test_tampering_is_named(installation: Installation, verify: Verify, other: s
 def test_a_saved_checkpoint_detects_truncation(
     installation: Installation, verify: Verify, other: str, tmp_path: Path
 ) -> None:
-    """A checkpoint that was saved elsewhere detects that a log was truncated together with its checkpoints."""
+    """If a log is truncated together with its checkpoints, a checkpoint saved elsewhere reveals it."""
     with installation.database.reading() as session:
         [checkpoint] = repository.all_checkpoints(session, AUDIT, tenant_id=other)
     kept = tmp_path / "checkpoint.jws"
@@ -109,8 +110,8 @@ def test_a_saved_checkpoint_detects_truncation(
 
 @pytest.mark.usefixtures("other")
 def test_checkpoints_do_not_verify_with_other_keys(installation: Installation, verify: Verify, tmp_path: Path) -> None:
-    """Checkpoints do not verify with the public keys of another installation. Without any key nothing is verified, and
-    no key is created."""
+    """Checkpoints do not verify with another installation's public keys. If there is no key at all, nothing is verified
+    and no key is created."""
     jwks = tmp_path / "jwks.json"
     jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}))
     code, said = verify("--jwks", jwks)

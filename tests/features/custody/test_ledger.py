@@ -46,7 +46,7 @@ def test_third_parties_can_recompute_the_ledger(
 
 
 def test_an_empty_ledger_is_not_signed(gateway: TestClient, get: Get) -> None:
-    """An empty ledger is valid: its head is zeros without a signature, and its export has no links."""
+    """An empty ledger is valid. Its head hash consists of zeros and is not signed, and its export has no links."""
     head = get("/ledger/head")
     assert (head["sequence"], head["hash"], head["jws"]) == (0, "0" * 64, None)
     assert [json.loads(line).keys() for line in gateway.get("/v1/ledger/export").text.splitlines()][1:] == [{"head"}]

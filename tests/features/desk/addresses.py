@@ -26,13 +26,13 @@ def paths() -> list[str]:
 
 
 def of(path: str, ids: Mapping[str, str]) -> str:
-    """Return the address of a path."""
+    """Return a path with its placeholders replaced by ids."""
     return re.sub(r"\{(\w+)\}", lambda found: ids[found[1]], path)
 
 
 def happened(installation: Installation, api: httpx.Client, work: Callable[[], object]) -> dict[str, str]:
-    """Create the objects that paths name: a person forgotten by a model and another whose request is in review. `work`
-    does what is due."""
+    """Create the objects that the paths name: a person forgotten by a model and another whose request is in review.
+    `work` runs the pending work."""
 
     def made(path: str, **sent: object) -> str:
         answer = api.post(f"/v1{path}", **sent)  # type: ignore[arg-type]

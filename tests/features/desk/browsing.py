@@ -15,7 +15,7 @@ def hidden(page: str) -> dict[str, str]:
 
 
 def inline(page: str) -> list[str]:
-    """Return what a page has inline, which browsers would block, and what it asks of other hosts."""
+    """Return a page's inline scripts and styles, which browsers would block, and its references to other hosts."""
     found = re.finditer(r'<style|\sstyle=|<script>|\son[a-z]+=|(src|href|action)="(https?:)?//', page)
     return [one[0] for one in found]
 
@@ -31,8 +31,7 @@ class Browser:
         return self.client.get(path, headers=headers, follow_redirects=False)
 
     def post(self, path: str, *, origin: str | None = HERE, **fields: str | list[str]) -> httpx.Response:
-        """Send a form like one of our pages, from our origin and with the token of the session unless another is
-        given."""
+        """Send a form as our pages do, from our origin and with the session's token, unless the caller gives others."""
         headers = {} if origin is None else {"Origin": origin}
         if "csrf" not in fields:
             fields["csrf"] = self.token()
@@ -44,13 +43,14 @@ class Browser:
         return self.client.post(path, data=data, files=files, headers={"Origin": HERE}, follow_redirects=False)
 
     def token(self) -> str:
-        """Return the form token of the browser's session; empty without one."""
+        """Return the form token of the browser's session, or an empty string if there is none."""
         page = self.get("/admin/nowhere").text
         found = re.search(r'name="form-token" content="([0-9a-f]{64})"', page)
         return found[1] if found else ""
 
     def log_in_as(self, email: str, password: str, *, code: str | None = None, **more: str) -> httpx.Response:
-        """Take the first step of a login, and with a `code` the second, with the form in between."""
+        """Take the first step of a login and, if a `code` is given, the second step with the form that the first step
+        returned."""
         [token] = re.findall(r'name="csrf" value="([0-9a-f]{64})"', self.get("/admin/login").text)
         answer = self.post("/admin/login", csrf=token, next="/admin", email=email, password=password)
         if code is None:

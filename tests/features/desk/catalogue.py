@@ -108,7 +108,7 @@ def read(path: Path, language: str | None = None) -> Catalog:
 
 
 def written(catalogue: Catalog) -> bytes:
-    """Return the bytes of a catalogue's file: sorted, unwrapped and without places, so that two changes rarely
+    """Return a catalogue file's bytes: sorted, unwrapped and without source locations, so that two changes rarely
     conflict."""
     found = io.BytesIO()
     write_po(found, catalogue, width=0, sort_output=True, no_location=True, ignore_obsolete=True)

@@ -43,7 +43,8 @@ class Raised:
 
 @functools.cache
 def declared() -> dict[str, dict[str, str]]:
-    """Return the templates of each condition by the name of its class, the class's own under "template"."""
+    """Return each condition's templates, keyed by the name of its class. The class's own template has the key
+    "template"."""
     found: dict[str, dict[str, str]] = {}
     for node in (node for module in DECLARING for node in ast.walk(ast.parse(inspect.getsource(module)))):
         if isinstance(node, ast.ClassDef) and node.name in CONDITIONS:
@@ -67,7 +68,7 @@ def places_of(template: str) -> set[str]:
 
 
 def raised() -> tuple[Raised, ...]:
-    """Return every place that creates a problem or a sentence of one."""
+    """Return every place in the code that creates a problem or a problem's sentence."""
     return _scan()[0]
 
 
@@ -79,13 +80,13 @@ def texts() -> tuple[str, ...]:
 
 
 def faults() -> tuple[str, ...]:
-    """Return the messages of faults, and of the checks of the contract, with braces for numbers that are bounds."""
+    """Return the messages of faults and of the contract's checks, with braces in place of numeric bounds."""
     return _scan()[1]
 
 
 @functools.cache
 def _scan() -> tuple[tuple[Raised, ...], tuple[str, ...]]:
-    """Parse each module once; return its places that make problems, and its messages of faults."""
+    """Parse each module once, and return the places that create problems and the messages of faults."""
     templates = declared()
     modules = [(list(_raised(module, templates)), list(_faults(module))) for module in _modules()]
     return tuple(one for places, _ in modules for one in places), tuple(one for _, said in modules for one in said)
@@ -137,8 +138,8 @@ class _Module:
                     self._assigned.setdefault((function, name), []).append(node.value)
 
     def texts_of(self, value: ast.expr, function: str) -> list[str | None]:
-        """Return the texts that an expression may be: a literal, a name of literals, or a parameter of `function`, as
-        calls in the module give it. None stands for any other text."""
+        """Return the possible texts of an expression: a literal, a name that stands for literals, or a parameter of
+        `function` with the texts that calls in the module pass. None stands for any other text."""
         if isinstance(value, ast.Call) and _name(value.func) == "gettext":
             return self.texts_of(value.args[0], function)
         if isinstance(value, ast.Call) and _name(value.func) == "Sentence":
@@ -161,7 +162,8 @@ def _literal(value: ast.expr) -> str | None:
 
 
 def _bounded(value: ast.expr) -> str | None:
-    """Return an f-string with braces for bounds; None if it has other values, which a catalogue cannot know."""
+    """Return an f-string with braces in place of bounds, or None if it has other values, which a catalogue cannot
+    know."""
     if not isinstance(value, ast.JoinedStr):
         return None
     parts = []
@@ -190,7 +192,7 @@ def _modules() -> Iterator[_Module]:
 
 
 def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    """Yield the nodes of a tree, each before those within it, and with the name of its function."""
+    """Yield a tree's nodes, parents before children, each with the name of the function that contains it."""
     waiting: list[tuple[ast.AST, str]] = [(tree, "")]
     while waiting:
         node, function = waiting.pop()

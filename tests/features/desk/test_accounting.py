@@ -14,7 +14,7 @@ SomebodyWith = Callable[..., Browser]
 
 
 def test_empty_accounts_are_explained(officer: Browser, new_dataset: Make) -> None:
-    """The pages show an empty state if there is no dataset or no model has learned from the dataset."""
+    """The pages show an empty state if there is no dataset or if no model has been trained on the dataset."""
     assert "No dataset yet" in officer.get("/admin/accounting").text
     dataset = new_dataset()
     assert f"/admin/accounting/datasets/{dataset['id']}" in officer.get("/admin/accounting").text
@@ -42,10 +42,10 @@ def test_an_account_shows_spent_and_remaining_budget(
     assert "for 1 record" in officer.get(path).text
 
 
-def test_requests_that_force_relearning_are_named(
+def test_requests_that_force_retraining_are_named(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Work
 ) -> None:
-    """The account names each open request that can only be served by relearning."""
+    """The account names each open request that can only be served by retraining."""
     dataset = new_dataset(rows=300, rows_each=100)["id"]
     new_model(dataset, name="risk", noise_scale=0.01, learn_steps=8)
     work()

@@ -28,7 +28,7 @@ def test_every_documented_failure_has_advice() -> None:
 
 def test_every_named_condition_of_a_run_has_advice() -> None:
     """There is advice for every error that a worker or the selection of people for a rehearsal raises by name. The only
-    exception is a lost lease, which fails no run."""
+    exception is a lost lease, because it does not make a run fail."""
     sources = "".join(path.read_text() for path in (ROOT / "worker").rglob("*.py"))
     names = {*re.findall(r"raise (\w+)", sources), *re.findall(r"`(\w+)`", rehearsals.draw.__doc__ or "")}
     declaring = (errors, problems, contract)

@@ -60,8 +60,8 @@ def test_attachments_are_purged_with_the_details(installation: Installation) -> 
 
 
 def test_name_and_bytes_have_one_key(installation: Installation) -> None:
-    """Name and bytes of an attachment can be read until its key is destroyed. Destroying the key affects no other
-    attachment."""
+    """An attachment's name and bytes can be read until their common key is destroyed. Destroying the key affects no
+    other attachment."""
     request_id = ask(installation)
     first, second = attach(installation, request_id), attach(installation, request_id)
     keys = [installation.vault.key_of(one) for one in stored(installation)]
@@ -98,7 +98,7 @@ def test_an_interrupted_deletion_can_be_repeated(installation: Installation) -> 
 
 
 def test_lists_read_no_bytes(installation: Installation) -> None:
-    """Listing attachments does not load their bytes, which are loaded only when a file is read."""
+    """Listing attachments does not load their bytes. They are loaded only when a file is read."""
     request_id = ask(installation)
     attach(installation, request_id)
     with installation.database.reading() as session:
@@ -115,7 +115,7 @@ def test_an_attachment_after_the_purge_is_refused(installation: Installation) ->
 
 
 def test_an_attachment_added_during_a_purge_is_purged(installation: Installation) -> None:
-    """An attachment that is added after the purge has read the due requests is not left behind with its key: the
+    """If an attachment is added after the purge has read the due requests, neither it nor its key is left behind. The
     request becomes due again, and the next purge removes the attachment."""
     request_id = ask(installation)
     attach(installation, request_id)

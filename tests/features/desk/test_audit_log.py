@@ -23,13 +23,13 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def keys(gateway: Any) -> list[str]:
-    """Create three keys, which make three entries."""
+    """Create three keys, which add three entries to the audit log."""
     body = {"name": "app", "scopes": ["models:read"]}
     return [gateway.post("/v1/api-keys", json=body).json()["id"] for _ in range(3)]
 
 
 def test_entries_are_filtered(officer: Browser, keys: list[str]) -> None:
-    """Entries are filtered by actor, action and object. The page states if no entry matches."""
+    """Entries are filtered by actor, action and object. If no entry matches, the page says so."""
     page = officer.get("/admin/audit-log?action=api_key.created").text
     assert all(key in page for key in keys)
     page = officer.get(f"/admin/audit-log?object_id={keys[1]}").text

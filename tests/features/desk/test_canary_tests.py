@@ -25,7 +25,7 @@ Work = Callable[[], int]
 
 @pytest.fixture
 def model(new_dataset: Make, new_model: Make, forget: Make, work: Work) -> str:
-    """Return a model that has learned and forgotten a person, tested both times."""
+    """Return the id of a model that was trained and has forgotten a person, with a canary test of both runs."""
     made: str = new_model(new_dataset(rows=200)["id"], noise_scale=0.02)["id"]
     work()
     forget("p1")
@@ -160,7 +160,8 @@ def test_no_number_is_rounded_in_our_favour() -> None:
 def test_canary_tests_are_plotted_over_time(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor, new_model: Make
 ) -> None:
-    """Both epsilons of every run are plotted, and listed with the version. A refuted run is listed first."""
+    """Both epsilons of every run are plotted, and are also listed together with the version. A refuted run is listed
+    first."""
     path = f"/admin/models/{model}/canary-tests"
     assert f'hx-get="{path}"' in officer.get(f"/admin/models/{model}").text
     page = officer.get(path).text

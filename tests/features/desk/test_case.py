@@ -110,8 +110,8 @@ def test_impossible_decisions_are_not_offered(officer: Browser, gateway: TestCli
 def test_completion_is_in_the_zone_of_the_policy(
     officer: Browser, gateway: TestClient, get: Get, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The completion time is shown in the policy's time zone like other dates, and the head of the page names the zone.
-    A later change of the policy's zone does not change the dates of existing requests, on pages or in replies."""
+    """Like other dates, the completion time is shown in the policy's time zone, which the head of the page names. A
+    later change of the policy's zone does not change the dates of existing requests, on pages or in replies."""
     policy = gateway.get("/v1/tenant").json()["policy"] | {"time_zone": "Pacific/Kiritimati"}
     gateway.patch("/v1/tenant", json={"policy": policy}).raise_for_status()
     made = forget("stranger")
@@ -140,7 +140,7 @@ def _model(**of: Any) -> ModelToForgetOut:
     return ModelToForgetOut(**known | of)
 
 
-def test_the_reason_of_a_wait_is_shown() -> None:
+def test_the_reason_for_waiting_is_shown() -> None:
     """The page shows how full a batch is, its latest start, and the duration of a run. Every reason for waiting is
     described in words."""
     until = datetime.datetime(2026, 12, 3, tzinfo=datetime.UTC)
@@ -153,8 +153,9 @@ def test_the_reason_of_a_wait_is_shown() -> None:
 def test_a_reply_is_shown_in_the_chosen_language(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The reply page is shown in the chosen language. Depending on the outcome it reports the deletion with its
-    certificate, the ground of a rejection or that nothing was held, and before that it confirms receipt."""
+    """The reply page is shown in the chosen language. Depending on the outcome, it reports the deletion with its
+    certificate, the ground for a rejection, or that nothing was held. Until there is an outcome, it confirms
+    receipt."""
     language = ReplyLanguage.FR
     new_model(new_dataset()["id"])
     work()
@@ -242,9 +243,9 @@ def test_a_reply_names_the_request_that_erased_the_rows(
 
 
 def test_a_late_reply_promises_no_past_day(gateway: TestClient, officer: Browser, forget: Make) -> None:
-    """A reply that is written after the deadline apologises instead of promising an answer by a past date, and the
-    officer sees a warning above it. A request that was paused after its deadline stays overdue on the list and on its
-    page."""
+    """A reply that is written after the deadline apologises instead of promising an answer by a date in the past. The
+    officer sees a warning above the reply. A request that was paused after its deadline stays overdue on the list and
+    on its page."""
     received = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=60)
     request = forget("p1", identity_verified=False, submitted_at=received.isoformat())
     assert request["clock"]["state"] == "overdue"
@@ -278,9 +279,9 @@ def test_irreversible_entries_are_confirmed(officer: Browser, get: Get, new_data
     assert len(get("/deletion-requests")["items"]) == 2
 
 
-def test_a_request_by_a_kind_of_identifier_is_entered(officer: Browser, get: Get, new_dataset: Make) -> None:
+def test_a_request_by_email_address_is_entered(officer: Browser, get: Get, new_dataset: Make) -> None:
     """The form accepts the kind of the person's identifier and refuses an unknown kind. It warns of an earlier request
-    by another spelling of the identifier."""
+    in which the identifier was spelled differently."""
     new_dataset()
     form = ENTERED | {"subject_id": "ada@example.org", "kind": "email"}
     assert officer.post("/admin/requests/new", **form).status_code == 303

@@ -19,7 +19,7 @@ def listed(page: str) -> list[str]:
 
 
 def test_an_officer_takes_and_releases_a_request(officer: Browser, gateway: TestClient, forget: Make, get: Get) -> None:
-    """An officer takes a request, finds it in the officer's own list, and releases it, which leaves it unassigned."""
+    """An officer takes a request, finds it in their own list, and releases it. The request is then unassigned."""
     mine, other = (forget(f"p{number}", identity_verified=False)["id"] for number in range(2))
     maria = beside(gateway)
     welcomed(maria, invitation_of(officer))

@@ -49,7 +49,7 @@ def said(**changed: Any) -> list[str]:
 
 
 def test_requests_in_time_are_not_dangers() -> None:
-    """Requests that are waiting within their time limit or have ended are not reported as dangers."""
+    """Requests that have ended, or are still within their time limit, are not reported as dangers."""
     assert said() == []
 
 
@@ -212,8 +212,8 @@ def test_the_worst_models_are_shown(
 def test_waiting_people_are_shown_without_dangers(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """If no deadline is near, the page shows the number of waiting requests, the number of models that still contain
-    people, and the earliest due date."""
+    """If no deadline is near, the page shows how many requests are waiting, how many models still contain those
+    people's data, and the earliest due date."""
     new_model(new_dataset()["id"])
     work()
     made = forget("p1")

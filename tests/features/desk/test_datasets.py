@@ -90,8 +90,8 @@ def test_columns_are_stated_in_the_form(officer: Browser, get: Get) -> None:
 
 
 def test_wrong_rows_are_named_by_line_and_column(officer: Browser, get: Get) -> None:
-    """For each invalid row the page names line, column and what was expected, but never the content. Nothing is
-    stored."""
+    """For each invalid row, the page states the line, the column and what was expected, but never the content. Nothing
+    is stored."""
     answer = _send(officer, "/admin/datasets/new", **_csv(ROWS + "dan,secret,no\neve,20,perhaps\n"))
     assert answer.status_code == 422
     assert ">line 5, column age:</strong>" in answer.text

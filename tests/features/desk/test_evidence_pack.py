@@ -81,8 +81,8 @@ def test_a_pack_has_everything_and_verifies_offline(gateway: TestClient, forgott
 
 
 def test_any_flipped_bit_is_found(gateway: TestClient, forgotten: str) -> None:
-    """Verification finds a flipped bit in any byte of the pack, and in any member even if the pack was archived again
-    afterwards."""
+    """Verification detects a flipped bit in any byte of the pack. It also detects one in any member if the pack was
+    re-archived afterwards."""
     pack = pack_of(gateway, forgotten)
     members = members_of(pack)
     keys = gateway.get("/.well-known/jwks.json").json()
@@ -163,7 +163,7 @@ def test_the_pdf_is_about_one_case(gateway: TestClient, forgotten: str, forget: 
 
 
 def test_equal_states_have_equal_packs(gateway: TestClient, installation: Installation, forgotten: str) -> None:
-    """Two packs of the same state are byte-identical except for the audit entry about the download itself."""
+    """Two packs of the same state are identical except for the audit entry about the download itself."""
     first, second = (members_of(pack_of(gateway, forgotten)) for _ in range(2))
     for name in ("reply.txt", "request.json", "history.json", "certificates.json", "public-keys.jwks.json"):
         assert first[name] == second[name]
@@ -175,7 +175,7 @@ def test_equal_states_have_equal_packs(gateway: TestClient, installation: Instal
 def test_a_case_without_certificates_has_a_pack(
     gateway: TestClient, forget: Make, work: Callable[[], int], status: str
 ) -> None:
-    """A request that is in review, was rejected or found no data also has a pack that verifies."""
+    """A request that is in review, was rejected or concerned no held data also has a pack that verifies."""
     request_id = forget("stranger", identity_verified=status == "nothing_held")["id"]
     work()
     if status == "rejected":
@@ -188,7 +188,7 @@ def test_a_case_without_certificates_has_a_pack(
 
 
 def test_a_reply_that_the_font_cannot_render_is_text(gateway: TestClient, forget: Make, refused: Make) -> None:
-    """If no PDF font has all characters of the reply, the pack contains the reply as text and explains why."""
+    """If no PDF font has all characters of the reply, the pack contains the reply only as text and explains why."""
     request_id = forget("p1", external_id="案件 7", identity_verified=False)["id"]
     refused(gateway.get(f"{PLACE}/{request_id}/evidence-pack?format=pdf"), 409, "reply_unprintable")
     members = members_of(pack_of(gateway, request_id))

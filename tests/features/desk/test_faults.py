@@ -83,7 +83,7 @@ def test_the_field_of_a_fault_is_marked(officer: Browser) -> None:
 
 def test_an_incomplete_decision_stays_open(officer: Browser, forget: Make) -> None:
     """A rejection without an explanation is shown again with the form open, the fault at its field and the chosen
-    ground kept. For several requests the selection is kept too."""
+    ground kept. If several requests were selected, the selection is kept too."""
     made = forget("p1", identity_verified=False)["id"]
     one = officer.post(f"/admin/requests/{made}/reject", ground="legal_claims", explanation=" ")
     asked = {"decision": "reject", "ground": "legal_claims", "explanation": "", "chosen": made}

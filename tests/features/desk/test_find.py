@@ -57,7 +57,7 @@ def test_several_matches_are_listed(officer: Browser, new_dataset: Make, new_mod
 def test_search_respects_scopes(
     officer: Browser, somebody_with: Callable[..., Browser], new_dataset: Make, forget: Make
 ) -> None:
-    """A key finds only objects that its scopes permit."""
+    """A search finds only objects that the key's scopes permit."""
     new_dataset(rows=4, name="customers")
     forget("stranger", external_id="case-1")
     operator = somebody_with(Scope.METRICS_READ)

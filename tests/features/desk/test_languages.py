@@ -167,7 +167,8 @@ def test_values_are_escaped_in_every_language(language: str) -> None:
 
 
 def test_german_pages_use_german_formats() -> None:
-    """German pages use a point between thousands, a decimal comma and German names of days, and capitalise nouns."""
+    """German pages use a point as the thousands separator, a decimal comma and German names of days, and capitalise
+    nouns."""
     assert wording.count(1234, "request", "requests") == "1,234 requests"
     with languages.speaking("de"):
         assert wording.count(1234, "request", "requests") == "1.234 Anträge"
@@ -256,5 +257,5 @@ def _literals(node: nodes.Node) -> Iterator[str]:
 
 
 def _is_said(text: str) -> bool:
-    """Return True if the text looks like one for people, not like a class, a name or an address."""
+    """Return True if the text looks like prose for readers, not like a CSS class, a name or an address."""
     return bool(re.match(r"[A-Z][a-z]", text) or re.search(r"[a-z] [a-z]", text)) and not set(text) & set("/=#<_")

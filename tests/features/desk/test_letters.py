@@ -31,7 +31,7 @@ TYPED = {
 
 @pytest.fixture
 def rejected(gateway: TestClient, forget: Make) -> Callable[..., str]:
-    """Reject a new request under a regulation on a ground, and return its id."""
+    """Return a function that creates a request under a regulation, rejects it on a ground and returns its id."""
 
     def reject(explanation: str, *, ground: str = "legal_claims", regulation: str = "gdpr") -> str:
         made = forget("p1", identity_verified=False, regulation=regulation)
@@ -53,7 +53,7 @@ def forgotten(gateway: TestClient, new_dataset: Make, new_model: Make, forget: M
 
 
 def positions(content: bytes) -> dict[str, tuple[float, float]]:
-    """Return the left edge and the distance from the top of each piece of text of the first page of a PDF, in mm."""
+    """Return the distances from the left and top edges, in mm, of each piece of text on a PDF's first page."""
     found: dict[str, tuple[float, float]] = {}
 
     def visit(text: str, _user: Any, matrix: list[float], _font: Any, _size: float) -> None:

@@ -32,7 +32,7 @@ _MANY = 30
 
 @pytest.fixture
 def fill(gateway: TestClient, installation: Installation, new_dataset: Make, new_model: Make, forget: Make) -> Fill:
-    """Return a function that creates many entries of a list."""
+    """Return a function that fills a list with many entries."""
 
     def of_runs() -> None:
         model = new_model(new_dataset()["id"])
@@ -133,7 +133,7 @@ def test_pages_link_to_their_neighbours(
 
 
 def walk(officer: Browser, what: str, query: str, total: str | None) -> None:
-    """Go to the second page of a list, back and on again."""
+    """Go to the second page of a list, back to the first, and forward again, and check each page."""
     way = f"/admin/{what}?{query}&size=25"
     shown, rows = [], []
     for direction in ("next", "prev", "next"):
@@ -226,7 +226,7 @@ def test_a_live_list_refreshes_its_own_page(officer: Browser, fill: Fill) -> Non
     assert 'rel="prev" href="/admin/runs?size=25"' in officer.get(html.unescape(live)).text
 
 
-def test_the_pager_after_lifting_covers_the_whole_list(officer: Browser, gateway: TestClient) -> None:
+def test_page_links_cover_the_whole_list_after_lifting(officer: Browser, gateway: TestClient) -> None:
     """After a search or after lifting a suppression, neither of which is part of the address, the page links lead
     through the whole list."""
     bodies = [{"subject_id": f"q{number}"} for number in range(60)]

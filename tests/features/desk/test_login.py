@@ -165,7 +165,7 @@ def test_sessions_are_in_the_audit_log(officer: Browser, gateway: TestClient) ->
 
 @each("origin", [None, "null", "http://evil.example", "http://testserver.evil.example"])
 def test_forms_from_elsewhere_are_refused(officer: Browser, origin: str | None) -> None:
-    """A form of another site has no effect, even with the right token, and cannot log a user in."""
+    """A form on another site has no effect, even with the right token, and cannot log a user in."""
     answer = officer.post("/admin/logout", origin=origin)
     assert answer.status_code == FormRefused.status
     assert 'data-code="form_refused"' in answer.text

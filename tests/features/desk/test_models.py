@@ -21,7 +21,7 @@ SomebodyWith = Callable[..., Browser]
 
 @pytest.fixture
 def learned(new_dataset: Make, new_model: Make, work: Work) -> dict[str, Any]:
-    """Return a model that has learned, with noise so small that forgetting takes steps."""
+    """Return a trained model whose noise is so small that forgetting takes steps."""
     model = new_model(new_dataset()["id"], name="churn <b>", noise_scale=0.02)
     work()
     return model
@@ -50,8 +50,8 @@ def test_a_model_shows_version_guarantee_and_target(officer: Browser, learned: d
 def test_waiting_people_are_shown_beside_an_epsilon_of_zero(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The overview, the list and the page of a model show the people who still await forgetting, when their requests
-    are due and why they wait."""
+    """The overview, the list and a model's page show how many people are still to be forgotten, when their requests are
+    due and why they are waiting."""
     model = new_model(new_dataset()["id"], batching={"max_requests": 200, "max_wait_seconds": 86_400})
     work()
     places = ["/admin/overview", "/admin/models", f"/admin/models/{model['id']}"]
@@ -68,8 +68,8 @@ def test_waiting_people_are_shown_beside_an_epsilon_of_zero(
         assert "1 in review" in page
 
 
-def test_a_learning_model_has_no_guarantee(officer: Browser, new_dataset: Make, new_model: Make) -> None:
-    """A model without a version has no guarantee, no curve, no price and an empty ledger, and its pages state this."""
+def test_a_model_in_training_has_no_guarantee(officer: Browser, new_dataset: Make, new_model: Make) -> None:
+    """A model without a version has no guarantee, no curve, no price and an empty ledger. Its pages say so."""
     path = f"/admin/models/{new_model(new_dataset()['id'])['id']}"
     page = officer.get(path).text
     assert "No version yet" in page
@@ -105,8 +105,8 @@ def test_versions_and_copies_are_listed(
     assert "Copies outside this installation are not unlearned" in found
 
 
-def test_relearning_is_requested(officer: Browser, learned: dict[str, Any], work: Work) -> None:
-    """The button requests relearning, and the page then shows the request."""
+def test_retraining_is_requested(officer: Browser, learned: dict[str, Any], work: Work) -> None:
+    """The button requests retraining, and the page then shows the request."""
     answer = officer.post(f"/admin/models/{learned['id']}/relearn")
     assert answer.status_code == 303
     assert "retrains as soon as" in officer.get(answer.headers["location"]).text
@@ -147,8 +147,8 @@ def test_pages_are_hidden_without_their_scopes(somebody_with: SomebodyWith, lear
     assert somebody_with(Scope.ACCOUNTING_READ).get(path).status_code == 403
 
 
-def test_relearning_needs_a_form_of_the_dashboard(officer: Browser, learned: dict[str, Any]) -> None:
-    """A form of another site cannot request relearning."""
+def test_retraining_needs_a_form_of_the_dashboard(officer: Browser, learned: dict[str, Any]) -> None:
+    """A form on another site cannot request retraining."""
     assert officer.post(f"/admin/models/{learned['id']}/relearn", csrf="0" * 64).status_code == 403
     assert officer.post(f"/admin/models/{learned['id']}/relearn", origin="https://evil.example").status_code == 403
 

@@ -45,7 +45,7 @@ def test_a_model_is_created(officer: Browser, new_dataset: Make, get: Get) -> No
 
 
 def test_a_hinge_model_is_created(officer: Browser, new_dataset: Make, get: Get) -> None:
-    """The objective is chosen from a list. The model's page shows it with the width of the bend in its loss."""
+    """The objective is chosen from a list. The model's page shows the objective and the width of its loss."""
     dataset = new_dataset(rows=200)["id"]
     chosen = {"dataset_id": dataset, "objective": "smoothed_hinge", "loss_width": "0.5"}
     answer = officer.post("/admin/models/new", name="churn", **chosen)
@@ -59,8 +59,9 @@ def test_a_hinge_model_is_created(officer: Browser, new_dataset: Make, get: Get)
     assert "one of logistic_regression, smoothed_hinge" in refused.text
 
 
-def test_a_model_by_another_method_is_created(officer: Browser, new_dataset: Make, get: Get) -> None:
-    """The form previews and creates a model by the chosen method and refuses settings that the method does not have."""
+def test_a_model_with_another_method_is_created(officer: Browser, new_dataset: Make, get: Get) -> None:
+    """The form previews and creates a model with the chosen training method and refuses settings that the method does
+    not have."""
     fields = {"name": "churn", "dataset_id": new_dataset(rows=200)["id"], "method": "objective_perturbation"}
     forecast = officer.post("/admin/models/new/preview", **fields).text
     assert "iterations to learn, at most" in forecast

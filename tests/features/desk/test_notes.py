@@ -111,8 +111,8 @@ def test_an_open_request_takes_notes(installation: Installation) -> None:
 
 @pytest.mark.parametrize("had_note", [True, False])
 def test_a_note_added_while_details_are_purged_is_purged(installation: Installation, had_note: bool) -> None:
-    """A note that is added under an outdated policy, after the purge has read the due requests, is not left behind with
-    its key: the request becomes due again, and the next purge removes the note."""
+    """If a note is added under an outdated policy after the purge has read the due requests, neither it nor its key is
+    left behind. The request becomes due again, and the next purge removes the note."""
     request_id = ask(installation)
     if had_note:
         write(installation, request_id)

@@ -81,7 +81,7 @@ def test_an_unknown_address_is_a_404(officer: Browser) -> None:
 
 def test_a_malformed_address_is_a_422(officer: Browser) -> None:
     """An invalid filter or cursor returns a page with status 422 that names the fault and quotes no part of the
-    call."""
+    request."""
     answer = officer.get("/admin/requests?status=<script>alert(1)</script>")
     assert answer.status_code == 422
     assert "alert(1)" not in answer.text
@@ -108,8 +108,8 @@ def test_the_menu_respects_scopes(somebody_with: Callable[..., Browser], scope: 
 
 
 def test_parts_of_a_page_ask_for_the_login_in_place(browser: Browser) -> None:
-    """If the session has ended, a request for a part of an open page returns an empty 401 that replaces nothing, so
-    that the page asks for the login."""
+    """If the session has ended, a request for a part of an open page returns an empty 401 response that replaces
+    nothing, so that the page can ask for a login."""
     answer = browser.get("/admin/live", **{"HX-Request": "true"})
     assert (answer.status_code, answer.text) == (401, "")
     assert answer.headers["hx-reswap"] == "none"
@@ -129,7 +129,7 @@ def test_an_unreachable_database_is_a_503(
 
 @pytest.mark.parametrize("is_declared", [True, False])
 def test_a_body_that_is_too_large_is_refused(settings: Settings, admin_key: str, is_declared: bool) -> None:
-    """A file larger than the limit is refused with a page, whether or not its length is declared."""
+    """A file larger than the limit is refused with an error page, whether or not its length is declared."""
     small = settings.model_copy(update={"max_upload_bytes": 100_000})
     with TestClient(create_app(small), raise_server_exceptions=False) as client:
         officer = Browser(client=client, key=admin_key)
@@ -215,7 +215,7 @@ def test_hints_are_short(officer: Browser, new_dataset: Callable[..., Any], path
 
 @each("path", ["/admin", "/admin/requests", "/admin/live", "/admin/requests.csv"])
 def test_pages_are_not_compressed(officer: Browser, path: str) -> None:
-    """Pages are not compressed, because they contain form tokens next to words of the address, and the compressed
+    """Pages are not compressed, because they contain form tokens next to text from the address, and the compressed
     length would leak the tokens."""
     answer = officer.get(path, **{"Accept-Encoding": "gzip"})
     assert answer.status_code == 200

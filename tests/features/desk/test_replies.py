@@ -22,7 +22,8 @@ Refused = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def world(gateway: TestClient, new_dataset: Make, work: Callable[[], int]) -> Callable[..., str]:
-    """Make a request that has ended, of a person whose rows no model learned from, or of a stranger."""
+    """Return a function that creates a request about a stranger, or about a person no model was trained on, and lets it
+    end."""
     new_dataset()
 
     def ended(subject_id: str, **asked: Any) -> str:

@@ -28,7 +28,7 @@ def attach(gateway: TestClient, path: str, name: str = NAME, content: bytes = PD
 
 @pytest.fixture
 def path(forget: Make) -> str:
-    """Path of a request's attachments."""
+    """Return the path of a request's attachments."""
     return f"{PLACE}/{forget('p1', identity_verified=False, external_id='case-7')['id']}/attachments"
 
 
@@ -41,8 +41,8 @@ def small(installation: Installation, gateway: TestClient) -> Iterator[TestClien
 
 
 def test_a_file_is_attached_saved_and_deleted(gateway: TestClient, path: str, get: Get) -> None:
-    """A file is attached, listed with its author and size, and downloaded byte for byte. After its deletion it returns
-    404. It is found only under its own request."""
+    """A file is attached, listed with its author and size, and downloaded byte for byte. Once deleted, it returns 404.
+    It can be found only under its own request."""
     answer = attach(gateway, path)
     made = answer.json()
     key = get("/api-keys")["items"][0]

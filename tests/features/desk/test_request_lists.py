@@ -48,8 +48,8 @@ def test_headings_sort_the_list(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_columns_are_chosen(officer: Browser, gateway: TestClient) -> None:
-    """The table shows the ticked columns, in its fixed order and on every page, for any order and filter. If none is
-    ticked it shows the default columns. The export contains all columns."""
+    """With any sort order and filter, every page of the table shows the ticked columns, always in the same sequence. If
+    no column is ticked, the table shows the default columns. The export contains all columns."""
     gateway.post("/v1/deletion-requests:batch", json={"requests": [{"subject_id": f"q{n}"} for n in range(30)]})
     first = ["Case", "Status", "Due", "Regulation", "Assigned to", "Models done", "Received"]
 
@@ -146,9 +146,9 @@ def test_requests_are_searched_by_subject(
     assert "location" not in answer.headers
 
 
-def test_requests_are_searched_by_a_kind_of_identifier(officer: Browser, forget: Make) -> None:
-    """A request by e-mail address or phone number is found by another spelling of it, but not if it is searched for as
-    a subject id."""
+def test_requests_are_searched_by_email_or_phone(officer: Browser, forget: Make) -> None:
+    """A request by e-mail address or phone number is found by another spelling of that identifier, but not by searching
+    for it as a subject id."""
     mail, phone = forget("ada@example.org", kind="email"), forget("+49 30 901820", kind="phone")
     for by, sought, made in (("email", "ada@EXAMPLE.org", mail), ("phone", "+4930901820", phone)):
         answer = officer.post("/admin/requests/search", by=by, sought=sought)

@@ -26,7 +26,7 @@ def noted(gateway: TestClient, forget: Make) -> str:
 
 
 def test_notes_are_listed_oldest_first(gateway: TestClient, noted: str, get: Get) -> None:
-    """Notes are listed oldest first and in pages, each with its author's id and name, its time and its text."""
+    """Notes are paginated and listed oldest first. Each has its author's id and name, its time and its text."""
     answer = gateway.post(noted, json={"text": "second"})
     key = get("/api-keys")["items"][0]
     assert answer.headers["location"] == noted

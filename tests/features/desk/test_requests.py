@@ -30,7 +30,7 @@ HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
 
 @pytest.fixture
 def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """Return a request that one model has forgotten."""
+    """Return a completed request about a person whom one model has forgotten."""
     new_model(new_dataset()["id"])
     work()
     made = forget("p1", external_id="case-1")
@@ -97,7 +97,7 @@ def test_an_officer_decides_about_a_request(
 
 
 def test_a_cancelled_request_is_withdrawn_in_german(officer: Browser, forget: Make) -> None:
-    """The German page shows a cancelled request as withdrawn and not with the word for aborted work. English uses one
+    """On German pages, a cancelled request is shown as withdrawn, not with the word for aborted work. English uses one
     word for both."""
     path = f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
     officer.post(f"{path}/cancel")
@@ -117,7 +117,7 @@ def test_a_clock_is_paused_and_resumed(officer: Browser, forget: Make) -> None:
 
 
 def test_an_open_page_reports_outdated_actions(officer: Browser, forget: Make) -> None:
-    """If the request of an open page changes so that the page's actions no longer apply, the page reports it."""
+    """If a request changes while its page is open and the page's actions no longer apply, the page reports this."""
     path = f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
     [live] = re.findall(r'hx-get="(/admin/requests/[^"]*/live[^"]*)"', officer.get(path).text)
     assert "has changed" not in officer.get(live).text
@@ -202,7 +202,7 @@ def _rows(answer: httpx.Response) -> list[dict[str, str]]:
 
 
 def test_the_list_is_exported(officer: Browser, forget: Make) -> None:
-    """The export link of the list passes on the filters and returns the listed requests as CSV."""
+    """The list's export link keeps the filters and returns the listed requests as CSV."""
     waits = forget("p1", identity_verified=False)["id"]
     late = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z", regulation="ccpa")["id"]
     done = forget("p3", regulation="other")["id"]
@@ -255,8 +255,8 @@ def test_readers_cannot_decide(somebody_with: Callable[..., Browser], officer: B
 def test_an_app_learns_nothing_from_pages(
     somebody_with: Callable[..., Browser], officer: Browser, forgotten: dict[str, Any], forget: Make
 ) -> None:
-    """An application that may not learn whether data is held sees the same page for a forgotten person and for a
-    stranger, without numbers."""
+    """An application that may not know whether data is held sees the same page for a forgotten person and for a
+    stranger. The page contains no numbers."""
     app = somebody_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     stranger = forget("stranger", external_id="case-2")
     pages = [
@@ -287,7 +287,8 @@ def test_tenants_see_only_their_own_requests(gateway: TestClient, browser: Brows
 def test_nothing_held_is_shown_only_with_the_scope(
     officer: Browser, somebody_with: Callable[..., Browser], forget: Make, new_dataset: Make
 ) -> None:
-    """If no data was held, the request's page has a signed statement of this, which an application's key cannot see."""
+    """If no data was held, the request's page contains a signed statement saying so. An application's key cannot see
+    it."""
     dataset, request = new_dataset()["id"], forget("nobody")
     path = f"/admin/requests/{request['id']}"
     page = officer.get(path).text
@@ -302,7 +303,7 @@ def test_nothing_held_is_shown_only_with_the_scope(
 def test_several_models_have_a_joint_bound(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The page of a request that concerned two models shows their joint bound and the attacker's accuracy."""
+    """If a request affected two models, its page shows their joint bound and the attacker's accuracy."""
     dataset = new_dataset()["id"]
     for name in ("a", "b"):
         new_model(dataset, name=name)

@@ -21,7 +21,7 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def model(new_dataset: Make, new_model: Make) -> dict[str, Any]:
-    """Create a model that waits for a worker, with noise so small that forgetting takes steps."""
+    """Create a model that is waiting for a worker, with noise so small that forgetting takes steps."""
     return new_model(new_dataset()["id"], noise_scale=0.02)
 
 
@@ -81,8 +81,8 @@ def test_the_queue_shows_what_is_due_and_why(
     work: Callable[[], int],
     get: Callable[[str], Any],
 ) -> None:
-    """The queue lists each model that is due with the rule, the waiting time and the deadline. It also shows the
-    running workers and the runs per hour, and needs permission to read accounts."""
+    """The queue lists each model that is due, with the rule, the waiting time and the deadline. It also shows the
+    running workers and the number of runs per hour. Users need permission to read accounts."""
     [learns] = get("/queue")["next"]
     assert (learns["model_ids"], [due["rule"] for due in learns["due"]]) == ([model["id"]], ["learn"])
     assert "A model waits to be learned" in officer.get("/admin/runs/queue").text
@@ -109,7 +109,7 @@ def test_the_queue_shows_what_is_due_and_why(
 
 
 def test_a_failed_run_is_explained(officer: Browser, installation: Installation, model: dict[str, Any]) -> None:
-    """Failures are grouped by reason, each with an explanation and advice, which the run's page shows too."""
+    """Failures are grouped by reason, each with an explanation and advice. The run's page shows them too."""
     run_id = _claimed(installation)
     with installation.database.writing() as session:
         unlearning.fail(session, run_id=run_id, error_code="run_process_died")
@@ -146,7 +146,7 @@ def test_waiting_requests_are_hidden_without_the_scope(somebody_with: Callable[.
 def test_a_run_is_cancelled(
     officer: Browser, somebody_with: Callable[..., Browser], installation: Installation, model: dict[str, Any]
 ) -> None:
-    """A learning run is cancelled on its page. The model's page explains what this means and what to do next."""
+    """A training run can be cancelled on its page. The model's page explains what this means and what to do next."""
     path = f"/admin/runs/{_claimed(installation)}"
     assert "Cancel it" not in somebody_with(Scope.MODELS_READ).get(path).text
     assert "Cancel it" in officer.get(path).text
@@ -158,10 +158,10 @@ def test_a_run_is_cancelled(
     assert "Its first learning was cancelled" in officer.get(f"/admin/models/{model['id']}").text
 
 
-def test_names_of_models_take_one_statement(
+def test_model_names_are_read_in_one_statement(
     officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A list of runs of several models reads all their names in one SQL statement."""
+    """A list with runs of several models reads all the models' names in one SQL statement."""
     for name in ("first", "second", "third"):
         new_model(new_dataset()["id"], name=name)
     work()

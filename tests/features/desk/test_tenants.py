@@ -17,7 +17,7 @@ Get = Callable[[str], Any]
 
 
 def _filled(page: str) -> dict[str, str | list[str]]:
-    """Return the policy form as the page shows it."""
+    """Return the values of the policy form as the page shows them."""
     form = re.search(r'(?s)action="/admin/tenant/policy".*?</form>', page)
     assert form
     fields: dict[str, str | list[str]] = dict(
@@ -116,8 +116,8 @@ def test_an_invalid_policy_is_refused(officer: Browser, get: Get, field: str, va
     assert get("/tenant") == before
 
 
-def test_a_business_id_needs_the_claim_of_the_datasets(officer: Browser, get: Get) -> None:
-    """The form refuses a business id without a claim, with the fault at the claim's field, and accepts both
+def test_a_business_id_needs_a_claim(officer: Browser, get: Get) -> None:
+    """The form refuses a business id without a claim and shows the fault at the claim's field. It accepts both
     together."""
     form = _filled(officer.get("/admin/tenant").text) | {"drp_business_id": "SHOP", "confirmed": "yes"}
     answer = officer.post("/admin/tenant/policy", **form)
@@ -179,7 +179,7 @@ def test_time_limits_in_force_are_shown(officer: Browser, gateway: Any) -> None:
 
 
 def _lines(page: str) -> str:
-    """Return the rows of tables, each in one line."""
+    """Return the text of a page in one line, without tags."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 

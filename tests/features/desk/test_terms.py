@@ -95,7 +95,7 @@ def test_headings_that_are_terms_are_explained() -> None:
 
 
 def test_replaced_words_are_not_used() -> None:
-    """Pages use residual influence, failed runs, privacy parameters, data subject and canaries, and not the words that
-    these replaced."""
+    """Pages use the terms residual influence, failed runs, privacy parameters, data subject and canaries, and not the
+    words that these terms replaced."""
     found = [(name, word) for name, text in _TEMPLATES.items() for word in _RETIRED if word in text]
     assert found == []

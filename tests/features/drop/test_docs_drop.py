@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 @pytest.fixture
 def shell(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Return the environment of a shell next to a gateway and a worker, with the people of the page."""
+    """Yield the environment for a shell while a gateway and a worker are running and the page's people are uploaded."""
     upload = tmp_path / "people.npz"
     upload.write_bytes(people("p1", "p2", "p3"))
     with processes.gateway(settings) as (_, address), processes.worker(settings):

@@ -31,7 +31,7 @@ def line(number: int, hashed: str, **more: str) -> dict[str, str]:
 
 
 def of(number: int, hashed: str | None = None) -> dict[str, str]:
-    """Return a line with the hash of the e-mail address of a person of the dataset."""
+    """Return a line with the hash of the e-mail address of a person in the dataset."""
     return line(number, hashed or hash_of(f"p{number}@example.org"))
 
 
@@ -45,7 +45,7 @@ def load(gateway: TestClient, file: str, lines: Iterable[dict[str, str]], **more
 
 
 def answer_of(gateway: TestClient, file: str = EMAIL) -> dict[int, str]:
-    """Return the status of each line by its number."""
+    """Return the status of each line, keyed by the line's number."""
     answer = gateway.get("/v1/drop/answer.csv", params={"file": file})
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-disposition"] == f'attachment; filename="{file}"'
@@ -55,14 +55,14 @@ def answer_of(gateway: TestClient, file: str = EMAIL) -> dict[int, str]:
 
 
 def person(number: int, *emails: str, **more: Any) -> dict[str, Any]:
-    """Return a person of the dataset with the hashes of their e-mail addresses."""
+    """Return a person in the dataset with the hashes of their e-mail addresses."""
     hashed = [one for text in emails for one in hashes(DropList.EMAIL, {"email": text})]
     return {"id": f"p{number}", "hashes": {"Email": hashed}} | more
 
 
 @pytest.fixture
 def state(gateway: TestClient) -> Callable[..., None]:
-    """POST people, all of whom must be accepted."""
+    """Return a function that posts people, all of whom must be accepted."""
 
     def send(*people: dict[str, Any]) -> None:
         answer = gateway.post("/v1/drop/people", json={"people": list(people)})
@@ -201,8 +201,8 @@ def test_a_person_loaded_after_the_line_is_found(
 def test_a_hash_of_several_people_waits_for_their_opt_out(
     gateway: TestClient, installation: Installation, known: None, state: Callable[..., None], get: Get, refused: Refused
 ) -> None:
-    """A hash that several people share erases none of them. The line is answered as opted out once the opt-out is
-    confirmed, and becomes a request if the identity map shows that they are one person."""
+    """A hash shared by several people erases none of them. The line is answered as opted out once the opt-out is
+    confirmed. If the identity map shows that they are one person, the line becomes a request."""
     state(person(5, "p1@example.org"), person(6, "p2@example.org"))
     load(gateway, EMAIL, [of(1), of(2), of(3)])
     jobs.match_drop(installation)
@@ -221,8 +221,8 @@ def test_a_hash_of_several_people_waits_for_their_opt_out(
 def test_removed_lines_lift_their_requests(
     gateway: TestClient, installation: Installation, known: None, get: Get, forget: Make, work: Work
 ) -> None:
-    """Removing a line cancels its open request or lifts the suppression of a completed one. Requests of other sources
-    stay, and a line that is removed before it arrives creates no request."""
+    """Removing a line cancels its open request or lifts the suppression of a completed one. Requests from other sources
+    are unaffected, and a line that is removed before it arrives creates no request."""
     load(gateway, EMAIL, [of(1)])
     jobs.match_drop(installation)
     assert work() == 1
@@ -317,9 +317,9 @@ def test_a_removed_line_reveals_nothing_to_an_app(
     assert seen[0] == seen[1] == [(200, None), (200, None)]
 
 
-def test_the_hashes_of_a_call_are_bounded(gateway: TestClient, refused: Refused) -> None:
-    """A call with too many hashes is refused before it is parsed, because parsing half a million took the gateway ten
-    seconds."""
+def test_the_number_of_hashes_per_call_is_limited(gateway: TestClient, refused: Refused) -> None:
+    """A call with too many hashes is refused before it is parsed, because parsing half a million hashes took the
+    gateway ten seconds."""
     people = [person(number) | {"hashes": {"Email": [hash_of("a")] * 100}} for number in range(1000)]
     assert refused(gateway.post("/v1/drop/people", json={"people": people}), 413, "upload_too_large")
 

@@ -22,14 +22,14 @@ def csv_of(*lines: str, header: str = "ID,Hash") -> str:
 
 @pytest.fixture
 def offline() -> Iterator[Client]:
-    """Return a client without a gateway: its refusals come before any call."""
+    """Yield a client without a gateway. Input is refused before any call is made."""
     with Client("http://127.0.0.1:1", "none", retry_seconds=0) as opened:
         yield opened
 
 
 def test_an_interrupted_archive_is_loaded_again(client: Client, tmp_path: Path) -> None:
     """A large file is sent in several calls. If loading is interrupted, the file has no answer until the whole archive
-    has been loaded again. The archive's removed lines are sent after the others."""
+    has been loaded again. The list of removed lines is sent last."""
     many = [f"line{number:08},{hash_of(str(number))}" for number in range(MAX_LINES + 2)]
     archive = tmp_path / "20260312_4821_DROP.zip"
     with zipfile.ZipFile(archive, "w") as file:

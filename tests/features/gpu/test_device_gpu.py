@@ -41,8 +41,8 @@ class Replayed:
 
 @pytest.mark.parametrize("num_classes", [2, 3])
 def test_captured_steps_equal_eager_ones(num_classes: int, random_rows: Rows) -> None:
-    """Steps replayed from CUDA graphs end in the same bits as single steps, including the steps that do not fill a
-    graph."""
+    """Steps replayed from CUDA graphs give bit-for-bit the same result as single steps, even if the last steps do not
+    fill a graph."""
     features, labels = random_rows(5000, 33, num_classes)
     here = torch.zeros(1 if num_classes == 2 else num_classes, 33, dtype=torch.float64)
     ends = []
@@ -57,7 +57,7 @@ def test_captured_steps_equal_eager_ones(num_classes: int, random_rows: Rows) ->
 
 
 def test_results_are_deterministic(random_rows: Rows) -> None:
-    """Repeating a run gives the same bits, whatever the order in which the GPU's thread blocks finish."""
+    """Repeating a run gives bit-identical results, in whatever order the GPU's thread blocks finish."""
     features, labels = random_rows(5000, 33)
     start = State(parameters=torch.zeros(1, 33, dtype=torch.float64), steps_done=0)
     with DeviceRows(features, labels, num_classes=2, device=choose("cuda")) as rows:
@@ -69,8 +69,8 @@ def test_results_are_deterministic(random_rows: Rows) -> None:
 
 
 def test_two_classes_take_the_fused_pass(random_rows: Rows) -> None:
-    """Rows of two classes are read once by the fused kernel up to its maximum width. Wider rows and more classes are
-    read in blocks."""
+    """Rows of two classes are read in one pass by the fused kernel, up to its maximum width. Wider rows and rows of
+    more classes are read in blocks."""
     labels = torch.zeros(4, dtype=torch.int32, device="cuda")
     assert isinstance(over(torch.zeros(4, 4096, device="cuda"), labels, 2), Fused)
     assert isinstance(over(torch.zeros(4, 4112, device="cuda"), labels, 2), Blocked)

@@ -26,7 +26,8 @@ def random_data(num_rows: int, width: int, device: str) -> tuple[torch.Tensor, t
 
 
 def error_of_the_kernel(num_rows: int, width: int, *, device: str, programs: int) -> float:
-    """Return the distance between the kernel's gradient and the formula's in float64, in norm and per row."""
+    """Return the norm of the difference between the kernel's gradient and the formula's in float64, divided by the
+    number of rows."""
     from worker.features.gpu.passes import Fused
 
     rows, labels, weights = random_data(num_rows, width, device)

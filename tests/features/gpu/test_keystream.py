@@ -74,7 +74,7 @@ def test_numbers_are_quantiles_of_the_keystream() -> None:
     np.testing.assert_allclose(numbers.numpy(), stats.norm.ppf((cells + 0.5) / 2.0**52), rtol=1e-12)
 
 
-def test_numbers_do_not_depend_on_how_many_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_do_not_depend_on_the_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large request that is computed in pieces gives the same numbers as one computed at once."""
     whole = normal(with_key(KEY), 1000)
     monkeypatch.setattr(keystream, "_NUMBERS_AT_ONCE", 64)

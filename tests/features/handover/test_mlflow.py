@@ -37,7 +37,7 @@ ALIAS = "models:/churn@certified"
 
 @pytest.fixture(scope="module")
 def mlflow_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return a store with MLflow's tables, to be copied."""
+    """Yield the path of a database with MLflow's tables, which tests copy."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DO_NOT_TRACK", "true")
         patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -77,7 +77,7 @@ class Store:
         return str(logged.model_id)
 
     def versions(self) -> dict[str, str]:
-        """Return Lethe's number of each registered version."""
+        """Return Lethe's version number for each registered version."""
         return {str(v.version): v.tags["lethe.version"] for v in self.client.search_model_versions("name = 'churn'")}
 
 
@@ -113,7 +113,8 @@ def test_the_registry_follows_the_served_version(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
     """The first version is loaded by its alias and predicts like the gateway. After a person is forgotten, the alias
-    points to the version without the person, with its certificate, and the previous version is deleted, on disk too."""
+    points to the version without the person, which has its certificate, and the previous version is deleted from the
+    registry and from disk."""
     first = follow(client, store, model_id)
     assert (first.lethe_version, first.certificate_ids, first.destroyed) == (1, (), ())
     old = weights_in(tmp_path / "artifacts")
@@ -249,7 +250,7 @@ def test_records_by_column_name_are_accepted(
 def test_a_tangent_model_includes_its_network(
     client: Client, store: Store, work: Work, people: Path, tmp_path: Path
 ) -> None:
-    """A tangent model is loaded with its network, which is stored next to its weights, and its labels follow from its
+    """A tangent model is loaded with its network, which is stored next to its weights. Its probabilities match the
     scores."""
     import torch
 
@@ -372,7 +373,7 @@ def test_a_store_that_keeps_weights_is_reported(
 
 @pytest.fixture
 def proxied(mlflow_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """Start MLflow's own server, which alone has access to its artifacts (`mlflow-artifacts:`)."""
+    """Start MLflow's own server, which is the only process with access to its artifacts (`mlflow-artifacts:`)."""
     from werkzeug.serving import make_server
 
     shutil.copyfile(mlflow_once, tmp_path / "mlflow.db")

@@ -81,7 +81,7 @@ def found(document: dict[str, Any], records: Any) -> list[dict[str, float]] | No
         max_size=3,
     ),
 )
-def test_records_are_read_as_the_gateway_reads_them(document: dict[str, Any], records: list[dict[str, Any]]) -> None:
+def test_records_are_read_as_at_the_gateway(document: dict[str, Any], records: list[dict[str, Any]]) -> None:
     """Each edition of the exported model refuses the same records as the gateway and returns the same probabilities for
     all others."""
     assert found(document, records) == expected(document, records)
@@ -103,7 +103,7 @@ def test_an_unknown_edition_is_refused() -> None:
 
 
 @given(st.lists(st.lists(st.floats(), min_size=3, max_size=3), min_size=1, max_size=3))
-def test_vectors_are_read_as_the_gateway_reads_them(vectors: list[list[float]]) -> None:
+def test_vectors_are_read_as_at_the_gateway(vectors: list[list[float]]) -> None:
     """Without a schema, finite vectors of the right width get the same probabilities as at the gateway. All other
     vectors are refused."""
     parameters = np.array([[0.5, -1.0, 2.0, 0.25]])
@@ -158,7 +158,7 @@ def test_predicted_labels_equal_the_gateways() -> None:
 
 
 def test_a_refusal_names_the_place_and_quotes_nothing() -> None:
-    """The error names the place of a fault but does not quote the record, which can contain personal data."""
+    """The error names the location of a fault but does not quote the record, because it can contain personal data."""
     good = {"age": 5, "work": "a"}
     model = linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA)
     for records, place in (

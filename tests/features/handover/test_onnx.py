@@ -44,7 +44,7 @@ def run(model: Any, feeds: dict[str, Any]) -> Any:
 
 
 def fed(records: list[dict[str, Any]], columns: dict[str, Any] = COLUMNS) -> dict[str, Any]:
-    """Return the inputs of a file for records by column name."""
+    """Return a file's inputs for records, keyed by column name."""
     feeds: dict[str, Any] = {}
     for name, column in columns.items():
         values = [record.get(name) for record in records]
@@ -76,7 +76,7 @@ def encoder() -> Any:
         }
     )
 )
-def test_a_record_is_encoded_as_the_gateway_encodes_it(encoder: Any, record: dict[str, Any]) -> None:
+def test_records_are_encoded_as_at_the_gateway(encoder: Any, record: dict[str, Any]) -> None:
     """Records that the gateway refuses become NaN, and all others are encoded to the same row as at the gateway."""
     record = {name: None if value != value else value for name, value in record.items()}
     try:
@@ -119,8 +119,7 @@ USED = {name: COLUMNS[name] for name in ("age", "bent", "home", "rate", "work")}
 
 
 def table(names: list[str]) -> str:
-    """Return a csv file of sixty records with these labels, or with a target, or with counts if the first name is
-    one."""
+    """Return a CSV file of sixty records with these labels or counts, or with a numeric target if `names` is empty."""
     generator = np.random.default_rng(1)
     lines = [",".join([*USED, "y"])]
     for place in range(60):
@@ -131,7 +130,7 @@ def table(names: list[str]) -> str:
     return "\n".join(lines)
 
 
-def test_tables_are_predicted_as_the_gateway_predicts_them(client: Client, work: Work, tmp_path: Path) -> None:
+def test_exported_table_models_predict_like_the_gateway(client: Client, work: Work, tmp_path: Path) -> None:
     """The exported file takes columns as input and returns the same probabilities, values or labels as the gateway. Its
     metadata names the version, and the gateway records the export."""
     models = {}

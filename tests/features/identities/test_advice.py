@@ -32,7 +32,7 @@ def test_addresses_cause_a_warning_under_case_sensitive_rules(
     assert _warnings(upload(npz_of(subject=_MAILS + _NAMES))) == expected
 
 
-def test_ids_of_a_kind_cause_no_warning(upload: Upload, npz_of: Npz) -> None:
+def test_addresses_of_the_kind_email_cause_no_warning(upload: Upload, npz_of: Npz) -> None:
     """Subject ids of the kind email cause no warning, because they have their own normal form. The kind customer_id
     follows the tenant's rule, as if no kind was given."""
     content = npz_of(subject=_MAILS + [f"q{row}@example.org" for row in range(9)])

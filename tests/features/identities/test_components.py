@@ -26,7 +26,7 @@ LINKS = st.lists(
 
 
 def walked(links: Iterable[Link]) -> set[frozenset[str]]:
-    """Return the connected components of links, by a walk from every identifier."""
+    """Return the connected components of the links, found by a walk from every identifier."""
     neighbours: dict[str, set[str]] = defaultdict(set)
     for link in links:
         for ref, _ in link:
@@ -67,7 +67,7 @@ def test_a_map_joins_people_like_its_links(before: list[Link], links: list[Link]
 
 
 def stored(installation: Installation) -> set[frozenset[str]]:
-    """Return the identifiers of each person of the stored map."""
+    """Return the identifiers of each person in the stored map."""
     people: dict[str, set[str]] = defaultdict(set)
     with installation.database.reading() as session:
         for ref, person in session.execute(sa.select(Identity.subject_ref, Identity.person)):
@@ -81,7 +81,7 @@ def load(installation: Installation, by: Actor, links: Sequence[Link], *, confir
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_order_and_the_division_of_loads_do_not_matter(installation: Installation, by: Actor, seed: int) -> None:
+def test_order_and_batching_of_loads_do_not_matter(installation: Installation, by: Actor, seed: int) -> None:
     """Loading links one at a time, in any order and twice, creates the same map as loading all of them together."""
     chance = random.Random(seed)
     links = [[(f"sub_{chance.randrange(40)}", "device") for _ in range(2)] for _ in range(30)]
@@ -144,7 +144,7 @@ def test_an_unconfirmed_join_is_refused_in_any_order(
 
 @pytest.fixture
 def other(installation: Installation, by: Actor) -> Actor:
-    """Create another tenant."""
+    """Create another tenant, and return an actor for it."""
     with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="other", policy=Policy(), admin_key="other")
     return Actor(tenant_id=tenant.id, name="other")

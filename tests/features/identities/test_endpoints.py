@@ -26,13 +26,13 @@ MAIL, PHONE = "Ada@Example.org", "+49 30 901820"
 
 
 def link(*identifiers: tuple[str, str]) -> dict[str, Any]:
-    """Return a link of identifiers, each by kind and text."""
+    """Return a link between identifiers, each given by its kind and text."""
     return {"identifiers": [{"kind": kind, "id": text} for kind, text in identifiers]}
 
 
 @pytest.fixture
 def load(gateway: TestClient) -> Callable[..., httpx.Response]:
-    """POST links to the map and return the response."""
+    """Return a function that posts links to the map and returns the response."""
 
     def send(*links: dict[str, Any], headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:
         answer: httpx.Response = gateway.post("/v1/identities", json={"links": list(links)} | more, headers=headers)
@@ -155,8 +155,8 @@ def test_review_for_another_reason_outlasts_the_unknown_identity(
 
 
 def test_an_officer_settles_an_unknown_identity(gateway: TestClient, held: str, forget: Make, get: Get) -> None:
-    """Approving a request of unknown identity covers only the named identifier. The audit log records that the identity
-    was settled."""
+    """If an officer approves a request of unknown identity, the request covers only the identifier that it names. The
+    audit log records that the identity was settled."""
     request = forget(MAIL, kind="email")
     approved = gateway.post(f"/v1/deletion-requests/{request['id']}/approve").json()
     assert (approved["status"], approved["outcome"], approved["identity_unknown"]) == (
@@ -250,8 +250,8 @@ def test_a_join_of_two_people_needs_an_admin(
     key_with: Callable[..., dict[str, str]],
     refused: Refused,
 ) -> None:
-    """Two customer numbers with one e-mail address count as two people, and no part of the call that links them is
-    loaded. The links are named only to callers with the scope, and confirming the join needs an admin."""
+    """Two customer numbers that share an e-mail address count as two people, and a call that links them loads nothing.
+    The links are named only to callers with the scope, and only an admin can confirm the join."""
     family = [link(("customer_id", f"p{row}"), ("email", "family@example.org")) for row in (1, 2)]
     problem = load(OF_P1, *family).json()
     assert problem["code"] == "people_joined"
@@ -268,7 +268,7 @@ def test_a_join_of_two_people_needs_an_admin(
 
 
 def test_a_wrong_link_is_deleted_by_an_admin(gateway: TestClient, held: str, load: Load, get: Get) -> None:
-    """An admin can delete all identifiers of a person from the map, which erases no row."""
+    """An admin can delete all of a person's identifiers from the map. This erases no rows."""
     load(OF_P1)
     answer = gateway.post("/v1/identities:forget", json={"subject_id": PHONE, "kind": "phone"})
     assert answer.json() == {"num_identifiers": 3}
@@ -317,7 +317,7 @@ def test_the_result_of_a_load_is_hidden_without_the_scope(load: Load, key_with: 
 
 
 def seen(answer: Any) -> Any:
-    """Return an answer without the fields that differ between requests."""
+    """Return a response body without the fields that differ between requests."""
     own = {"id", "subject_ref", "created_at", "submitted_at", "due_at", "deadline", "at", "days_left", "completed_at"}
     if isinstance(answer, dict):
         return {name: seen(value) for name, value in answer.items() if name not in own}
@@ -393,8 +393,8 @@ def test_an_app_request_continues_when_a_map_resolves_it(
     work: Work,
     get: Get,
 ) -> None:
-    """When a map resolves an application's request of unknown identity, the rows are erased, and the application sees
-    no event of it."""
+    """If a map resolves the unknown identity of an application's request, the rows are erased. The application sees no
+    event about this."""
     policy(report_seconds=86_400)
     app = key_with(Scope.REQUESTS_WRITE, Scope.REQUESTS_READ)
     made = gateway.post("/v1/deletion-requests", json={"subject_id": MAIL, "kind": "email"}, headers=app).json()
@@ -454,7 +454,7 @@ def test_no_identifier_is_stored_in_clear(
         assert session.query(Identity).count() == 4
 
 
-def test_requests_are_found_by_an_identifier_of_a_kind(
+def test_requests_are_found_by_kind_and_identifier(
     gateway: TestClient, held: str, load: Load, forget: Make, refused: Refused
 ) -> None:
     """Lists, counts and exports find a request by the kind and any spelling of its identifier, by the identifier's
@@ -479,7 +479,7 @@ def test_requests_are_found_by_an_identifier_of_a_kind(
         refused(gateway.get("/v1/deletion-requests", params=query), 422, "input_invalid")
 
 
-def test_suppressions_are_found_by_an_identifier_of_a_kind(
+def test_suppressions_are_found_by_kind_and_identifier(
     gateway: TestClient, held: str, load: Load, forget: Make, work: Work
 ) -> None:
     """A person's suppressions are found by e-mail address as well as by customer number."""

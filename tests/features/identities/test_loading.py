@@ -72,7 +72,7 @@ def test_a_sql_statement_cannot_write(database: str) -> None:
         list(sql_rows("mssql+pyodbc://u:secret@host/db", "SELECT 1"))
 
 
-def test_columns_may_hold_hashes() -> None:
+def test_columns_can_contain_hashes() -> None:
     """A column whose name ends in _sha256 contains hashes of identifiers of its kind. Empty cells are skipped."""
     assert identifiers_of({"email_sha256": "a" * 64, "customer_id": 7, "phone": None, "device": " "}) == [
         {"kind": "email", "sha256": "a" * 64},

@@ -17,8 +17,8 @@ Refused = Callable[..., dict[str, Any]]
 def test_an_account_shows_version_releases_and_influence(
     live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """The account shows version, releases and residual influence. Forgetting one record takes the number of steps that
-    the account announced, adds one release and raises the influence above 0."""
+    """The account shows version, releases and residual influence. Forgetting one record takes as many steps as the
+    account predicted, adds one release and raises the influence above 0."""
     before = get(f"/accounting/models/{live['id']}")
     assert (before["version"], before["releases"], before["influence"]) == (1, 1, 0)
     assert before["noise_variance"] > 0
@@ -39,7 +39,7 @@ def test_an_account_shows_version_releases_and_influence(
 def test_there_is_no_account_before_the_first_version(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, refused: Refused
 ) -> None:
-    """A model that is still learning has an empty ledger and no account. An unknown model returns 404."""
+    """A model that is still in training has an empty ledger and no account. An unknown model returns 404."""
     model = new_model(new_dataset()["id"])
     refused(gateway.get(f"/v1/accounting/models/{model['id']}"), 409, "model_not_live")
     refused(gateway.post("/v1/accounting/preview", json={"model_id": model["id"]}), 409, "model_not_live")
@@ -103,8 +103,8 @@ def test_extreme_budgets_are_answered(gateway: TestClient, live: dict[str, Any],
 def test_the_spent_budget_of_a_dataset_counts_every_version(
     live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make, gateway: TestClient
 ) -> None:
-    """The spent budget of a record counts every version of every model of its dataset: the squares of the models'
-    shares add up, and the total never decreases."""
+    """A record's spent budget counts every version of every model on its dataset. The squares of the models' shares add
+    up, and the total never decreases."""
     path = f"/accounting/datasets/{live['dataset_id']}"
     first = get(path)
     [model] = first["models"]
@@ -128,11 +128,11 @@ def test_the_spent_budget_of_a_dataset_counts_every_version(
     assert after["used"]["mu"] > first["used"]["mu"]
 
 
-def test_requests_that_force_relearning_are_named(
+def test_requests_that_force_retraining_are_named(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """A dataset's account names the open requests that force relearning and the number of records that can be unlearned
-    instead. The next run agrees with it."""
+    """A dataset's account names the open requests that force retraining, and the number of records that can still be
+    unlearned without it. The next run is of the predicted kind."""
     dataset = new_dataset(rows=300, rows_each=100)
     model = new_model(dataset["id"], noise_scale=0.01, learn_steps=8)
     work()

@@ -8,8 +8,8 @@ from lethe.proof.accountant import Run
 
 
 def test_a_smaller_target_never_costs_less() -> None:
-    """Along the cost curve, the noise never increases with epsilon. Every entry agrees with the accountant, or is
-    relearning if that costs no more."""
+    """Along the cost curve, the noise never increases with epsilon. Each entry agrees with the accountant, or is the
+    cost of retraining if that is no higher."""
     delta, found = 1e-4, []
     for epsilon in costs.EPSILONS:
         made = calibration.mechanism_for(
@@ -27,7 +27,7 @@ def test_a_smaller_target_never_costs_less() -> None:
 
 
 def test_an_unreachable_target_has_no_price() -> None:
-    """The number of passes is None if no number of steps can reach the target."""
+    """If no number of steps can reach the target, the number of passes is None."""
     made = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-6, noise_scale=1e-3),
         num_slots=1000,

@@ -27,7 +27,8 @@ def epsilon(stated: list[dict[str, Any]], notion: str) -> float:
 
 @pytest.fixture
 def lived(gateway: Any, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """Create a model that learned, forgot, relearned and forgot two people at once, and another on the same data."""
+    """Return a model that was trained, forgot a person, was retrained and forgot two people at once. A second model
+    shares its data."""
     dataset = new_dataset(rows=60, rows_each=2)
     model = new_model(dataset["id"], noise_scale=0.05)
     new_model(dataset["id"], noise_scale=0.05)
@@ -45,8 +46,8 @@ def lived(gateway: Any, new_dataset: Make, new_model: Make, forget: Make, work: 
 def test_run_ends_match_ledger_and_certificates(
     installation: Installation, lived: dict[str, Any], get: Callable[[str], Any]
 ) -> None:
-    """The last point of each run has the epsilons and the chain of its ledger entry, and the first point continues the
-    previous run. For each batch, `deletion` and `adaptive` equal the values of its certificates to the last digit."""
+    """The last point of each run matches the epsilons and chain in the run's ledger entry, and the first point
+    continues the previous run. Each batch's `deletion` and `adaptive` match its certificates to the last digit."""
     with installation.database.reading() as session:
         segments, earlier = life(session, lived["id"])
         bodies = [json.loads(entry.body) for entry in repository.entries(session, model_id=lived["id"])]
@@ -81,7 +82,7 @@ def test_run_ends_match_ledger_and_certificates(
 
 def test_pages_cover_the_whole_life(installation: Installation, lived: dict[str, Any]) -> None:
     """The pages, newest first, cover the model's whole life, and the points of a run do not depend on the page size.
-    `adaptive` of a record that is still in the dataset never decreases, even through relearning."""
+    The `adaptive` epsilon of a record still in the dataset never decreases, even when the model is retrained."""
     with installation.database.reading() as session:
         whole, _ = life(session, lived["id"])
         paged, before = [], None
@@ -98,7 +99,7 @@ def test_pages_cover_the_whole_life(installation: Installation, lived: dict[str,
 def test_exports_are_counted(
     installation: Installation, gateway: Any, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """The curve contains the number of exports of each version."""
+    """The curve states how often each version was exported."""
     model = new_model(new_dataset()["id"])
     work()
     for _ in range(2):
@@ -109,7 +110,7 @@ def test_exports_are_counted(
 
 
 def test_a_model_without_versions_has_no_curve(installation: Installation, new_dataset: Make, new_model: Make) -> None:
-    """A model that is still learning has no curve."""
+    """A model that has not finished its first training has no curve."""
     model = new_model(new_dataset()["id"])
     with installation.database.reading() as session:
         assert life(session, model["id"]) == ([], None)

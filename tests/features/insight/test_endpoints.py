@@ -17,8 +17,8 @@ Refused = Callable[..., dict[str, Any]]
 def test_a_curve_shows_learning_deletion_and_recuperation(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """The curve shows erosion while the model learns, a jump at the deletion, and recuperation up to the present state.
-    It names no request and no person, and its pages start with the newest run."""
+    """The curve shows erosion during training, a jump at the deletion, and recuperation up to the current state. It
+    names neither requests nor people, and its pages start with the newest run."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     request = forget("p3")
@@ -49,14 +49,14 @@ def test_a_curve_shows_learning_deletion_and_recuperation(
 
 @each("query", ["points=1", "points=501", "limit=0", "cursor=x", "cursor=-1"])
 def test_a_malformed_curve_is_refused(gateway: TestClient, live: dict[str, Any], query: str, refused: Refused) -> None:
-    """A curve of one point and a cursor that no page returned are refused."""
+    """Requesting a curve with a single point, or passing a cursor that no page returned, is refused."""
     refused(gateway.get(f"/v1/accounting/models/{live['id']}/trajectory?{query}"), 422, "input_invalid")
 
 
 def test_a_learning_model_has_an_empty_curve(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, refused: Refused
 ) -> None:
-    """A model that is still learning has an empty curve. An unknown model returns 404."""
+    """A model that is still being trained has an empty curve. An unknown model returns 404."""
     model = new_model(new_dataset()["id"])
     assert get(f"/accounting/models/{model['id']}/trajectory")["items"] == []
     refused(gateway.get("/v1/accounting/models/mdl_0/trajectory"), 404, "model_unknown")
@@ -68,7 +68,7 @@ Work = Callable[[], int]
 def test_a_plan_matches_the_model(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """A plan states the same numbers as a model that is created with its settings. Without evaluation data the plan
+    """A plan states the same numbers as a model created with the plan's settings. Without evaluation data the plan
     contains no accuracy and reads no rows."""
     dataset = new_dataset(rows=400)["id"]
     plan = get(f"/accounting/datasets/{dataset}/plan?l2=0.05")
@@ -87,8 +87,8 @@ def test_a_plan_matches_the_model(
 def test_a_plan_includes_measured_versions(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, forget: Make
 ) -> None:
-    """A plan lists every measured version with its model's target and the passes of its run, filtered by the metric if
-    one is given."""
+    """A plan lists every measured version with its model's target and the number of passes in its run. If a metric is
+    given, only versions with that metric are listed."""
     dataset = new_dataset(rows=200)["id"]
     other = npz(rows=60, first=500, seed=3)
     answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("p.npz", other)})
@@ -114,7 +114,7 @@ def test_a_plan_includes_measured_versions(
 def test_a_plan_of_an_unfit_objective_is_refused(
     new_dataset: Make, gateway: TestClient, refused: Any, asked: str
 ) -> None:
-    """A plan with an objective that does not fit the dataset is refused in the same way as creating the model."""
+    """A plan whose objective does not fit the dataset is refused with the same error as creating such a model."""
     dataset = new_dataset()["id"]
     refused(gateway.get(f"/v1/accounting/datasets/{dataset}/plan?{asked}"), 422, "precondition_failed")
 
@@ -144,7 +144,7 @@ def test_a_preview_changes_nothing(gateway: TestClient, live: dict[str, Any], ge
 def test_extreme_previews_are_answered(
     gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float, num_records: int
 ) -> None:
-    """A preview of the most extreme valid targets returns numbers or a specific error."""
+    """Previews at the extremes of the valid range return either numbers or a specific error."""
     asked = {"model_id": live["id"], "epsilon": epsilon, "delta": delta, "num_records": num_records}
     answer = gateway.post("/v1/accounting/preview", json=asked)
     assert answer.status_code == 200 or answer.json()["code"] == "precondition_failed", answer.text
@@ -163,7 +163,7 @@ def test_a_malformed_preview_is_refused(gateway: TestClient, wrong: dict[str, An
 
 
 def test_a_preview_compares_the_options(gateway: TestClient, live: dict[str, Any]) -> None:
-    """A preview lists all options, including the planned one, with the cheapest per request first."""
+    """A preview lists all options, including the planned one, ordered by cost per request, cheapest first."""
     answer = gateway.post("/v1/accounting/preview", json={"model_id": live["id"], "expected_requests": 3}).json()
     options = {option["kind"]: option for option in answer["options"]}
     assert options.keys() == {"unlearn", "batch", "relearn"}
@@ -181,7 +181,7 @@ def test_a_preview_compares_the_options(gateway: TestClient, live: dict[str, Any
 
 @pytest.fixture
 def ask(gateway: TestClient, live: dict[str, Any]) -> Callable[..., dict[str, Any]]:
-    """Return a function that returns a preview of the live model."""
+    """Return a function that requests a preview for the live model."""
 
     def previewed(**asked: Any) -> dict[str, Any]:
         answer = gateway.post("/v1/accounting/preview", json={"model_id": live["id"]} | asked)
@@ -198,8 +198,8 @@ def epsilon_of(previewed: dict[str, Any]) -> float:
 
 
 def test_previews_by_steps_and_by_target_match(ask: Make, live: dict[str, Any]) -> None:
-    """A preview by steps agrees with the preview by target: the planned number of steps reaches the target, one step
-    fewer does not, and epsilon falls with every further step."""
+    """A preview for a given number of steps agrees with a preview for a target: the planned number of steps reaches the
+    target, one step fewer does not, and every further step lowers epsilon."""
     planned = ask(num_records=2)
     assert planned["kind"] == "unlearn"
     target = live["target"]["epsilon"]
@@ -214,8 +214,8 @@ def test_previews_by_steps_and_by_target_match(ask: Make, live: dict[str, Any]) 
 def test_a_preview_of_batches_matches_the_runs(
     gateway: TestClient, ask: Make, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A previewed schedule has the same steps as the actual runs, batch by batch. A single run for all requests is one
-    of the options, and a schedule has at most a hundred runs."""
+    """Each batch in a previewed schedule has the same number of steps as the actual run. All requests can be served by
+    a single run, and a schedule has at most a hundred runs."""
     asked = {"model_id": live["id"], "num_records": 101, "batch": 1}
     problem = refused(gateway.post("/v1/accounting/preview", json=asked), 422, "input_invalid")
     assert problem["errors"][0]["path"] == "batch"
@@ -237,7 +237,7 @@ def test_a_preview_of_batches_matches_the_runs(
 
 
 def test_a_preview_estimates_seconds(ask: Make) -> None:
-    """The duration is estimated from the number of steps and the measured pace of the model's own runs."""
+    """The duration is estimated from the number of steps and the measured speed of the model's own runs."""
     previewed = ask(num_records=2, batch=1)
     pace = previewed["pace"]
     assert pace["runs"] == 1

@@ -22,8 +22,8 @@ from tests.lethe.proof.mnist_mechanism import MNIST, TARGET, converged
     before=st.integers(0, 20),
 )
 def test_the_largest_batch_fits_and_one_more_does_not(steps, epsilon, log_noise, before):
-    """The largest batch reaches the target in the given number of steps, and one record more does not. An unreachable
-    target has no largest batch."""
+    """The largest batch reaches the target in the given number of steps, but a batch with one more record does not. If
+    the target is unreachable, there is no largest batch."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     chain = accountant.advance(chain, Run(steps=1, records=before))
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
@@ -46,7 +46,7 @@ def test_the_largest_batch_fits_and_one_more_does_not(steps, epsilon, log_noise,
 
 @pytest.mark.parametrize("steps", [1, 10, 40, 61])
 def test_the_largest_batch_matches_brute_force(steps):
-    """The largest batch equals the one found by counting up from zero."""
+    """The result equals the largest batch found by counting up from zero."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     fits = [
         calibration.least_steps(chain, records=records, **TARGET, at_most=1000) <= steps for records in range(0, 250)
@@ -69,8 +69,8 @@ def test_all_slots_may_be_the_largest_batch():
     published=st.lists(st.tuples(st.integers(1, 5000), st.integers(1, 10)), max_size=4, unique_by=lambda pair: pair[0]),
 )
 def test_the_releases_left_fit_and_one_more_does_not(records, steps, epsilon, published):
-    """The remaining releases stay within the budget, one more exceeds it, and the closed form agrees. A spent budget
-    raises InfeasibleError."""
+    """The remaining releases stay within the budget, one more would exceed it, and the number agrees with the closed
+    form. An exhausted budget raises InfeasibleError."""
     mechanism = converged(l2=0.0119, noise_scale=0.3).mechanism
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     exposures = [Exposure(mechanism=mechanism, records=records, releases=tuple(sorted(published)))]

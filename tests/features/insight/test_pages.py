@@ -21,7 +21,7 @@ Work = Callable[[], int]
 
 @pytest.fixture
 def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Work) -> dict[str, Any]:
-    """Return a model that has learned and forgotten one person."""
+    """Return a model that was trained and then forgot one person."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     forget("p3")
@@ -34,8 +34,8 @@ def plots(page: str) -> list[dict[str, Any]]:
 
 
 def test_the_curve_is_drawn(officer: Browser, forgotten: dict[str, Any], get: Get) -> None:
-    """All runs are drawn with the same width, and marks show deletions and versions. The horizontal line is the target.
-    The numbers equal the API's, and values that a logarithmic scale cannot show are gaps."""
+    """All runs are drawn at the same width, marks show deletions and versions, and a horizontal line shows the target.
+    The numbers match the API, and values that a logarithmic scale cannot show are left as gaps."""
     page = officer.get(f"/admin/models/{forgotten['id']}/curve").text
     epsilons, influences = plots(page)
     assert epsilons["level"]["y"] == forgotten["target"]["epsilon"]
@@ -57,8 +57,8 @@ def test_the_curve_is_drawn(officer: Browser, forgotten: dict[str, Any], get: Ge
 
 
 def test_the_other_axis_counts_steps(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """The alternative axis counts the steps of the model's whole life, and an unknown axis is refused. Only a page that
-    does not show the live version yet gets an update."""
+    """The alternative axis counts the steps over the model's whole life, and an unknown axis is refused. A page is
+    updated only if it does not yet show the live version."""
     path = f"/admin/models/{forgotten['id']}/curve"
     assert [officer.get(f"{path}?{query}").status_code for query in ("known=2", "known=1")] == [204, 200]
     assert [officer.get(f"{path}?{query}").status_code for query in ("axis=x", "cursor=x")] == [422, 422]
@@ -72,8 +72,9 @@ def test_the_other_axis_counts_steps(officer: Browser, forgotten: dict[str, Any]
 def test_a_plan_is_drawn(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """The page of a model plots the passes of the API's plan by epsilon and the metric of its versions, which is the
-    metric of its quality gate if it has one. The page of a new model plots the passes for the typed l2."""
+    """A model's plan page plots the passes in the API's plan against epsilon. It also plots the versions' metric: the
+    metric of the quality gate if the model has one. The page for a new model plots the passes for the l2 entered in the
+    form."""
     dataset = new_dataset(rows=200)["id"]
     [costs] = plots(officer.post("/admin/models/new/preview", dataset_id=dataset, l2="0.05").text)
     plan = get(f"/accounting/datasets/{dataset}/plan?l2=0.05")
@@ -114,7 +115,8 @@ def test_the_page_matches_the_api(officer: Browser, gateway: TestClient, path: s
 
 
 def test_sliders_get_a_fragment(officer: Browser, path: str) -> None:
-    """A slider gets only the changed part of the page. A form sent without scripts gets a whole page with the form."""
+    """Moving a slider fetches only the part of the page that changes. A form submitted without scripts returns a whole
+    page that contains the form."""
     alone = officer.get(f"{path}/what-if?records=3&epsilon=1&batch=", **{"HX-Request": "true"}).text
     assert "<html" not in alone
     assert "<form" not in alone
@@ -135,7 +137,8 @@ def test_sliders_get_a_fragment(officer: Browser, path: str) -> None:
     ],
 )
 def test_an_invalid_forecast_is_refused(officer: Browser, path: str, query: str, why: str) -> None:
-    """For numbers out of range, and for schedules that would take too long to compute, the page gives the reason."""
+    """The page refuses numbers out of range and schedules that would take too long to compute, and states the
+    reason."""
     page = officer.get(f"{path}/what-if?{query}")
     assert page.status_code == 422
     assert why in page.text

@@ -29,8 +29,8 @@ def unlearned(run, *, largest=1, exposures=(), at_most=500, before=CHAIN):
 
 @given(steps=st.integers(1, 10**6), at_most=st.integers(2, 500))
 def test_thinning_keeps_the_ends(steps, at_most):
-    """A thinned run starts at step 0, ends at its last step, has increasing steps, and has at most the given number of
-    points."""
+    """A thinned run starts at step 0 and ends at the run's last step. Its steps increase, and it has at most the given
+    number of points."""
     found = thinned(steps, at_most=at_most)
     assert (found[0], found[-1]) == (0, steps)
     assert all(before < after for before, after in pairwise(found))
@@ -46,7 +46,7 @@ def test_a_curve_needs_two_points():
 
 @given(steps=st.integers(1, 3000), records=st.integers(1, 50), at_most=st.integers(2, 40))
 def test_the_end_matches_the_certificate(steps, records, at_most):
-    """The last point of a run equals the ledger entry and the certificate to the last digit."""
+    """The last point of a run matches the run's ledger entry and certificate to the last digit."""
     run = Run(steps=steps, records=records)
     last = unlearned(run, largest=records, at_most=at_most)[-1]
     chain = accountant.advance(CHAIN, run)
@@ -68,8 +68,8 @@ def test_the_end_matches_the_certificate(steps, records, at_most):
 
 @given(records=st.integers(1, 50), at_most=st.integers(2, 300))
 def test_residual_influence_only_falls(records, at_most):
-    """After a deletion, the residual influence falls with every step, and the budget spent by the remaining records
-    rises."""
+    """After a deletion, the deleted records' residual influence falls with every step, while the budget spent by the
+    remaining records rises."""
     found = unlearned(Run(steps=600, records=records), largest=records, at_most=at_most)
     left = [point.epsilon.deletion for point in found]
     assert left == sorted(left, reverse=True)
@@ -81,7 +81,7 @@ def test_residual_influence_only_falls(records, at_most):
 
 
 def test_influence_only_rises_while_learning():
-    """While a model learns, the influence of deleting one record grows from 0 to its closed form."""
+    """During training, the epsilon of one record grows from 0 to its closed-form value."""
     found = points(accountant.started(MECHANISM), LEARNED, largest=None, exposures=(), delta=DELTA, at_most=100)
     first, last = found[0], found[-1]
     assert (first.epsilon_of_one, first.epsilon.release, first.epsilon.adaptive, first.influence) == (0, 0, 0, 0)
@@ -96,7 +96,7 @@ def test_influence_only_rises_while_learning():
 
 
 def test_each_point_matches_a_run_of_its_own():
-    """The point after step k equals the end of a run that was planned with k steps, including the rounding of the last
+    """The point after step k equals the end of a run planned with exactly k steps, including the rounding in the last
     step."""
     found = unlearned(Run(steps=30, records=2), largest=2)
     for point in found[1:]:
@@ -123,7 +123,7 @@ def test_adaptive_composes_earlier_releases():
 
 
 def test_a_person_erased_before_learning_has_no_influence():
-    """A person who was erased before the model learned has no influence at any step."""
+    """A person who was erased before the model was trained has no influence at any step."""
     found = points(
         accountant.started(MECHANISM), replace(LEARNED, records=4), largest=2, exposures=(), delta=DELTA, at_most=20
     )

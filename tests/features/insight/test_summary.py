@@ -30,8 +30,8 @@ ZONES = ("UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns")
 
 
 def requests(rng: random.Random, *, number: int, tenant_id: str = DEFAULT_TENANT) -> Iterator[DeletionRequest]:
-    """Create requests over half a year, many of them at the edges of days: of every status, some paused, some reported
-    later or earlier than they are done."""
+    """Create requests spread over half a year, many of them close to midnight. They cover every status; some are
+    paused, and some are reported before or after they are completed."""
     for n in range(number):
         submitted = _near(rng, AT - rng.uniform(0, 180) * DAY)
         status = rng.choice([*RequestStatus, RequestStatus.COMPLETED, RequestStatus.ACCEPTED])
@@ -60,7 +60,7 @@ def requests(rng: random.Random, *, number: int, tenant_id: str = DEFAULT_TENANT
 
 
 def _near(rng: random.Random, moment: datetime.datetime) -> datetime.datetime:
-    """Return the time, or a midnight near it, or the moment just before that."""
+    """Return the given time, the midnight that starts its day in Berlin, or the microsecond before that midnight."""
     if rng.random() < 0.5:
         return moment
     day = moment.astimezone(ZoneInfo("Europe/Berlin")).date()
@@ -70,7 +70,7 @@ def _near(rng: random.Random, moment: datetime.datetime) -> datetime.datetime:
 
 @pytest.fixture
 def stored(installation: Installation) -> Installation:
-    """Create an installation with requests of two tenants."""
+    """Return an installation with requests from two tenants."""
     with installation.database.writing() as session:
         session.add(Tenant(id="ten_other", name="other", policy={}, created_at=AT))
         session.flush()
@@ -81,8 +81,8 @@ def stored(installation: Installation) -> Installation:
 
 @pytest.mark.parametrize("discreet", [False, True])
 def test_numbers_match_the_requests(stored: Installation, discreet: bool) -> None:
-    """Due days, weeks and clocks are counted as the lists show the requests, in each time zone and for one tenant only.
-    Each open request is counted once."""
+    """In every time zone, the summary's due days, weeks and clocks agree with the individual requests, and only one
+    tenant's requests are counted. Each open request is counted once."""
     view = View(discreet=discreet, at=AT)
     for zone in ZONES:
         with stored.database.reading(by=OFFICER) as session:
@@ -125,15 +125,15 @@ def _week(day: datetime.date) -> datetime.date:
 
 
 def _days(start: datetime.datetime, end: datetime.datetime) -> int:
-    """Return whole days between whole seconds of times that are known to the millisecond; a clock may have been
-    ahead."""
+    """Return the number of whole days between two times, each rounded to the millisecond and then cut to whole seconds.
+    Clocks may differ, so `end` can be before `start`."""
     begun, ended = (math.floor(round(moment.timestamp(), 3)) for moment in (start, end))
     return int((ended - begun) / 86400)
 
 
 @pytest.mark.parametrize("discreet", [False, True])
 def test_every_number_matches_a_list(stored: Installation, discreet: bool) -> None:
-    """The filters that belong to each number of the summary match exactly that number of requests."""
+    """For each number in the summary, the corresponding list filters match exactly that many requests."""
     view, zone = View(discreet=discreet, at=AT), "Europe/Berlin"
     with stored.database.reading(by=OFFICER) as session:
         found = summary.of_requests(session, view=view, zone=zone)
@@ -153,7 +153,7 @@ def test_every_number_matches_a_list(stored: Installation, discreet: bool) -> No
 
 
 def test_a_discreet_summary_does_not_change_with_completions(stored: Installation) -> None:
-    """The summary for a caller who may not learn whether data is held does not change when requests complete before
+    """For a caller who must not learn whether data is held, the summary does not change when requests complete before
     their report time."""
     view = View(discreet=True, at=AT)
     done = sa.update(DeletionRequest).where(DeletionRequest.status.in_(("accepted", "running")))
@@ -168,7 +168,7 @@ def test_a_discreet_summary_does_not_change_with_completions(stored: Installatio
 
 
 def test_a_limited_key_counts_only_its_own_requests(stored: Installation) -> None:
-    """The summary for a key that sees only its own requests counts only those."""
+    """For a key that sees only its own requests, the summary counts no other requests."""
     app = Actor(tenant_id=DEFAULT_TENANT, name="app", maker="line_1")
     with stored.database.writing() as session:
         some = sa.update(DeletionRequest).where(DeletionRequest.id.in_([f"dr_{DEFAULT_TENANT}_{n}" for n in range(60)]))

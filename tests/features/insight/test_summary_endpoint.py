@@ -19,7 +19,7 @@ def now() -> str:
 
 def test_a_summary_counts_requests_by_deadline(gateway: TestClient, forget: Make, get: Get) -> None:
     """Each open request counts once: as overdue, as paused, or on the day of its deadline in the policy's time zone.
-    Each received request counts in its week, and lists accept the bounds of a week as filters."""
+    Each request also counts in the week in which it was received, and lists accept a week's bounds as filters."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Pacific/Auckland"}}).raise_for_status()
     done = forget("stranger")["id"]
     forget("q1", identity_verified=False, submitted_at=now())
@@ -52,7 +52,8 @@ def test_a_summary_counts_requests_by_deadline(gateway: TestClient, forget: Make
 def test_a_summary_is_discreet(
     gateway: TestClient, live: dict[str, Any], forget: Make, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """The summary for a caller who may not learn whether data is held counts no completion before it is reported."""
+    """For a caller who must not learn whether data is held, the summary counts a completion only once it has been
+    reported."""
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     for person in ("p1", "stranger"):
         gateway.post("/v1/deletion-requests", json={"subject_id": person}, headers=app).raise_for_status()

@@ -120,8 +120,8 @@ def run(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_the_sandbox_refuses_every_escape(tmp_path: Path) -> None:
-    """Code in the sandbox can neither access a world-writable file nor another process, nor leave a file behind. The
-    kernel refuses each attempt, and files and processes are unchanged."""
+    """Code in the sandbox cannot access a world-writable file or another process, and cannot leave a file behind. The
+    kernel refuses each attempt, and files and processes remain unchanged."""
     tmp_path.chmod(0o777)
     names = ("database", "tombstones", "key")
     for name in names:
@@ -166,7 +166,7 @@ for attempt in (lambda: open(key), lambda: os.unlink(key), lambda: os.mkdir(key 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
 def test_root_becomes_nobody() -> None:
-    """In the sandbox, a process of root runs as the user and group `nobody`, with no other groups and no
+    """A process that root starts in the sandbox runs as user and group `nobody`, with no other groups and no
     capabilities."""
     program = """
 import os
@@ -196,8 +196,8 @@ print(os.getresuid(), os.getresgid(), os.getgroups(), *capabilities)
     ],
 )
 def test_an_impossible_sandbox_raises(before: str, why: str) -> None:
-    """`enter` raises an error if another thread would stay outside the sandbox, the processor architecture is not
-    supported, or root could not be dropped."""
+    """`enter` raises an error if another thread would stay outside the sandbox, if the processor architecture is not
+    supported, or if root privileges cannot be dropped."""
     program = f"""
 {before}
 from lethe.features.isolation import sandbox

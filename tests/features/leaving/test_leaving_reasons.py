@@ -35,7 +35,7 @@ def everything(installation: Installation) -> dict[str, list[Any]]:
 
 
 def test_answers_are_counted_and_estimated(gateway: TestClient, get: Get) -> None:
-    """The response contains counts, shares, standard errors and intervals of the answers, separately for each odds that
+    """The response contains the answers' counts, shares, standard errors and intervals, grouped by the odds that
     clients used."""
     assert get("/leaving-reasons")["surveys"] == []
     for answer, times in zip(REASONS, (4, 2, 9, 1, 2), strict=True):
@@ -94,8 +94,8 @@ def test_estimates_are_selected_by_week(gateway: TestClient, get: Get) -> None:
     ],
 )
 def test_invalid_answers_are_refused(gateway: TestClient, get: Get, refused: Refused, body: dict[str, Any]) -> None:
-    """Free text, odds that hide everything or nothing, and fields that would identify a person are refused and not
-    counted."""
+    """An answer with free text, with odds that hide everything or nothing, or with a field that would identify a person
+    is refused and not counted."""
     problem = refused(gateway.post(PLACE, json=body), 422, "input_invalid")
     assert "because" not in str(problem)
     assert get("/leaving-reasons")["surveys"] == []
@@ -103,5 +103,5 @@ def test_invalid_answers_are_refused(gateway: TestClient, get: Get, refused: Ref
 
 @each("query", ["since=0", "since=yesterday", "until=2026-13-01", "until=2026-11-16T10:00:00Z"])
 def test_invalid_dates_are_refused(gateway: TestClient, refused: Refused, query: str) -> None:
-    """A range of weeks with invalid dates is refused."""
+    """A week range with invalid dates is refused."""
     refused(gateway.get(f"{PLACE}?{query}"), 422, "input_invalid")

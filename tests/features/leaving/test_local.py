@@ -33,8 +33,7 @@ def test_epsilon_is_exact(response: RandomisedResponse) -> None:
 
 @given(responses, st.integers(1, 40), shares)
 def test_the_estimate_is_unbiased_with_its_variance(response: RandomisedResponse, n: int, share: float) -> None:
-    """Over all answers that n people can send, the mean of the estimate is the true share and its variance is
-    `variance`."""
+    """Over all answers that n people can send, the estimate's mean is the true share and its variance is `variance`."""
     rate = response.rate(share)
     rest = [0] * (response.num_answers - 2)
     sent = [response.estimates([hits, n - hits, *rest], confidence=0.9)[0].share for hits in range(n + 1)]
@@ -47,8 +46,8 @@ def test_the_estimate_is_unbiased_with_its_variance(response: RandomisedResponse
 
 @given(responses, st.integers(1, 60), st.data())
 def test_an_interval_holds_for_fixed_people(response: RandomisedResponse, n: int, data: st.DataObject) -> None:
-    """For any fixed true answers of n people, an interval misses the true share with at most its share of the error
-    probability."""
+    """Whatever the n people's true answers are, each interval misses the true share with a probability of at most the
+    error probability allotted to it."""
     true = data.draw(st.integers(0, n))
     honest = stats.binom.pmf(range(true + 1), true, float(response.truth))
     others = stats.binom.pmf(range(n - true + 1), n - true, float(response.other))
@@ -64,8 +63,8 @@ def test_an_interval_holds_for_fixed_people(response: RandomisedResponse, n: int
 
 @given(responses, st.integers(1, 60), shares)
 def test_an_interval_holds_for_people_drawn(response: RandomisedResponse, n: int, share: float) -> None:
-    """For people drawn at random from a population, an interval also misses the true share with at most its share of
-    the error probability."""
+    """For people drawn at random from a population, too, each interval misses the true share with a probability of at
+    most the error probability allotted to it."""
     chance = stats.binom.pmf(range(n + 1), n, response.rate(share))
     rest = [0] * (response.num_answers - 2)
     found = [response.estimates([hits, n - hits, *rest], confidence=0.9)[0] for hits in range(n + 1)]
@@ -75,7 +74,8 @@ def test_an_interval_holds_for_people_drawn(response: RandomisedResponse, n: int
 
 @given(st.lists(st.integers(0, 10**6), min_size=2, max_size=6).filter(any), st.integers(2, 100))
 def test_estimates_and_intervals_are_consistent(sent: list[int], odds: int) -> None:
-    """Shares sum to one. Intervals lie in [0, 1], contain every share in [0, 1], and widen with the confidence."""
+    """Shares sum to one. Each interval lies in [0, 1], contains its share clipped to [0, 1], and widens as the
+    confidence increases."""
     response = RandomisedResponse(odds=odds, num_answers=len(sent))
     narrow, wide = (response.estimates(sent, confidence=confidence) for confidence in (0.5, 0.99))
     assert sum(one.share for one in narrow) == pytest.approx(1)
@@ -85,8 +85,8 @@ def test_estimates_and_intervals_are_consistent(sent: list[int], odds: int) -> N
 
 
 def test_estimates_match_a_survey_by_hand() -> None:
-    """If 100 of 700 answers name a reason, which with odds 3 and five reasons is what chance alone produces, its
-    estimated share is 0."""
+    """With odds 3 and five reasons, chance alone makes 100 of 700 answers name any given reason, so the estimated share
+    of such a reason is 0."""
     response = RandomisedResponse(odds=3, num_answers=5)
     found = response.estimates([300, 100, 100, 100, 100], confidence=0.95)
     assert [round(one.share, 12) for one in found] == [1, 0, 0, 0, 0]
@@ -108,9 +108,9 @@ def test_a_malformed_survey_is_refused(odds: int, sent: list[int], confidence: f
 
 
 @given(st.integers(1, 10**6), st.integers(2, 1000), shares)
-def test_one_bit_matches_the_estimator_of_duchi(n: int, odds: int, mean: float) -> None:
-    """The error of the one-bit estimator equals the variance of a bit that is worth +-(e^eps + 1)/(e^eps - 1): its
-    square minus the square of its mean."""
+def test_one_bit_error_matches_duchis_estimator(n: int, odds: int, mean: float) -> None:
+    """The one-bit estimator's error follows from the variance of a bit with the value +-(e^eps + 1)/(e^eps - 1): the
+    squared value minus the squared mean."""
     sent, centred = (odds + 1) / (odds - 1), 2 * mean - 1
     assert one_bit_error(n=n, odds=odds, mean=mean) == pytest.approx((sent**2 - centred**2) / (4 * n))
     with pytest.raises(DomainError):
@@ -127,8 +127,8 @@ def test_gaussian_noise_is_minimal(epsilon: float, delta: float) -> None:
 
 
 def test_errors_fall_at_the_known_rates() -> None:
-    """Errors fall with n at the known rates. At small epsilon one bit is more accurate than Laplace noise, and the
-    central model is the most accurate."""
+    """Errors fall with n at the known rates. At small epsilon, one bit is more accurate than Laplace noise, which is
+    more accurate than Gaussian noise; the central model is the most accurate."""
     asked = {"n": 10_000, "eps": math.log(2)}
     central, laplace = (evaluate(f"{model}_mean_mse", asked)["mse"] for model in ("central", "local"))
     bit = one_bit_error(n=10_000, odds=2, mean=0.5)

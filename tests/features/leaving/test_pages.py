@@ -12,7 +12,8 @@ from tests.features.desk.browsing import Browser
 
 @pytest.fixture
 def answered(gateway: TestClient) -> None:
-    """Create seven answers, as chance sends them if everybody's reason is the cost, and one of another client."""
+    """Send seven answers, distributed as expected if everybody's true reason is the cost, and one from a client with
+    other odds."""
     answers = ["cost"] * 3 + ["privacy", "not_using", "switched", "other"]
     for answer, odds in [*((one, 3) for one in answers), ("other", 20)]:
         body = {"answer": answer, "odds": odds}
@@ -20,14 +21,14 @@ def answered(gateway: TestClient) -> None:
 
 
 def rows(page: str) -> list[list[str]]:
-    """Return the cells of every row of the tables, as text."""
+    """Return the text of every cell in the page's tables, row by row."""
     lines = re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in lines]
     return [[re.sub(r"<.*?>", "", cell, flags=re.DOTALL).strip() for cell in line] for line in cells]
 
 
 def test_estimates_are_shown_by_odds(officer: Browser, answered: None) -> None:
-    """For each odds that clients used, a table lists all reasons with share, interval and count."""
+    """For each odds value that clients used, a table lists every reason with its share, interval and count."""
     page = officer.get("/admin/leaving-reasons").text
     head, *first = rows(page)[:6]
     assert head == ["Reason", "0 % to 100 %", "Share", "Between", "Sent"]
@@ -42,15 +43,15 @@ def test_estimates_are_shown_by_odds(officer: Browser, answered: None) -> None:
 
 
 def test_an_empty_survey_is_explained(officer: Browser) -> None:
-    """The page shows an empty state and suggests a longer period if the reader chose a short one. An unknown period is
-    refused."""
+    """Without answers, the page shows an empty state and, if the reader chose a short period, suggests a longer one. An
+    unknown period is refused."""
     assert "No answers yet" in officer.get("/admin/leaving-reasons").text
     assert "Choose a longer period" in officer.get("/admin/leaving-reasons?weeks=13").text
     assert officer.get("/admin/leaving-reasons?weeks=5").status_code == 422
 
 
 def test_the_page_needs_the_scope(somebody_with: Callable[..., Browser]) -> None:
-    """Users who may read requests see the page in their menu. All other users are refused."""
+    """Users who may read requests find the page in their menu. All other users are refused access."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get("/admin/leaving-reasons").status_code == 200
     assert "/admin/leaving-reasons" in reader.get("/admin/suppressions").text

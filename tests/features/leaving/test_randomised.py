@@ -16,8 +16,8 @@ from lethe.features.leaving.randomised import ODDS, REASONS, randomise
 @pytest.mark.parametrize("odds", [2, 3, 17])
 @pytest.mark.parametrize("reason", REASONS)
 def test_answers_have_the_stated_probabilities(monkeypatch: pytest.MonkeyPatch, odds: int, reason: str) -> None:
-    """Over all equally likely outcomes of the system's random generator, the answers have the probabilities of
-    randomised response."""
+    """Over all equally likely outcomes of the system's random generator, each answer occurs with the probability that
+    randomised response prescribes."""
     response = RandomisedResponse(odds=odds, num_answers=len(REASONS))
     draws: list[int] = []
 
@@ -37,9 +37,9 @@ def test_answers_have_the_stated_probabilities(monkeypatch: pytest.MonkeyPatch, 
     }
 
 
-def test_the_system_draws_evenly() -> None:
-    """The system's random generator draws 10,000 answers as evenly as chance does. A correct sampler fails this test
-    once in a billion runs."""
+def test_drawn_answers_have_the_expected_distribution() -> None:
+    """10,000 answers drawn with the system's random generator are distributed as expected by a chi-squared test. A
+    correct sampler fails this test once in a billion runs."""
     sent = Counter(randomise("cost").answer for _ in range(10_000))
     response = RandomisedResponse(odds=ODDS, num_answers=len(REASONS))
     expected = [10_000 * float(response.truth if one == "cost" else response.other) for one in REASONS]
@@ -48,7 +48,7 @@ def test_the_system_draws_evenly() -> None:
 
 @pytest.mark.parametrize(("reason", "odds"), [("boredom", 3), ("cost", 1), ("cost", 2.5), ("cost", True)])
 def test_invalid_reasons_and_odds_are_refused(reason: str, odds: Any) -> None:
-    """A reason that is not on the list and invalid odds are refused, and the reason is not quoted."""
+    """A reason that is not on the list is refused and not quoted in the error. Invalid odds are refused too."""
     with pytest.raises(Malformed) as refused:
         randomise(reason, odds=odds)
     assert "boredom" not in str(refused.value)

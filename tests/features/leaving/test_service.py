@@ -22,7 +22,7 @@ Count = Callable[..., datetime.date]
 
 @pytest.fixture
 def count(installation: Installation, by: Actor) -> Count:
-    """Count an answer in its own transaction."""
+    """Return a function that counts an answer in its own transaction."""
 
     def once(answer: LeavingReason = LeavingReason.COST, odds: int = 3, by: Actor = by) -> datetime.date:
         with installation.database.writing(by=by) as session:
@@ -36,7 +36,8 @@ def sent(found: leaving.Survey) -> dict[str, int]:
 
 
 def test_only_a_counter_is_stored(installation: Installation, by: Actor, count: Count) -> None:
-    """Equal answers of one week are stored as one row with tenant, Monday, odds, answer and count."""
+    """Identical answers within a week are stored as one row with the tenant, the week's Monday, the odds, the answer
+    and a count."""
     weeks = {count() for _ in range(3)}
     with installation.database.reading() as session:
         [row] = session.execute(sa.select(LeavingCount.__table__)).mappings()
@@ -46,7 +47,7 @@ def test_only_a_counter_is_stored(installation: Installation, by: Actor, count: 
 
 
 def test_surveys_are_separated_by_odds(installation: Installation, by: Actor, count: Count) -> None:
-    """Answers with different odds are estimated separately, each with all reasons. Without answers there is no
+    """Answers with different odds form separate surveys, each covering all reasons. Without answers there is no
     survey."""
     with installation.database.reading(by=by) as session:
         assert leaving.surveys(session) == []
@@ -65,7 +66,7 @@ def test_surveys_are_separated_by_odds(installation: Installation, by: Actor, co
 
 
 def test_weeks_are_chosen_by_their_monday(installation: Installation, by: Actor, count: Count) -> None:
-    """A week is selected if its Monday is in [since, until)."""
+    """A week is selected if its Monday lies in [since, until)."""
     monday = count()
     long_ago = datetime.datetime(2026, 1, 5, tzinfo=datetime.UTC)
     with installation.database.writing(by=by) as session:
@@ -82,7 +83,7 @@ def test_weeks_are_chosen_by_their_monday(installation: Installation, by: Actor,
 
 
 def test_tenants_are_counted_separately(installation: Installation, by: Actor, count: Count) -> None:
-    """Answers to a tenant change only that tenant's counters and estimates."""
+    """An answer sent to a tenant changes only that tenant's counters and estimates."""
     with installation.database.writing(by=by) as session:
         made = tenants.create(session, name="shop", policy=Policy(), admin_key=access.new_key())
     other = Actor(tenant_id=made.id, name="test")
@@ -96,7 +97,7 @@ def test_tenants_are_counted_separately(installation: Installation, by: Actor, c
 
 
 def test_concurrent_answers_are_all_counted(installation: Installation, by: Actor, count: Count) -> None:
-    """Answers that arrive concurrently are all counted."""
+    """Every answer is counted, even if several arrive concurrently."""
     callers = [threading.Thread(target=lambda: [count() for _ in range(5)]) for _ in range(4)]
     for caller in callers:
         caller.start()
@@ -117,6 +118,6 @@ def test_concurrent_answers_are_all_counted(installation: Installation, by: Acto
     ],
 )
 def test_a_week_begins_on_monday(at_: str, week: str) -> None:
-    """Weeks begin on Monday in UTC, whatever the time zone of the given time and also across the turn of the year."""
+    """Weeks begin on Monday in UTC, whatever the given time's time zone, and also across the end of a year."""
     found = leaving.week_of(datetime.datetime.fromisoformat(at_))
     assert found == datetime.datetime.fromisoformat(f"{week}T00:00:00+00:00")

@@ -19,12 +19,12 @@ LEDGER = {"format": "opacus", "history": [[2.0, 0.01, 200]]}
 
 
 def moment(**before: float) -> str:
-    """Return a time before now."""
+    """Return an ISO time that lies the given duration in the past."""
     return (datetime.datetime.now(datetime.UTC) - datetime.timedelta(**before)).isoformat()
 
 
 def ledger(**given: Any) -> dict[str, Any]:
-    """Return the fields that register a ledger: trained an hour ago, with a budget of five rows."""
+    """Return the fields that register a ledger whose training started an hour ago and whose budget covers four rows."""
     made = {"ledger": LEDGER, "delta": 1e-5, "max_rows_per_person": 2, "budget_epsilon": 1.5}
     return made | {"trained_from": moment(hours=1)} | given
 
@@ -44,7 +44,8 @@ def new_dp_model(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def settled(installation: Installation) -> Callable[[], None]:
-    """Complete requests that wait for nothing, as a worker does each second."""
+    """Return a function that completes requests that are no longer waiting for anything, as a worker does every
+    second."""
 
     def do() -> None:
         settle(installation)

@@ -34,7 +34,7 @@ def tree(root: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_gaussian(mu: float, delta: float) -> float:
-    """Return epsilon of the Gaussian mechanism of sensitivity mu and noise 1 (Balle and Wang 2018, Theorem 8)."""
+    """Return the epsilon of the Gaussian mechanism with sensitivity mu and noise 1 (Balle and Wang 2018, Theorem 8)."""
 
     def excess(epsilon: float) -> float:
         upper = stats.norm.cdf(mu / 2 - epsilon / mu)
@@ -45,25 +45,25 @@ def of_gaussian(mu: float, delta: float) -> float:
 
 @pytest.mark.parametrize(("noise", "steps", "rows"), [(1.0, 1, 1), (4.0, 9, 1), (4.0, 9, 3), (20.0, 100, 7)])
 def test_steps_without_sampling_match_the_closed_form(noise: float, steps: int, rows: int) -> None:
-    """For g rows, steps on all rows equal one Gaussian mechanism with g times the sensitivity. The stated epsilon is
-    never smaller than its closed form."""
+    """For g rows, steps without sampling together equal one Gaussian mechanism with g times the sensitivity. The stated
+    epsilon is never below the closed form."""
     exact = of_gaussian(rows * math.sqrt(steps) / noise, 1e-6)
     found = epsilon(opacus((noise, 1.0, steps)), rows=rows, delta=1e-6)
     assert found is not None
     assert exact <= found <= exact + 2 * ROUNDING
 
 
-def test_a_pure_mechanism_has_its_epsilon() -> None:
-    """For g rows, a Laplace mechanism of scale b has an epsilon of at most g / b, which it approaches at a small
-    delta."""
+def test_a_laplace_mechanism_approaches_its_pure_epsilon() -> None:
+    """For g rows, a Laplace mechanism of scale b has an epsilon of at most g / b and approaches this bound as delta
+    becomes small."""
     found = epsilon(read(tree(event("LaplaceDpEvent", noise_multiplier=2.0))), rows=3, delta=1e-9)
     assert found == pytest.approx(1.5, abs=2 * ROUNDING)
 
 
 @pytest.mark.parametrize(("noise", "rate", "rows"), [(1.0, 0.1, 1), (0.8, 0.05, 3), (1.5, 0.3, 6), (2.0, 0.9, 2)])
 def test_one_sampled_step_matches_its_divergence(noise: float, rate: float, rows: int) -> None:
-    """At the stated epsilon the divergences of the mixture of Gaussians, computed with 40 digits in both directions,
-    are at most delta. At a slightly smaller epsilon they exceed delta."""
+    """At the stated epsilon, both divergences of the Gaussian mixture, computed to 40 digits, are at most delta. At a
+    slightly smaller epsilon, the larger one exceeds delta."""
     delta = 1e-5
     found = epsilon(opacus((noise, rate, 1)), rows=rows, delta=delta)
     assert found is not None
@@ -75,8 +75,8 @@ def test_one_sampled_step_matches_its_divergence(noise: float, rate: float, rows
             return sum(weight * of(x, k, noise) for k, weight in enumerate(weights))
 
         def worst(at: float) -> Any:
-            """Return hockey-stick divergences by their optimal half-lines, of the mixture above x and of the noise
-            below x."""
+            """Return the larger of the two hockey-stick divergences between mixture and noise, each computed on its
+            optimal half-line."""
             both = []
             for sign in (1, -1):
                 level = mpmath.exp(sign * at)
@@ -99,7 +99,7 @@ def test_one_sampled_step_matches_its_divergence(noise: float, rate: float, rows
 @pytest.mark.parametrize("adjacency", [AdjacencyType.ADD, AdjacencyType.REMOVE])
 @pytest.mark.parametrize(("noise", "rate", "rows"), [(1.0, 0.01, 4), (0.5, 0.2, 9), (6.0, 0.001, 30)])
 def test_the_fast_inverse_matches_dp_accounting(adjacency: AdjacencyType, noise: float, rate: float, rows: int) -> None:
-    """The divergences of the mixture equal those found by dp-accounting's own search, which takes longer."""
+    """The mixture's divergences equal those found by dp-accounting's own, slower search."""
     held = np.arange(rows + 1)
     weights = stats.binom.pmf(held, rows, rate)
     ours = accountant._mixture(noise, held, weights, adjacency)
@@ -110,7 +110,7 @@ def test_the_fast_inverse_matches_dp_accounting(adjacency: AdjacencyType, noise:
 
 
 def test_epsilon_matches_dp_accounting() -> None:
-    """For one row and events of all kinds, the stated epsilon equals dp-accounting's, rounded up."""
+    """For one row and every kind of event, the stated epsilon equals the one computed by dp-accounting, rounded up."""
     parts = [
         dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.02, dp_event.GaussianDpEvent(1.3)), 400),
         dp_event.ComposedDpEvent([dp_event.GaussianDpEvent(8.0), dp_event.NoOpDpEvent(), dp_event.LaplaceDpEvent(9.0)]),
@@ -129,8 +129,8 @@ def test_epsilon_matches_dp_accounting() -> None:
 
 
 def test_epsilon_is_between_published_numbers() -> None:
-    """For sigma 1.1, 256 of 60,000 rows and 60 epochs at delta 1e-5, epsilon is below the 3.0 of the moments accountant
-    (MNIST tutorial of TensorFlow Privacy) and above the Gaussian limit of 2.2."""
+    """For sigma 1.1, 256 of 60,000 rows and 60 epochs at delta 1e-5, epsilon lies between the Gaussian limit of 2.2 and
+    the 3.0 of the moments accountant (MNIST tutorial of TensorFlow Privacy)."""
     steps = opacus((1.1, 256 / 60000, 60 * 60000 // 256))
     found = epsilon(steps, rows=1, delta=1e-5)
     assert found is not None
@@ -139,8 +139,8 @@ def test_epsilon_is_between_published_numbers() -> None:
 
 @pytest.mark.slow
 def test_parts_of_a_history_compose() -> None:
-    """Two ledger entries of the same step equal one entry, and the order of entries does not matter. More steps, more
-    rows, a higher sampling rate or less noise never give a smaller epsilon."""
+    """Two ledger entries for the same kind of step equal one entry with their total, and the order of entries does not
+    matter. More steps, more rows, a higher sampling rate or less noise never give a smaller epsilon."""
     whole = epsilon(opacus((1.2, 0.02, 300)), rows=2, delta=1e-5)
     assert epsilon(opacus((1.2, 0.02, 100), (1.2, 0.02, 200)), rows=2, delta=1e-5) == whole
     first, second = (1.2, 0.02, 100), (2.0, 0.05, 50)
@@ -154,10 +154,10 @@ def test_parts_of_a_history_compose() -> None:
 
 
 @pytest.mark.slow
-def test_the_curve_finds_the_rows_of_a_budget() -> None:
-    """The largest number of rows found for a budget stays within it, and one row more exceeds it. Each point of the
-    curve is the epsilon of its number of rows. If the budget is never exceeded, the number of rows is the computed
-    maximum."""
+def test_the_curve_gives_the_rows_within_a_budget() -> None:
+    """The largest number of rows found for a budget stays within the budget, and one more row exceeds it. Each point on
+    the curve is the epsilon for that number of rows. If the budget is never exceeded, the result is the maximum number
+    of rows computed."""
     steps = opacus((1.1, 0.01, 1000))
     points = accountant.curve(steps, delta=1e-5, budget=8.0)
     rows = accountant.rows_within(points, 8.0)
@@ -173,7 +173,7 @@ def test_the_curve_finds_the_rows_of_a_budget() -> None:
     [((0.001, 0.5, 1), 1), ((1.0, 0.01, 10_000_000), 1), ((0.01, 1.0, 1), 1), ((1.0, 0.5, 10), 1000)],
 )
 def test_a_useless_bound_is_not_computed(history: tuple[float, float, int], rows: int) -> None:
-    """A ledger without a useful bound has no epsilon, and computing this takes neither memory nor time."""
+    """A ledger without a useful bound has no epsilon, and finding this out takes hardly any memory or time."""
     assert epsilon(opacus(history), rows=rows, delta=1e-5) is None
 
 
@@ -253,7 +253,7 @@ def test_a_malformed_ledger_is_refused(document: Any) -> None:
 
 
 def test_an_opacus_accountant_is_read() -> None:
-    """The state of an Opacus accountant is converted into a ledger that can be sent as JSON."""
+    """An Opacus accountant's state is converted into a ledger that can be sent as JSON."""
     state = {"history": [(1.1, 0.01, 5), (0.9, 0.02, 7)], "mechanism": "prv"}
     ledger = accountant.from_opacus(state)
     assert ledger == {"format": "opacus", "history": [[1.1, 0.01, 5], [0.9, 0.02, 7]]}

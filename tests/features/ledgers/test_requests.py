@@ -24,8 +24,8 @@ Settled = Callable[[], None]
 def test_requests_are_bounded_until_the_budget_is_spent(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """A request gets a privacy bound while the budget covers the rows of all such requests together. The next request
-    waits for a ledger whose training started after the request was accepted, and an older ledger does not end its
+    """A request gets a privacy bound as long as the budget covers the rows of all such requests together. The next
+    request waits for a ledger whose training started after that request was accepted; an older ledger does not end its
     wait."""
     model = new_dp_model()
     assert (model["epsilon"], model["budget_rows"], model["retraining_due"]) == (0.576, 4, False)
@@ -75,8 +75,8 @@ def test_requests_are_bounded_until_the_budget_is_spent(
 def test_a_larger_budget_covers_waiting_requests(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """Registering a larger budget for the same training gives waiting requests their privacy bound, oldest first, as
-    far as the budget suffices. The remaining requests continue to wait."""
+    """Registering a larger budget for the same training gives waiting requests their privacy bound, oldest first, until
+    the budget is used up. The remaining requests continue to wait."""
     model = new_dp_model(budget_epsilon=0.6)
     ids = [forget(f"{name}@example.com")["id"] for name in "abc"]
     settled()
@@ -105,8 +105,8 @@ def test_a_cancelled_request_frees_budget(
 def test_retiring_a_model_ends_waiting_requests(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """Retiring a model ends the requests that wait for it, and their headline states that the model was not reached.
-    Later requests do not include the model."""
+    """Retiring a model completes the requests that are waiting for it, with a headline stating that the model was not
+    reached. Later requests do not include the model."""
     model = new_dp_model(budget_epsilon=0.6)
     ids = [forget(f"{name}@example.com")["id"] for name in "ab"]
     for _ in range(2):
@@ -121,8 +121,8 @@ def test_retiring_a_model_ends_waiting_requests(
 def test_only_requests_about_its_datasets_concern_a_model(
     gateway: TestClient, new_dataset: New, new_dp_model: New, forget: New, get: Get
 ) -> None:
-    """A request that names only other datasets does not count towards a model's forgotten rows. The model appears in
-    the list of systems."""
+    """A request that names only datasets the model does not use does not count towards the model's forgotten rows. The
+    model appears in the list of systems."""
     mine, other = new_dataset(), new_dataset(name="other")
     model = new_dp_model(dataset_ids=[mine["id"]])
     forget("p0", dataset_ids=[other["id"]])
@@ -163,9 +163,9 @@ def test_an_unaccountable_ledger_is_refused(
 def test_a_bundle_recomputes_epsilon(
     gateway: TestClient, installation: Installation, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """A bundle contains the ledger and verifies with only the public keys. Verification fails and names the failed
-    check for a smaller epsilon, another ledger, more rows or a later claimed training, even if the installation signed
-    the bundle."""
+    """A bundle contains the ledger and verifies with only the public keys. If the evidence claims a smaller epsilon,
+    another ledger, more rows or a later training, verification fails and names the failed check, even if the
+    installation signed the bundle."""
     new_dp_model()
     for name in "ab":
         request = forget(f"{name}@example.com")["id"]
@@ -203,7 +203,7 @@ def test_a_bundle_recomputes_epsilon(
 
 
 def test_verification_names_its_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If dp-accounting is not installed, verification raises an error that names the extra to install."""
+    """If dp-accounting is not installed, verification fails with an error that names the extra to install."""
     monkeypatch.setitem(__import__("sys").modules, "dp_accounting.pld", None)
     with pytest.raises(Exception, match=r"accountant_installed: Install lethe-sdk\[ledgers\]"):
         accountant.epsilon(accountant.read(LEDGER), rows=1, delta=1e-5)

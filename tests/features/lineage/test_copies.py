@@ -39,7 +39,7 @@ def holder(key_with: Callable[..., Header]) -> Header:
 
 @pytest.fixture
 def handed_out(gateway: TestClient, place: str) -> Callable[..., str]:
-    """Download a version, and return the id of the export."""
+    """Return a function that downloads a version and returns the id of the export."""
 
     def download(number: int, header: Header) -> str:
         assert gateway.get(f"{place}/versions/{number}/weights", headers=header).status_code == 200
@@ -52,7 +52,7 @@ def handed_out(gateway: TestClient, place: str) -> Callable[..., str]:
 
 @pytest.fixture
 def bundle_of(get: Callable[[str], Any], installation: Installation) -> Callable[[str], dict[str, Any]]:
-    """Return the verified statement of a request's bundle."""
+    """Return a function that verifies a request's bundle and returns the statement."""
 
     def verified(request_id: str) -> dict[str, Any]:
         whole = get(f"/deletion-requests/{request_id}/bundle")
@@ -80,8 +80,8 @@ def test_an_outstanding_copy_is_the_headline_until_it_is_destroyed(
     get: Callable[[str], Any],
 ) -> None:
     """Each copy of a version that was trained on the person is listed with its recipient and its state. The sentences
-    for the person and the officer count the copies that are still out, replaced by a version that forgot the person, or
-    destroyed. Copies of later versions are not listed."""
+    for the person and for the officer state how many copies are still out, were replaced by a version that forgot the
+    person, or were destroyed. Copies of later versions are not listed."""
     first, second = handed_out(1, holder), handed_out(1, holder)
     request_id = forget("p0")["id"]
     work()
@@ -136,8 +136,8 @@ def test_a_replaced_copy_counts_only_for_people_it_forgot(
     work: Callable[[], int],
     bundle_of: Callable[[str], dict[str, Any]],
 ) -> None:
-    """A copy that was replaced by version 2 counts as replaced for a person whom version 2 forgot, and as still out for
-    a person whom only version 3 forgot."""
+    """A copy replaced by version 2 counts as replaced for a person whom version 2 forgot, but as still out for a person
+    whom only version 3 forgot."""
     export = handed_out(1, holder)
     early = forget("p0")["id"]
     work()
@@ -233,8 +233,8 @@ def test_the_worst_copies_are_listed_first(
     work: Callable[[], int],
     bundle_of: Callable[[str], dict[str, Any]],
 ) -> None:
-    """If a bundle cannot list all copies, older copies that are still out take precedence over newer copies that were
-    destroyed."""
+    """If a bundle has no room to list all copies, older copies that are still out take precedence over newer copies
+    that were destroyed."""
     out = [handed_out(1, holder) for _ in range(2)]
     for _ in range(2):
         path = f"{place}/exports/{handed_out(1, holder)}"

@@ -37,8 +37,8 @@ def test_the_documented_server_serves_only_permitted_versions(
     people: Path,
     work: Callable[[], int],
 ) -> None:
-    """The documented server serves nothing until the first version is published, fetches each version once and stops at
-    a deadline. Without the gateway it continues until its permission expires."""
+    """The documented server serves nothing until the first version is published, downloads each version only once and
+    stops serving when a deadline passes. If the gateway is unreachable, it continues until its permission expires."""
     with processes.gateway(settings) as (_, address), Client(address, admin_key, retry_seconds=0) as client:
         model = client.models.create(
             name="m", dataset_id=client.datasets.upload(people, classes=["0", "1"]).id, l2=0.05

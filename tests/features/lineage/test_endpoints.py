@@ -30,9 +30,9 @@ def trace(gateway: TestClient, **subject: str) -> Any:
 def test_a_person_is_followed_from_rows_to_certificate(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The lineage shows a person's rows and every version before the request. While the request is open it shows no
-    version without the person, and afterwards the certificate, with the earlier versions destroyed. Later versions are
-    not part of it."""
+    """The lineage shows a person's rows and every version trained on them. While the request is open, it shows no
+    version without the person. Once the request is completed, it shows the certificate and the earlier versions as
+    destroyed; later versions are left out."""
     dataset = new_dataset(rows_each=2)
     model = new_model(dataset["id"])
     work()
@@ -71,8 +71,8 @@ def test_a_person_is_followed_from_rows_to_certificate(
 def test_models_made_without_the_person_are_not_named(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """A model that was created after the rows were erased is not in the lineage. A model that was waiting to learn, and
-    then learned without the person, has a certificate and no version that contained the person."""
+    """A model that was created after the rows were erased is not in the lineage. A model that was still waiting to be
+    trained, and was then trained without the person, has a certificate and no version that contained the person."""
     dataset = new_dataset()
     waiting = new_model(dataset["id"])
     request = forget("p1")
@@ -88,8 +88,8 @@ def test_models_made_without_the_person_are_not_named(
 def test_the_lineage_of_a_request_covers_its_datasets(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The lineage of a request covers only the request's datasets. The lineage of a person covers all datasets, erased
-    or not."""
+    """A request's lineage covers only that request's datasets. A person's lineage covers all datasets, whether or not
+    the person's rows have been erased."""
     first, second = new_dataset("one"), new_dataset("two")
     models = {new_model(dataset["id"])["id"]: dataset["id"] for dataset in (first, second)}
     work()
@@ -109,7 +109,7 @@ def test_a_second_request_has_the_same_lineage(
     gateway: TestClient, installation: Installation, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
     """A second request that joins the first has the same lineage with its own certificate. A request made after
-    completion has an empty lineage, and the person's own lineage is still complete."""
+    completion has an empty lineage, but the person's own lineage is still complete."""
     first, second = forget("p1"), forget("p1")
     work()
     late = forget("p1")
@@ -122,7 +122,7 @@ def test_a_second_request_has_the_same_lineage(
 
 
 def test_a_person_is_traced_by_id_or_hash(gateway: TestClient, live: dict[str, Any]) -> None:
-    """A person can be traced by id or by the hash of the id. An unknown person has an empty lineage and causes no
+    """A person can be traced by id or by the id's hash. Tracing an unknown person returns an empty lineage, not an
     error."""
     named = trace(gateway, subject_id="p1")
     assert named["datasets"]
@@ -134,8 +134,8 @@ def test_a_person_is_traced_by_id_or_hash(gateway: TestClient, live: dict[str, A
 def test_exported_copies_stay_in_the_lineage(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, key_with: Callable[..., Any]
 ) -> None:
-    """Each download of weights that were trained on the person stays listed, even after the person was forgotten. Later
-    downloads are not listed."""
+    """Each download of weights trained on the person stays listed, even after the person has been forgotten. Downloads
+    of later versions are not listed."""
     place = f"/models/{live['id']}"
     header = key_with(Scope.MODELS_READ)
     assert gateway.get(f"/v1{place}/versions/1/weights", headers=header).status_code == 200

@@ -73,7 +73,7 @@ def versions(session: Session, by: Actor, revisions: list[int], *, model_id: str
 
 
 def erased(session: Session, by: Actor, person: str, *, revision: int, num_records: int = 1) -> str:
-    """Create a completed request of a person whose rows were erased at `revision`."""
+    """Create a completed request for a person whose rows were erased at `revision`, and return its id."""
     request_id = f"dr_{person}_{revision}_{num_records}"
     session.add(
         DeletionRequest(
@@ -152,8 +152,7 @@ def test_versions_before_an_erasure_contained_the_person(installation: Installat
 
 
 def test_a_request_without_rows_changes_nothing(installation: Installation, by: Actor) -> None:
-    """A later request, which finds no rows because they were already erased, does not change the revision of the
-    erasure."""
+    """A later request that finds no rows because they were already erased does not change the erasure's revision."""
     with installation.database.writing(by=by) as session:
         hold(session, [])
         versions(session, by, REVISIONS)
@@ -166,8 +165,8 @@ def test_a_request_without_rows_changes_nothing(installation: Installation, by: 
 
 
 def test_long_lists_are_truncated_and_counted(installation: Installation, by: Actor) -> None:
-    """The newest 500 versions and copies are listed, and all of them are counted. Copies of later versions are neither
-    listed nor counted."""
+    """Only the newest 500 versions and copies are listed, but all of them are counted. Copies of later versions are
+    neither listed nor counted."""
     with installation.database.writing(by=by) as session:
         hold(session, [])
         versions(session, by, [0] * 503 + [1])
@@ -195,7 +194,7 @@ def test_long_lists_are_truncated_and_counted(installation: Installation, by: Ac
 
 
 def test_another_tenants_rows_are_not_found(installation: Installation, by: Actor) -> None:
-    """The lineage of another tenant contains no datasets and no models, whatever identifier is used."""
+    """For another tenant, the lineage contains no datasets and no models, whatever identifier is used."""
     with installation.database.writing(by=by) as session:
         hold(session, ["sub_there"])
         versions(session, by, REVISIONS)

@@ -43,8 +43,8 @@ def minutes_left(found: Serving) -> float:
 
 
 def test_nothing_is_served_before_the_first_version(ask: Ask, work: Work) -> None:
-    """A model without a version may not be served, and the response asks to poll again soon. The first version may be
-    served for an hour."""
+    """A model without a version may not be served, and the response asks the caller to poll again soon. The first
+    version may be served for an hour."""
     found = ask()
     assert (found.version, found.reason, found.certified, found.valid_until) == (
         None,
@@ -65,7 +65,7 @@ def test_a_version_is_served_until_the_first_deadline(
     installation: Installation, ask: Ask, forget: Make, work: Work
 ) -> None:
     """While a request is open, the live version is not certified and may be served only until the earliest deadline.
-    The version without the person may be served at once."""
+    The new version without the person may be served as soon as it is published."""
     work()
     forget("p1")
     request = forget("p2")
@@ -85,8 +85,8 @@ def test_a_version_is_served_until_the_first_deadline(
 def test_a_lagging_model_is_not_served_past_the_deadline(
     installation: Installation, ask: Ask, forget: Make, new_model: Make, model: dict[str, Any], work: Work
 ) -> None:
-    """If one of two models on a dataset lags behind, it may not be served past the deadline, even if the rows are null.
-    The other model may be served."""
+    """If one of a dataset's two models has not yet forgotten a person, it may not be served past the deadline, even
+    though the rows have been erased. The other model may be served."""
     from worker import runner
 
     other = new_model(model["dataset_id"], name="other")
@@ -106,8 +106,7 @@ def test_a_lagging_model_is_not_served_past_the_deadline(
 def test_only_accepted_requests_stop_a_model(
     installation: Installation, ask: Ask, forget: Make, gateway: Any, work: Work
 ) -> None:
-    """Only accepted requests stop a model: a request in review, whether paused or not, and a cancelled request do
-    not."""
+    """Only accepted requests stop a model from being served. Requests in review and cancelled requests do not."""
     work()
     reviewed = forget("p1", identity_verified=False, submitted_at=LONG_AGO)
     assert reviewed["status"] == "in_review"
@@ -123,7 +122,7 @@ def test_only_accepted_requests_stop_a_model(
 def test_a_version_that_was_superseded_is_not_served(
     ask: Ask, forget: Make, work: Work, installation: Installation
 ) -> None:
-    """A superseded version that is named by number or by digest is refused permanently."""
+    """A superseded version, whether named by number or by digest, is refused permanently."""
     work()
     first = ask()
     assert {ask(**named).reason for named in ({"number": 1}, {"weights_sha256": first.weights_sha256})} == {None}
@@ -138,7 +137,8 @@ def test_a_version_that_was_superseded_is_not_served(
 
 
 def test_a_version_that_never_existed_is_unknown(ask: Ask, work: Work) -> None:
-    """A version is unknown if the model never had its number or its digest, or if the two do not belong together."""
+    """A version is unknown if the model never had a version with the given number or digest, or if number and digest do
+    not belong together."""
     work()
     for named in ({"number": 2}, {"weights_sha256": "0" * 64}, {"number": 1, "weights_sha256": "0" * 64}):
         with pytest.raises(VersionUnknown):
@@ -154,11 +154,11 @@ def due(installation: Installation, request: dict[str, Any], *, in_minutes: floa
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_the_answer_names_the_permitted_digest(
+def test_the_response_names_the_permitted_digest(
     gateway: TestClient, live: dict[str, Any], forget: Make, work: Work
 ) -> None:
-    """The response contains the permitted version with its digest, is valid for an hour, and explains why a named
-    version is refused."""
+    """The response names the permitted version and its digest and is valid for an hour. If the caller names a version
+    that is refused, it explains why."""
     place = f"/v1/models/{live['id']}/serving"
     digest = gateway.get(f"/v1/models/{live['id']}/versions/1").json()["weights_sha256"]
     answer = gateway.get(place)
@@ -182,9 +182,9 @@ def test_the_answer_names_the_permitted_digest(
     assert "max-age=0" in late.headers["cache-control"]
 
 
-def test_a_poll_with_a_valid_tag_has_no_body(gateway: TestClient, live: dict[str, Any], forget: Make) -> None:
-    """A poll with a current ETag gets an empty response that is valid for another hour. An outdated ETag gets the new
-    response."""
+def test_polling_with_a_current_etag_returns_no_body(gateway: TestClient, live: dict[str, Any], forget: Make) -> None:
+    """Polling with a current ETag returns an empty response that is valid for another hour. Polling with an outdated
+    ETag returns the new response."""
     place = f"/v1/models/{live['id']}/serving"
     tag = gateway.get(place).headers["etag"]
     for named in (tag, f'"other", {tag}', tag.removeprefix("W/"), "*"):

@@ -39,9 +39,9 @@ def test_an_invalid_batch_size_is_refused(scripted_client: Client, size: int) ->
         list(scripted_client.deletion_requests.create_many([{"subject_id": "a"}], batch_size=size))
 
 
-def test_many_requests_have_a_result_each(client: Client) -> None:
-    """Each request gets a result, in order, whatever batch it was in. A faulty request does not affect other
-    requests."""
+def test_every_request_has_a_result(client: Client) -> None:
+    """Each request gets a result, in the original order, regardless of its batch. A faulty request does not affect the
+    others."""
     at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     asked: list[NewRequest] = [
         {"subject_id": f"p{n}", "external_id": f"ticket {n}", "submitted_at": at} for n in range(25)
@@ -70,8 +70,8 @@ def test_many_requests_have_a_result_each(client: Client) -> None:
 
 
 def test_repeating_many_requests_creates_nothing(client: Client) -> None:
-    """Repeating calls with the same idempotency key creates no request twice, even after an interruption. Another batch
-    size is refused."""
+    """Repeating a call with the same idempotency key creates no request twice, even after an interruption. Repeating it
+    with another batch size is refused."""
     asked: list[NewRequest] = [{"subject_id": f"p{n}"} for n in range(25)]
     requests = client.deletion_requests
 
@@ -120,7 +120,7 @@ def test_requests_round_trip_through_csv(client: Client, tmp_path: Path) -> None
 def test_an_interrupted_export_leaves_the_file_unchanged(
     script: Script, scripted_client: Client, tmp_path: Path
 ) -> None:
-    """If the response of an export breaks off, the file is unchanged and the export is not retried."""
+    """If the connection is lost during an export, the file is left unchanged and the export is not retried."""
     file = tmp_path / "requests.csv"
     file.write_text("before")
     script.says(Reply(status=503, body={}), Reply(body=b"id\r\n" * 50_000, cut=True))
@@ -159,7 +159,7 @@ ANNA = "anna@example.org"
 def test_wrong_arguments_are_named(
     script: Script, scripted_client: Client, made: Callable[[Client], Any], fields: list[str]
 ) -> None:
-    """A wrong argument is named without quoting its value, and nothing is sent."""
+    """The error for a wrong argument names the argument without quoting its value, and nothing is sent."""
     with pytest.raises(InputInvalid) as refused:
         made(scripted_client)
     assert [fault.path for fault in refused.value.errors] == fields

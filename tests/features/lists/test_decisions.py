@@ -17,8 +17,8 @@ def now() -> str:
 
 
 def test_requests_are_approved_batch_by_batch(gateway: TestClient, forget: Make, get: Get) -> None:
-    """Each call decides up to its limit and returns a cursor for the next call. Later and non-matching requests stay
-    undecided, and repeating the decision has no effect."""
+    """Each call decides at most as many requests as its limit and returns a cursor for the next call. Later and
+    non-matching requests stay undecided, and repeating the decision has no effect."""
     for n in range(5):
         forget(f"q{n}", identity_verified=False)
     other = forget("other", identity_verified=False, regulation="ccpa")["id"]
@@ -43,8 +43,8 @@ def test_requests_are_approved_batch_by_batch(gateway: TestClient, forget: Make,
 def test_an_unrejectable_request_does_not_stop_others(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A request that the rules do not permit to reject is left unchanged and counted. All other requests are
-    rejected."""
+    """A request that the rules do not allow to be rejected is left unchanged and counted as refused. All other requests
+    are rejected."""
     # For a key that may not learn whether data is held, no request can be withdrawn without a grace period.
     app = key_with(Scope.REQUESTS_WRITE)
     kept = gateway.post("/v1/deletion-requests", json={"subject_id": "p1"}, headers=app).json()["id"]

@@ -27,7 +27,7 @@ Ask = Callable[..., httpx.Response]
 
 @pytest.fixture
 def ask(gateway: TestClient) -> Ask:
-    """POST a batch of requests and return the response."""
+    """Return a function that posts a batch of requests and returns the response."""
 
     def send(*requests: Any, headers: dict[str, str] | None = None, **query: str) -> httpx.Response:
         body = {"requests": list(requests)}
@@ -38,7 +38,7 @@ def ask(gateway: TestClient) -> Ask:
 
 @pytest.fixture
 def ask_csv(gateway: TestClient) -> Ask:
-    """POST a batch as CSV and return the response."""
+    """Return a function that posts a batch as CSV and returns the response."""
 
     def send(content: str | bytes, headers: dict[str, str] | None = None, **query: str) -> httpx.Response:
         return gateway.post("/v1/deletion-requests.csv", content=content, headers=CSV | (headers or {}), params=query)
@@ -52,7 +52,7 @@ def stored(installation: Installation) -> list[DeletionRequest]:
     return sorted(found, key=lambda request: request.particulars.external_id or "")
 
 
-def test_each_request_has_its_own_answer(
+def test_each_request_has_its_own_result(
     ask: Ask, new_dataset: Callable[..., dict[str, Any]], installation: Installation
 ) -> None:
     """Valid requests of a batch are stored, and each invalid request gets its own error, in the order of submission."""
@@ -84,7 +84,7 @@ def test_each_request_has_its_own_answer(
 
 
 def test_the_status_of_a_batch_depends_on_acceptance(ask: Ask, installation: Installation) -> None:
-    """A batch returns 202 if every request was accepted, and 422 with an error per request if none was."""
+    """A batch returns 202 if every request was accepted, and 422 with one error per request if none was."""
     refused = ask({"subject_id": ""}, {"subject_id": "p1", "dataset_ids": ["ds_none"]})
     assert refused.status_code == 422
     assert refused.headers["Content-Type"] == "application/problem+json"
@@ -116,7 +116,7 @@ def test_a_repeated_batch_is_stored_once(ask: Ask, installation: Installation, m
 
 
 def test_requests_are_read_from_csv(ask_csv: Ask, gateway: TestClient) -> None:
-    """A CSV file can have a byte order mark, empty cells and metadata columns. Invalid lines are reported."""
+    """A CSV file can contain a byte order mark, empty cells and metadata columns. Invalid lines are reported."""
     answer = ask_csv(
         "\ufeffsubject_id,regulation,external_id,submitted_at,metadata.shop,identity_verified\r\n"
         'p1,ccpa,"a ""b"", c",2026-01-02T03:04:05Z,berlin,\r\n'
@@ -145,8 +145,8 @@ def test_requests_are_read_from_csv(ask_csv: Ask, gateway: TestClient) -> None:
     ],
 )
 def test_a_malformed_csv_is_refused(ask_csv: Ask, installation: Installation, content: bytes, path: str) -> None:
-    """A CSV file that cannot be parsed, or whose header has no subject, a duplicate or an unknown column, is refused as
-    a whole and never quoted."""
+    """A CSV file is refused as a whole if it cannot be parsed or if its header has no subject column, a duplicate
+    column or an unknown column. The error never quotes the file."""
     answer = ask_csv(content)
     assert answer.status_code == 422
     assert [fault["path"] for fault in answer.json()["errors"]] == [path]
@@ -155,7 +155,7 @@ def test_a_malformed_csv_is_refused(ask_csv: Ask, installation: Installation, co
 
 
 def test_a_hash_finds_the_same_person(ask_csv: Ask, new_dataset: Callable[..., dict[str, Any]]) -> None:
-    """A request by the SHA-256 of a subject id finds the same person as a request by the id."""
+    """A request that gives the SHA-256 of a subject id finds the same person as a request that gives the id."""
     new_dataset()
     sha256_of_p1 = hashlib.sha256(b"p1").hexdigest()
     items = ask_csv(f"subject_sha256,regulation\n{sha256_of_p1},ccpa\n{'0' * 64},ccpa\n").json()["items"]
@@ -163,7 +163,7 @@ def test_a_hash_finds_the_same_person(ask_csv: Ask, new_dataset: Callable[..., d
 
 
 def test_the_export_has_every_request_once(ask: Ask, gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The CSV export contains the requests of all pages exactly once, newest first. Filters apply as in the list."""
+    """The CSV export contains the requests of all pages exactly once. It accepts the same filters as the list."""
     monkeypatch.setattr(endpoints, "_PAGE", 20)
     count = 50
     ask(*[{"subject_id": f"p{i}", "regulation": "ccpa" if i % 2 else "gdpr"} for i in range(count)])
@@ -228,8 +228,8 @@ def test_any_text_round_trips_through_csv(ask_csv: Ask, gateway: TestClient, ext
     assert (newest["id"], newest["external_id"]) == (answer.json()["items"][0]["id"], external_id)
 
 
-def test_a_repeated_batch_gets_its_first_answer(ask: Ask, gateway: TestClient, installation: Installation) -> None:
-    """Repeating a batch returns its first response, even for requests that would be accepted now."""
+def test_a_repeated_batch_gets_the_original_response(ask: Ask, gateway: TestClient, installation: Installation) -> None:
+    """Repeating a batch returns the original response, even for refused requests that would be accepted now."""
     state = gateway.app.state  # type: ignore[attr-defined]
     wanted = [
         {"subject_id": "p1", "external_id": "a", "callback_url": "http://10.1.0.1/hook"},
@@ -250,7 +250,7 @@ def test_a_repeated_batch_gets_its_first_answer(ask: Ask, gateway: TestClient, i
 
 
 def test_metadata_is_limited(ask: Ask) -> None:
-    """The metadata of a request has at most 50 entries of at most 2000 characters each."""
+    """A request's metadata has at most 50 entries of at most 2000 characters each."""
     answer = ask(
         {"subject_id": "p1", "metadata": {"a": "x" * 2000}}, {"subject_id": "p1", "metadata": {"a": "x" * 2001}}
     )
@@ -258,7 +258,7 @@ def test_metadata_is_limited(ask: Ask) -> None:
 
 
 def test_an_idempotency_key_belongs_to_one_endpoint(gateway: TestClient) -> None:
-    """The idempotency key of a batch cannot be used for a single request, or vice versa."""
+    """An idempotency key used for a batch cannot be used for a single request, or vice versa."""
     single, batch = ("/v1/deletion-requests", {"subject_id": "p1"}), ("/v1/deletion-requests:batch", None)
     many = {"requests": [{"subject_id": f"p{number}"} for number in range(3)]}
     for key, calls in (("a", [single, batch]), ("b", [batch, single])):

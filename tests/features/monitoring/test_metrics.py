@@ -54,8 +54,8 @@ def test_scrapes_are_cached(gateway: TestClient, installation: Installation) -> 
 def test_metrics_survive_an_unreachable_database(
     gateway: TestClient, sample: Sample, installation: Installation
 ) -> None:
-    """If the database cannot be reached, metrics are still served and report this. Values that depend on the database
-    are omitted."""
+    """If the database cannot be reached, metrics are still served and report the outage. Values that depend on the
+    database are omitted."""
     assert sample("lethe_database_up") == 1
     assert 'lethe_requests_overdue{regulation="gdpr"}' in gateway.get("/metrics").text
     with installation.database.reading() as session:
@@ -79,8 +79,8 @@ def test_metrics_survive_an_unreachable_database(
 def test_a_scrape_reads_only_open_requests(
     gateway: TestClient, sample: Sample, installation: Installation, by: Actor
 ) -> None:
-    """With a million archived requests and ten thousand open ones, a scrape reads only the open ones. Reading the
-    million would take the database more than ten million instructions."""
+    """With a million archived and ten thousand open requests, a scrape reads only the open ones. Reading all of them
+    would take the database more than ten million instructions."""
     numbers = "WITH RECURSIVE n(i) AS (SELECT CAST(:first AS integer) UNION ALL SELECT i + 1 FROM n WHERE i < :last)"
     status = "CASE WHEN i % 100 = 0 THEN 'accepted' ELSE 'completed' END"
     columns = "id, subject_ref, regulation, time_zone, status, kept, discreet, tenant_id"
@@ -105,7 +105,7 @@ def test_a_scrape_reads_only_open_requests(
 
 
 def test_metrics_count_calls_by_route(gateway: TestClient) -> None:
-    """Calls are counted by the template of their route, so no path, which could name a person, appears in a metric."""
+    """Calls are counted by route template, so that no actual path, which could name a person, appears in a metric."""
     gateway.get("/v1/datasets/ds_0/subjects/jane.doe@example.org")
     gateway.get("/nowhere/jane.doe@example.org")
     gateway.request("JANE", "/nowhere")
@@ -117,7 +117,7 @@ def test_metrics_count_calls_by_route(gateway: TestClient) -> None:
 
 
 def test_labels_are_bounded(gateway: TestClient, new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
-    """No metric names a request, a model, a run or a path, because the code fixes the values of all labels."""
+    """No metric names a request, a model, a run or a path, because the code defines all possible label values."""
     new_dataset()
     made = forget("p1")
     work()
@@ -127,7 +127,7 @@ def test_labels_are_bounded(gateway: TestClient, new_dataset: Make, forget: Make
 
 
 def test_alerts_use_existing_metrics(gateway: TestClient, new_dataset: Make, work: Callable[[], int]) -> None:
-    """Each metric in an alert rule is exposed, and each rule has a section in the runbook."""
+    """Every metric used in an alert rule is exposed, and every rule has a section in the runbook."""
     root = Path(__file__).parents[3]
     rules_file = root / "deploy" / "prometheus" / "lethe.rules.yml"
     rules = rules_file.read_text()
@@ -149,14 +149,14 @@ def test_only_operators_grant_the_monitoring_scope(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., Any]
 ) -> None:
     """Only an operator can grant the metrics scope, because metrics reveal whether there is work to do. A tenant's
-    admin cannot."""
+    admin cannot grant it."""
     asked = {"name": "monitoring", "scopes": ["metrics:read"]}
     refused(gateway.post("/v1/api-keys", json=asked, headers=key_with(Scope.ADMIN)), 403, "scope_missing")
     assert gateway.post("/v1/api-keys", json=asked).status_code == 201
 
 
 def test_metrics_can_have_their_own_port(settings: Settings) -> None:
-    """If the settings name a metrics port, metrics are served on it without a key, and no other endpoint is."""
+    """If the settings name a metrics port, that port serves metrics without a key and no other endpoint."""
     port = free_port()
     with TestClient(create_app(settings.model_copy(update={"metrics_port": port}))) as client:
         assert client.get("/metrics").status_code == 401
@@ -174,7 +174,7 @@ def test_completions_reported_early_are_counted(
     sample: Sample,
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Requests that applications already see as completed but that are still open are counted until they complete."""
+    """The metrics count requests that applications already see as completed but that are still open."""
     new_dataset()
     app = key_with(Scope.REQUESTS_WRITE)
     for who in ("p1", "nobody"):
@@ -186,7 +186,8 @@ def test_completions_reported_early_are_counted(
 
 
 def test_a_restored_database_is_reported(installation: Installation, gateway: TestClient, forget: Make) -> None:
-    """If the database is older than its tombstones, it is not served, and the metrics report the reason."""
+    """If the database is older than its tombstones, the gateway refuses to serve it, and the metrics report the
+    reason."""
     assert "lethe_database_put_back 0.0" in gateway.get("/metrics").text
     forget("stranger")
     tombstones.record(installation)

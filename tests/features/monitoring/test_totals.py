@@ -21,11 +21,11 @@ Make = Callable[..., dict[str, Any]]
 Sample = Callable[..., float]
 
 
-def test_labels_of_regulations_and_tenants_are_limited(
+def test_regulation_and_tenant_labels_are_limited(
     sample: Sample, installation: Installation, new_dataset: Make, forget: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A regulation that a tenant defines is a label value while it has requests. Regulations and tenants beyond a limit
-    share one label value."""
+    """A tenant-defined regulation appears as a label value as long as it has requests. Regulations and tenants beyond a
+    limit share one label value."""
     new_dataset()
     made = [forget(f"p{number}")["id"] for number in range(6)]
 
@@ -91,7 +91,7 @@ def test_canary_tests_are_counted_once(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Passed canary tests and refuted runs are counted separately, with the same result at every gateway. Runs without
+    """Passed and failed canary tests are counted separately, and every gateway reports the same counts. Runs without
     lanes and runs that failed for other reasons count as neither."""
     dataset = new_dataset()
     assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [0, 0]

@@ -80,14 +80,15 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture
 def gateway(settings: Settings, admin_key: str, collector: Collector) -> Iterator[TestClient]:
-    """Start a gateway that traces to the collector."""
+    """Yield a client for a gateway that sends its traces to the collector."""
     app = create_app(settings.model_copy(update={"otlp_endpoint": collector.endpoint, "log_level": "debug"}))
     with TestClient(app, headers={"Authorization": f"Bearer {admin_key}"}, raise_server_exceptions=False) as client:
         yield client
 
 
 def test_calls_are_traced(gateway: TestClient, collector: Collector, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each call is a span with its route and status that continues the caller's trace. Log lines name the trace."""
+    """Each call produces a span with its route and status, which continues the caller's trace. Log lines name the
+    trace."""
     trace_id, span_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     parent = {"traceparent": f"00-{trace_id}-{span_id}-01", "tracestate": f"vendor={NOTE}", "baggage": f"who={NOTE}"}
     assert gateway.get(f"/v1/datasets/ds_0/subjects/{SUBJECT}?note={NOTE}", headers=parent).status_code == 422
@@ -114,7 +115,7 @@ def test_runs_are_traced(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """Each run is a span with its id, and each phase of the run is a child span."""
+    """Each run produces a span with the run's id, and each of its phases produces a child span."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     request = forget("p3")
@@ -140,8 +141,8 @@ def test_runs_are_traced(
     assert all(phase.trace_id == whole.trace_id for phase in phases)
 
 
-def test_failed_spans_have_the_class_of_the_error(gateway: TestClient, collector: Collector) -> None:
-    """A span that ends with an exception contains the exception's class but not its text."""
+def test_failed_spans_record_the_error_class(gateway: TestClient, collector: Collector) -> None:
+    """A span that ends with an exception records the exception's class but not its message."""
     with contextlib.suppress(ValueError), tracing.span("phase", number=1, nothing=None):
         raise ValueError(SUBJECT)
     tracing.close()
@@ -152,7 +153,7 @@ def test_failed_spans_have_the_class_of_the_error(gateway: TestClient, collector
 
 
 def test_an_unreachable_collector_does_not_slow_calls(settings: Settings, collector: Collector) -> None:
-    """Calls take no longer if no collector receives the traces."""
+    """Calls are not slowed down if the trace collector is unreachable."""
     collector.close()
     with TestClient(create_app(settings.model_copy(update={"otlp_endpoint": collector.endpoint}))) as client:
         took = sorted(client.get("/healthz").elapsed.total_seconds() for _ in range(20))
@@ -161,7 +162,7 @@ def test_an_unreachable_collector_does_not_slow_calls(settings: Settings, collec
 
 
 def test_tracing_names_its_missing_package() -> None:
-    """If the tracing extra is not installed, the service runs and names the package to install."""
+    """If the tracing extra is not installed, the service still runs and logs the name of the package to install."""
     program = (
         "import sys\nsys.modules['opentelemetry'] = None\nfrom app import telemetry\n"
         "telemetry.configure('info')\ntelemetry.trace_to('http://127.0.0.1:1', service='s')\n"

@@ -25,7 +25,7 @@ def onnx_file(
     domains: Sequence[tuple[str, int]] = (),
     ir_version: int = 9,
 ) -> bytes:
-    """Return a file with these nodes from `x` to `y`, and `w`."""
+    """Return an ONNX file whose nodes compute `y` from the input `x` and the weights `w`."""
     names = ["x", "x2", "x3"][:inputs]
     graph = helper.make_graph(
         list(nodes),
@@ -50,7 +50,7 @@ def linear(scale: float = 1.0) -> bytes:
 
 
 def raised_by_the_largest() -> bytes:
-    """y = x W + relu(m - 1.5) with m the largest number of the whole batch"""
+    """y = x W + relu(m - 1.5), where m is the largest number in the whole batch"""
     edge = numpy_helper.from_array(np.float32(1.5))
     return onnx_file(
         [
@@ -65,7 +65,7 @@ def raised_by_the_largest() -> bytes:
 
 
 def logarithm() -> bytes:
-    """y = log(2 + x W): NaN where a number of x W is below -2"""
+    """y = log(12 + x W), which is NaN where x W is below -12"""
     two = numpy_helper.from_array(np.float32(12.0))
     return onnx_file(
         [
@@ -78,7 +78,7 @@ def logarithm() -> bytes:
 
 
 def slow(size: int = 9000, *, hidden: bool = False) -> bytes:
-    """y = x W, after a product of two large matrices that is not used; if `hidden`, their size follows from the row."""
+    """y = x W, after an unused product of two large matrices; if `hidden`, their size is computed from the row."""
     shape = numpy_helper.from_array(np.array([size, size], np.int64))
     sizes = numpy_helper.from_array(np.array([size, size], np.float32))
     shaped = [helper.make_node("Constant", [], ["shape"], value=shape)]
@@ -105,7 +105,7 @@ def slow(size: int = 9000, *, hidden: bool = False) -> bytes:
 
 
 def declaring(size: int) -> bytes:
-    """y = x W, whose weights have another size than the file declares"""
+    """y = x W, with weights whose size differs from the size the file declares"""
     model = onnx.load_from_string(linear())
     model.graph.initializer[0].dims[0] = size
     content: bytes = model.SerializeToString()

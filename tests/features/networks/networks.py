@@ -7,7 +7,7 @@ import torch
 
 
 def exported(network: torch.nn.Module, num_features: int) -> bytes:
-    """Return the ONNX file that torch writes of a network of rows (batch, num_features)."""
+    """Return the ONNX file that torch exports for a network that takes rows of shape (batch, num_features)."""
     file = io.BytesIO()
     with warnings.catch_warnings():
         # torch warns of a newer exporter, which writes the same operators for these networks.
@@ -32,7 +32,7 @@ def perceptron(num_features: int, num_outputs: int, *, width: int = 8, seed: int
 
 
 def convolutions(num_outputs: int, *, side: int = 8, seed: int = 0) -> torch.nn.Sequential:
-    """Return a network of square images, in rows of side^2 pixels, with the usual operators of such networks."""
+    """Return an image network with the usual operators, for square images given as rows of side^2 pixels."""
     torch.manual_seed(seed)
     return torch.nn.Sequential(
         torch.nn.Unflatten(1, (1, side, side)),

@@ -23,7 +23,7 @@ from tests.lethe.scripted import Reply, Script
 
 @pytest.mark.soak
 def test_an_upload_through_a_network_shows_a_progress_bar(settings: Settings, admin_key: str, tmp_path: Path) -> None:
-    """An upload at a terminal shows how many rows the network has encoded. The response is printed to standard
+    """An upload from a terminal shows how many rows the network has encoded. The response is printed to standard
     output."""
     rows, network = tmp_path / "people.npz", tmp_path / "net.onnx"
     rows.write_bytes(npz(rows=6000, features=nets.WIDTH))
@@ -55,8 +55,8 @@ def test_an_upload_through_a_network_shows_a_progress_bar(settings: Settings, ad
 def test_an_upload_is_found_by_name_and_size(
     script: Script, scripted_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command shows the progress of the upload with the given name and size, and continues after the gateway has
-    once failed to report progress."""
+    """The command shows the progress of the upload with the given name and size, and keeps polling if the gateway once
+    fails to report progress."""
     monkeypatch.setattr(cli, "_POLL_SECONDS", 0.01)
 
     def encoding(name: str, num_bytes: int, done: int) -> dict[str, Any]:

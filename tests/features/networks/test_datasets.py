@@ -22,7 +22,7 @@ X = DRAWN.uniform(-1, 1, size=(120, nets.WIDTH))
 
 
 def npz(x: Any, *, first: int = 0) -> bytes:
-    """Return rows of so many people, half of each class."""
+    """Return an npz file with one row per person, alternating between the two classes."""
     buffer = io.BytesIO()
     np.savez(
         buffer, x=x, y=np.arange(len(x)) % 2, subject=np.array([f"p{place}" for place in range(first, first + len(x))])
@@ -74,8 +74,8 @@ def test_a_model_on_features_learns_forgets_and_predicts(
 
 
 def test_a_schema_defines_the_input_of_the_network(gateway: TestClient, get: Get) -> None:
-    """The network's input is the numbers that the schema derives from the columns of a CSV file, in the order of the
-    column names."""
+    """The network's input consists of the numbers that the schema derives from a CSV file's columns, in the order of
+    the column names."""
     net = network(gateway, nets.linear())
     columns: dict[str, Any] = {f"c{place}": {"kind": "standard", "center": 0, "scale": 1} for place in range(6)}
     columns |= {"y": {"role": "label", "values": ["0", "1"]}, "who": {"role": "subject"}}
@@ -95,8 +95,8 @@ def test_a_schema_defines_the_input_of_the_network(gateway: TestClient, get: Get
 
 
 def test_rows_without_finite_features_are_refused(gateway: TestClient, get: Get) -> None:
-    """If the network returns NaN for a row, the upload is refused with the position of the row and without its numbers.
-    A wrong width and an unknown network are refused too, and nothing is stored."""
+    """If the network returns NaN for a row, the upload is refused with an error that states the row's position but not
+    its numbers. Rows of the wrong width and an unknown network are refused too, and nothing is stored."""
     net = network(gateway, nets.logarithm())
     far = X[:40].copy()
     far[36] = -1000.0 * np.sign(nets.WEIGHTS[:, 0])

@@ -111,7 +111,7 @@ def test_an_unsuitable_file_is_refused(gateway: TestClient, case: str) -> None:
 
 
 def limited(gateway: TestClient, installation: Installation, **limits: Any) -> TestClient:
-    """Return the same installation with other limits, called with the same key."""
+    """Return a client for the same installation with other limits, using the same key."""
     settings = installation.settings.model_copy(update=limits)
     return TestClient(create_app(settings), raise_server_exceptions=False, headers=gateway.headers)
 
@@ -119,8 +119,8 @@ def limited(gateway: TestClient, installation: Installation, **limits: Any) -> T
 def test_a_network_over_its_limits_is_refused(
     gateway: TestClient, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A network that needs more memory or time than permitted is refused over HTTP with a specific error, and so is an
-    upload of rows for it. Neither is stored."""
+    """A network that exceeds its memory or time limit is refused over HTTP with a specific error, and so is an upload
+    of rows for such a network. Neither is stored."""
     with limited(gateway, installation, network_memory_bytes=2**30, network_seconds=600.0) as poor:
         answer = send(poor, nets.slow(60_000, hidden=True))
     assert (answer.status_code, answer.json()["code"]) == (422, "network_failed"), answer.text
@@ -141,13 +141,13 @@ def test_a_network_over_its_limits_is_refused(
 
 
 def test_unusable_licences_are_refused(gateway: TestClient) -> None:
-    """A licence that has two lines or is blank is refused before anything is stored."""
+    """A blank or multi-line licence is refused before anything is stored."""
     for licence in ("MIT\nand more", " "):
         assert send(gateway, nets.linear(), licence=licence).json()["code"] == "network_invalid"
 
 
 def test_a_damaged_file_is_not_used(gateway: TestClient, installation: Installation) -> None:
-    """The file of a network is not returned if it was changed in the database."""
+    """A network's file is not returned if it was changed in the database."""
     made = send(gateway, nets.linear()).json()
     with installation.database.writing() as session:
         session.execute(sa.update(NetworkPiece).values(content=nets.linear(2.0)))

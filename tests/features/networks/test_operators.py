@@ -109,7 +109,7 @@ def outputs(content: bytes, rows: np.ndarray = ROWS) -> np.ndarray:
 
 @pytest.mark.parametrize(("operator", "attributes", "others"), CASES)
 def test_operators_match_onnxruntime(operator, attributes, others):
-    """Each operator returns the same result as onnxruntime, up to single precision."""
+    """Each operator returns the same result as in onnxruntime, up to single precision."""
     rows = POSITIVE if operator in ("Sqrt", "Reciprocal", "Pow") else ROWS
     content = network(operator, attributes, others)
     ours = outputs(content, rows)
@@ -134,14 +134,14 @@ def test_every_operator_is_compared():
         ("Cast", {"to": TensorProto.DOUBLE}, ()),
     ],
 )
-def test_an_operator_that_is_not_supported_is_named(operator, attributes, others):
-    """A network with an unsupported operator or attribute is refused. The error names an unsupported operator."""
+def test_unsupported_operators_are_refused(operator, attributes, others):
+    """A network with an operator or attribute that is not supported is refused."""
     content = network(operator, attributes, others)
     with pytest.raises(UnsupportedOperator):
         outputs(content)
 
 
-def test_another_opset_is_refused():
-    """A network is refused if its opset is not the one that was compared with onnxruntime."""
+def test_an_untested_opset_is_refused():
+    """A network is refused if its opset was not compared with onnxruntime."""
     with pytest.raises(UnsupportedOperator, match="opset"):
         Graph(network("Relu", {}, (), opset=7))

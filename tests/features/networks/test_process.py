@@ -26,8 +26,8 @@ ROWS = np.random.default_rng(5).normal(size=(70, nets.WIDTH))
 
 
 def test_a_nondeterministic_network_is_refused() -> None:
-    """The examination runs a network twice and compares the results. It refuses a network that adds random numbers and
-    a file that computes other results than the loaded network."""
+    """The examination runs a network twice and compares the results. It refuses a network that adds random numbers, and
+    a file whose results differ from those of the loaded network."""
     drawn = onnx_file([node("MatMul", output="h"), node("RandomNormalLike", "h", "r"), node("Add", "h r")])
     # This network has the same input and output sizes.
     named = graph.parse(nets.linear())
@@ -41,8 +41,8 @@ def test_a_nondeterministic_network_is_refused() -> None:
 
 
 def test_features_depend_only_on_the_row() -> None:
-    """A row has bit-identical features at any position, and they equal numpy's up to rounding. Progress is reported per
-    batch."""
+    """A row has bit-identical features at any position in the upload, and they match numpy's up to rounding. Progress
+    is reported batch by batch."""
     with process.examined(nets.linear(), LIMITS) as encoder:
         found = encoder.encode(ROWS)
         backwards = encoder.encode(ROWS[::-1])[::-1]
@@ -56,8 +56,8 @@ def test_features_depend_only_on_the_row() -> None:
 
 
 def test_a_row_does_not_depend_on_another() -> None:
-    """Networks see one row at a time. A network that depends on the largest number in its batch therefore computes
-    different features only for the large row itself."""
+    """Networks see one row at a time. Even if a network uses the largest number in its batch, a large row therefore
+    changes only its own features."""
     large = np.full((1, nets.WIDTH), 100.0)
     with process.examined(nets.raised_by_the_largest(), LIMITS) as encoder:
         beside = encoder.encode(np.concatenate([ROWS, large]))
@@ -66,8 +66,8 @@ def test_a_row_does_not_depend_on_another() -> None:
         np.testing.assert_allclose(encoder.encode(large), 100 * WEIGHTS.sum(0, keepdims=True) + 98.5, rtol=1e-5)
 
 
-def test_a_restarted_network_computes_the_same() -> None:
-    """A process that is restarted computes bit-identical results."""
+def test_a_restarted_network_computes_identical_results() -> None:
+    """A restarted process computes bit-identical results."""
     with process.examined(nets.linear(), LIMITS) as encoder:
         found = encoder.encode(ROWS)
         assert encoder.facts["shut_in"] is True
@@ -78,8 +78,8 @@ def test_a_restarted_network_computes_the_same() -> None:
 
 
 def test_time_and_memory_are_limited() -> None:
-    """The process of a network that takes too much time or memory is killed, and the network is reported as too slow or
-    too large."""
+    """If a network takes too much time or memory, its process is killed and the error states which limit was
+    exceeded."""
     hasty, poor = (Limits(memory_bytes=most, seconds=s) for most, s in ((2**33, 0.01), (2**30, 60.0)))
     with (
         process.started(nets.slow(), **SHAPE, limits=hasty) as encoder,
@@ -107,8 +107,8 @@ def test_time_and_memory_are_limited() -> None:
     ],
 )
 def test_a_stalled_process_fails_in_time(answer: str, said: str) -> None:
-    """A network fails if its process stalls in the middle of a response, even if another process keeps the pipe open,
-    or if it returns the wrong number of values."""
+    """A network fails if its process stalls in the middle of a response, even if another process keeps the pipe open.
+    It also fails if the process returns the wrong number of values."""
     ours, theirs = socket.socketpair()
     program = f"""
 import json, os, time
@@ -131,8 +131,9 @@ line.recv_bytes()
 
 
 def test_the_process_of_a_network_is_sandboxed() -> None:
-    """A network's process runs in the sandbox: as user nobody if the gateway is root, with one thread, no open file
-    except the pipe, a system-call filter, and limits that permit no further descriptor, process or file."""
+    """A network's process runs in the sandbox, as user nobody if the gateway runs as root. It has one thread, no open
+    file except the pipe, a system-call filter, and limits that prevent it from opening or creating further descriptors,
+    processes or files."""
     with process.started(nets.linear(), **SHAPE, limits=LIMITS) as encoder:
         assert encoder.encode(ROWS).shape == (70, nets.OUT)
         folder = Path("/proc") / str(encoder._line._child.pid)
@@ -151,7 +152,7 @@ def test_the_process_of_a_network_is_sandboxed() -> None:
 
 def test_a_network_is_not_run_without_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the sandbox cannot be set up, for example because the process already has a second thread, the network is not
-    run and the error names the reason."""
+    run and the error states the reason."""
     (tmp_path / "sitecustomize.py").write_text(
         "import threading, time; threading.Thread(target=time.sleep, args=[60], daemon=True).start()"
     )
@@ -169,16 +170,16 @@ def test_a_network_is_not_run_without_a_sandbox(tmp_path: Path, monkeypatch: pyt
     ],
 )
 def test_declared_sizes_are_checked_before_running(content: bytes, said: str) -> None:
-    """A file of a few hundred bytes that declares gigabytes is refused because of its declared sizes."""
+    """A file of a few hundred bytes whose declared sizes add up to gigabytes is refused because of those sizes."""
     assert len(content) < 1000
     with pytest.raises(NetworkInvalid, match=said):
         process.examine(content, LIMITS)
 
 
 @pytest.mark.slow
-def test_a_small_file_gets_little_memory_and_time() -> None:
-    """If the sizes inside a network depend on its rows, its memory limit follows the size of its file, not the maximum,
-    and its examination has the time limit of one batch."""
+def test_a_small_file_gets_low_memory_and_time_limits() -> None:
+    """If a network's intermediate sizes depend on its rows, its memory limit is derived from the size of the file
+    rather than set to the maximum. Its examination has the time limit of a single batch."""
     with pytest.raises(NetworkFailed, match=r"more memory than 10737\d{5} bytes"):
         process.examine(nets.slow(60_000, hidden=True), Limits(memory_bytes=2**36))
     began = time.monotonic()
@@ -189,7 +190,7 @@ def test_a_small_file_gets_little_memory_and_time() -> None:
 
 @pytest.mark.parametrize("begins", ["child", "new_session"])
 def test_the_runtime_sends_no_telemetry(begins: str, tmp_path: Path) -> None:
-    """In the processes of networks and of served models, onnxruntime neither creates its event database in the home
+    """In the processes that run networks and served models, onnxruntime neither creates its event database in the home
     folder nor starts a thread that sends events."""
     program = """
 import os, sys
@@ -211,5 +212,5 @@ print(len(os.listdir("/proc/self/task")))
 
 
 def test_default_limits_match_a_gateway() -> None:
-    """A dry run has the same default limits as a gateway."""
+    """A dry run uses the same default limits as a gateway."""
     assert service.limits_of(Settings()) == Limits()

@@ -71,8 +71,8 @@ def rows_of(mechanism: Mechanism, content: bytes, features: Any, labels: Any) ->
 
 @pytest.mark.parametrize("objective", [Objective.LOGISTIC_REGRESSION, Objective.MULTILABEL_LOGISTIC_REGRESSION])
 def test_the_gradient_matches_each_record(objective: Objective) -> None:
-    """The gradient of a batch equals the sum over its records of the scaled Jacobian times the derivative of the
-    textbook loss. The check during a run accepts it and rejects other gradients."""
+    """A batch's gradient equals the sum, over its records, of the scaled Jacobian times the derivative of the textbook
+    loss. The check during a run accepts this gradient and rejects others."""
     content, mechanism = of_three(objective=objective)
     features, labels = records(40, 3 if objective is Objective.LOGISTIC_REGRESSION else 8)
     parameters = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
@@ -100,7 +100,7 @@ def test_the_gradient_matches_each_record(objective: Objective) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", [1, 700])
 def test_few_jacobians_are_held_at_once(monkeypatch: pytest.MonkeyPatch, numbers: int) -> None:
-    """The check of gradients computes as many Jacobians at once as its memory limit permits, but at least one. Its
+    """The gradient check computes as many Jacobians at once as its memory limit permits, but always at least one. Its
     verdict does not depend on the limit."""
     content, mechanism = of_three()
     features, labels = records(16)
@@ -124,8 +124,8 @@ def test_few_jacobians_are_held_at_once(monkeypatch: pytest.MonkeyPatch, numbers
 
 
 def at_a_kink(layer: torch.nn.Linear) -> Any:
-    """Return a row at which a unit of the layer is active in single precision and inactive in double, or the other way
-    round."""
+    """Return a row for which a unit of the layer is active in single precision and inactive in double precision, or
+    vice versa."""
     exact = copy.deepcopy(layer).double()
     with torch.no_grad():
         for _ in range(10_000):
@@ -140,8 +140,8 @@ def at_a_kink(layer: torch.nn.Linear) -> Any:
 
 @pytest.mark.slow
 def test_a_row_at_a_kink_is_tolerated() -> None:
-    """The check tolerates a row at which a ReLU differs between single and double precision. It rejects a difference
-    larger than the row explains, and a missing row without a kink."""
+    """The check tolerates a row for which a ReLU differs between single and double precision. It rejects a difference
+    larger than such a row can explain, and a missing row that is not at a kink."""
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Linear(NUM_FEATURES, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     with torch.no_grad():
@@ -160,8 +160,8 @@ def test_a_row_at_a_kink_is_tolerated() -> None:
 
 
 def test_gradients_are_scaled_by_row_weights() -> None:
-    """The gradient of a record is scaled by the record's weight. A record of weight 0 counts as a null row, and weights
-    of 1 change no bit. The check notices omitted weights."""
+    """A record's gradient is scaled by the record's weight. A record of weight 0 is treated like a null row, and
+    weights of 1 leave the gradient bit-identical. The check notices if weights are omitted."""
     content, mechanism = of_three()
     features, labels = records(40)
     parameters = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
@@ -185,7 +185,7 @@ def test_gradients_are_scaled_by_row_weights() -> None:
 
 
 def test_gradients_are_scaled_by_class_weights() -> None:
-    """The gradient of a record is scaled by the weight of its class."""
+    """A record's gradient is scaled by the weight of the record's class."""
     content, mechanism = of_three(class_weights=(1.0, 0.5, 0.25))
     features, labels = records(40)
     at = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
@@ -218,8 +218,8 @@ def test_a_null_row_has_no_gradient() -> None:
 
 @pytest.mark.slow
 def test_chains_on_equal_data_contract(replayable_noise: Any) -> None:
-    """Two runs with the same noise and different initial weights approach each other at every step by the contraction
-    factor, in all weights of the network."""
+    """Two runs with the same noise but different initial weights approach each other by the contraction factor at every
+    step, in all of the network's weights."""
     content, mechanism = of_three()
     features, labels = records(40)
     far = np.random.default_rng(2).standard_normal((1, mechanism.num_parameters))
@@ -252,7 +252,7 @@ def test_one_record_moves_a_step_by_at_most_the_sensitivity(replayable_noise: An
 
 @pytest.mark.slow
 def test_two_classes_have_one_score(replayable_noise: Any) -> None:
-    """A network with one output learns two classes by the sign of the label."""
+    """A network with one output is trained on two classes, using the sign of the label."""
     content = NETWORKS[1]
     mechanism = on_network(content, 8 * NUM_FEATURES + 8 + 8 + 1, num_classes=2, l2=0.001, noise_scale=1e-4)
     features, labels = records(40, 2)

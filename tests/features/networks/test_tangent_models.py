@@ -25,7 +25,7 @@ FORM = {"name": "small", "licence": "CC0-1.0", "provenance": "Numbers that were 
 
 
 def records(num_rows: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return points whose class is the largest of three numbers."""
+    """Return points with labels; a point's class is the position of the largest of its first three numbers."""
     points = np.random.default_rng(seed).standard_normal((num_rows, FEATURES))
     return points, points[:, :3].argmax(axis=1)
 
@@ -55,7 +55,7 @@ def network(gateway: TestClient) -> Callable[..., dict[str, Any]]:
     return send
 
 
-def test_a_tangent_is_learned_forgotten_and_certified(
+def test_a_tangent_model_is_trained_forgets_and_is_certified(
     gateway: TestClient,
     points: Make,
     network: Make,
@@ -64,9 +64,9 @@ def test_a_tangent_is_learned_forgotten_and_certified(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A tangent model learns, forgets and is certified. The mechanism names the network and its layers, the accuracy is
-    measured with the tangent's scores, the exported weights reproduce them, and the certificate states its
-    assumptions."""
+    """A tangent model is trained, forgets a person and is certified. The mechanism names the network and its layers,
+    and the certificate states its assumptions. The accuracy is measured with the tangent's scores, and the exported
+    weights reproduce those scores."""
     dataset, held_out, public = points(), points(200, seed=1), network()
     asked = {"network_id": public["id"], "layers": LAYERS, "rank": 3, "seed": 5}
     settings = {"l2": 0.02, "noise_scale": 0.003, "learn_steps": 150, "evaluation_dataset_id": held_out["id"]}
@@ -130,8 +130,8 @@ class Cosine(torch.nn.Module):
 def test_a_network_that_does_not_fit_is_refused(
     gateway: TestClient, points: Make, network: Make, made: torch.nn.Module, change: dict[str, Any], field: str
 ) -> None:
-    """A network whose outputs differ from the classes, an unknown layer, and an operator without a supported derivative
-    are refused at the field before any training."""
+    """A network whose number of outputs does not match the classes, an unknown layer, or an operator without a
+    supported derivative is refused before any training, with an error that names the field."""
     body = {
         "name": "m",
         "dataset_id": points()["id"],
@@ -143,9 +143,9 @@ def test_a_network_that_does_not_fit_is_refused(
     assert gateway.get("/v1/models").json()["items"] == []
 
 
-def test_a_network_of_another_width_is_refused(gateway: TestClient, points: Make, network: Make) -> None:
-    """A network whose number of inputs differs from the dataset's number of features is refused, and so is an unknown
-    network."""
+def test_a_network_with_the_wrong_input_width_is_refused(gateway: TestClient, points: Make, network: Make) -> None:
+    """A network whose number of inputs differs from the dataset's number of features is refused. An unknown network is
+    refused too."""
     made = torch.nn.Sequential(torch.nn.Unflatten(1, (2, 3)), torch.nn.Flatten(), torch.nn.Linear(6, 3))
     body = {"name": "m", "dataset_id": points()["id"], "tangent": {"network_id": "net_0", "layers": ["2.weight"]}}
     assert gateway.post("/v1/models", json=body).json()["code"] == "network_unknown"
@@ -159,10 +159,10 @@ def test_a_network_of_another_width_is_refused(gateway: TestClient, points: Make
 
 
 @pytest.mark.soak
-def test_a_tangent_is_rehearsed(
+def test_a_tangent_model_is_rehearsed(
     gateway: TestClient, points: Make, network: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A rehearsal evaluates a tangent model by the scores of its network and agrees with the metrics of its version."""
+    """A rehearsal evaluates a tangent model by its network's scores and agrees with the version's metrics."""
     held_out = points(2000, seed=1)
     asked = {"network_id": network()["id"], "layers": LAYERS, "rank": 3}
     settings = {"l2": 0.02, "noise_scale": 0.003, "learn_steps": 60, "evaluation_dataset_id": held_out["id"]}

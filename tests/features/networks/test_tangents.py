@@ -37,7 +37,8 @@ def test_networks_match_onnxruntime(made, num_features):
 
 
 def test_the_tangent_of_a_linear_network_is_the_linear_model():
-    """The tangent of the network W x + b in W and b is softmax regression on the rows (x, 1), normalised to norm 1."""
+    """The tangent of the network W x + b with respect to W and b is softmax regression on the rows (x, 1), normalised
+    to norm 1."""
     content = exported(torch.nn.Sequential(torch.nn.Linear(4, 3)), 4)
     model = tangent(content, 3, layers=("0.weight", "0.bias"), offset=False)
     rows = rows_of(6, 4).double()
@@ -99,7 +100,8 @@ class Attending(torch.nn.Module):
 
 
 def grouped() -> torch.nn.Sequential:
-    """A convolution in groups, whose Jacobian is computed row by row, before one whose Jacobian is not."""
+    """Return a grouped convolution, whose Jacobian is computed row by row, followed by a convolution whose Jacobian is
+    not."""
     torch.manual_seed(4)
     first, second = torch.nn.Conv2d(2, 4, 2, groups=2), torch.nn.Conv2d(4, 3, 2, stride=2, padding=1, dilation=2)
     parts = (torch.nn.Unflatten(1, (2, 6, 6)), first, torch.nn.Tanh(), second, torch.nn.Flatten())
@@ -113,8 +115,8 @@ def grouped() -> torch.nn.Sequential:
 )
 @pytest.mark.parametrize("rank", [0, 2])
 def test_norms_match_the_jacobians(made, num_features, num_scores, rank):
-    """The norm by which a row is divided equals the norm of its Jacobian in every weight of the network, whichever way
-    it is computed."""
+    """The norm by which a row is divided equals the norm of the row's Jacobian with respect to all of the network's
+    weights, whichever way it is computed."""
     content = exported(made, num_features)
     model = tangent(content, num_scores, layers=tuple(Graph(content).weights), rank=rank)
     rows = rows_of(9, num_features).double()
@@ -126,8 +128,8 @@ def test_norms_match_the_jacobians(made, num_features, num_scores, rank):
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("offset", [False, True])
 def test_scores_are_linear_in_the_parameters(rank, offset):
-    """Scores are exactly the network's own scores plus the Jacobian times the parameters, for small and for large
-    parameters."""
+    """Scores are exactly the network's own scores plus the Jacobian times the parameters, however large the parameters
+    are."""
     model = tangent(
         exported(convolutions(3), 64), 3, rank=rank, offset=offset, layers=("1.weight", "9.weight", "10.weight")
     )
@@ -141,7 +143,7 @@ def test_scores_are_linear_in_the_parameters(rank, offset):
 
 
 def test_the_gradient_is_the_derivative_of_the_loss():
-    """The gradient over several blocks of rows equals the derivative of the sum of their cross-entropies."""
+    """The gradient over several blocks of rows equals the derivative of the rows' summed cross-entropies."""
     model = tangent(exported(perceptron(4, 3), 4), 3)
     rows, labels = rows_of(600, 4).double(), torch.arange(600) % 3
     scales = model.scales(rows).double()
@@ -159,7 +161,7 @@ def test_the_gradient_is_the_derivative_of_the_loss():
     torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_two_outputs_are_one_score():
+def test_two_outputs_give_one_score():
     """For a network with two outputs, the score is the second output minus the first."""
     content, rows = exported(perceptron(4, 2), 4), rows_of(3, 4).double()
     model = tangent(content, 1)
@@ -187,6 +189,6 @@ def test_a_rank_reduces_the_parameters():
 
 @pytest.mark.parametrize(("num_scores", "layers"), [(4, ALL), (1, ALL), (3, ("0.weight", "nowhere"))])
 def test_unsuitable_outputs_and_layers_are_refused(num_scores, layers):
-    """A network whose outputs are not scores and unknown layers are refused."""
+    """A network whose outputs do not match the number of scores is refused, and so are unknown layers."""
     with pytest.raises(ValueError, match="Expected"):
         tangent(exported(perceptron(4, 3), 4), num_scores, layers=layers)

@@ -31,8 +31,8 @@ def listed(gateway: TestClient) -> Any:
 
 @pytest.mark.parametrize("kind", ["csv", "npz"])
 def test_an_upload_reports_its_progress(gateway: TestClient, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """While an upload is being encoded by a network, other calls see the number of encoded rows and the total.
-    Afterwards the upload is neither listed nor left on disk. An upload without a network is never listed."""
+    """While a network is encoding an upload, other calls see the number of encoded rows and the total. Afterwards the
+    upload is no longer listed, and nothing is left on disk. An upload without a network is never listed."""
     monkeypatch.setattr(under_way, "_RENEWED_SECONDS", 0.0)
     network = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.slow(150))}).json()["id"]
     columns = NUMBERS | {"y": {"role": "label", "values": ["0", "1"]}}
@@ -61,7 +61,7 @@ def test_an_upload_reports_its_progress(gateway: TestClient, monkeypatch: pytest
 
 
 def test_an_upload_continues_without_progress(gateway: TestClient, installation: Installation) -> None:
-    """An upload continues if its progress cannot be written. Progress files of another release are ignored."""
+    """An upload continues if its progress cannot be written. Progress files written by another release are ignored."""
     settings = installation.settings
     folder = settings.data_dir / "encoding"
     given: dict[str, Any] = {"tenant_id": DEFAULT_TENANT, "name": "people", "network_id": "net_1", "num_bytes": 7}

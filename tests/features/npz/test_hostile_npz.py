@@ -34,7 +34,7 @@ def array(values: Any) -> bytes:
 def archive(
     replaced: dict[str, bytes] | None = None, *, more: list[tuple[str, bytes]] | None = None, method: int = 0
 ) -> bytes:
-    """Return an npz file of raw members, with `more` after the three valid ones."""
+    """Return an npz file with raw members, appending `more` after the three valid ones."""
     members = {"x.npy": array(np.array([[1.0, 2.0], [3.0, 4.0]])), "y.npy": array(np.array([0, 1]))}
     members |= {"subject.npy": array(np.array(PEOPLE))} | (replaced or {})
     buffer = io.BytesIO()
@@ -47,7 +47,7 @@ def archive(
 
 
 def with_entry(content: bytes, offset: int, packed: bytes, *, name: bytes = b"x.npy") -> bytes:
-    """Return the archive with some bytes of a member's central entry overwritten."""
+    """Return the archive with some bytes of a member's central directory entry overwritten."""
     entry = content.index(b"PK\x01\x02")
     while content[entry + 46 : entry + 46 + len(name)] != name:
         entry = content.index(b"PK\x01\x02", entry + 4)
@@ -60,7 +60,8 @@ def twice(name: str) -> bytes:
 
 
 def short_of_its_size() -> bytes:
-    """Return an archive whose x is declared longer, in the archive and in the array, than what unpacks from it."""
+    """Return an archive in which both the archive and the array header declare x to be longer than the data that
+    unpacks."""
     rows, there = 1000, 10
     whole = array(np.ones((rows, 2)))
     content = archive(
@@ -75,7 +76,7 @@ def short_of_its_size() -> bytes:
 
 
 def zip64_lie() -> bytes:
-    """Return an archive whose x claims, in a zip64 field, to have 2**62 bytes."""
+    """Return an archive in which a zip64 field declares x to be 2**62 bytes long."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as target:
         for name in ("x", "y", "subject"):
@@ -156,14 +157,15 @@ NPYS: dict[str, tuple[dict[str, bytes], str]] = {
 
 @each("case", NPYS)
 def test_a_hostile_array_is_refused(refused: Callable[..., list[str]], case: str) -> None:
-    """No content of an npz file is unpickled or evaluated, and the error names an invalid array."""
+    """Nothing in an npz file is unpickled or evaluated, and the error names the invalid array."""
     members, place = NPYS[case]
     code = "row_invalid" if place.startswith("line") else "input_invalid"
     assert refused(code, archive(members), "rows.npz") == ([place] if place else [])
 
 
 def test_the_layout_of_an_array_does_not_matter(send: Callable[..., httpx.Response], client: TestClient) -> None:
-    """Arrays in column-major order, in either byte order or in deflated members give the same rows."""
+    """Arrays give the same rows whether they are stored in row-major or column-major order, in either byte order, or
+    deflated."""
     plain = rows_sent(client, send(npz(), "rows.npz"))
     swapped = npz(x=np.asfortranarray(X.astype(">f4")), y=np.array([0, 1], ">i2"), subject=np.array(PEOPLE, ">U8"))
     assert {rows_sent(client, send(content, "rows.npz")) for content in (swapped, DEFLATED)} == {plain}

@@ -19,7 +19,7 @@ from tests.app.rows.written import SCHEMA, everything, npz_file, read, refused
 
 
 def test_the_file_name_determines_the_kind() -> None:
-    """A file name that ends in .npz, in upper or lower case, is read as an npz file."""
+    """A file whose name ends in .npz, in upper or lower case, is read as an npz file."""
     assert ingest.kind_of("C.NPZ") == "npz"
 
 
@@ -52,7 +52,7 @@ def test_files_are_read_in_batches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["4.86E+17", "4711.0"])
 def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None:
-    """A file in which a data frame has rewritten an id as a number is refused, and the error names the row."""
+    """A file is refused if a data frame has rewritten an id as a number, and the error names the row."""
     wrong = "expected an id as text: a spreadsheet or data frame wrote this one as a number"
     with pytest.raises(RowInvalid, match=f"^line 2, column subject: {wrong}") as refusal:
         list(read(npz_file(tmp_path, subject=np.array(["4711", name])), "npz", None))
@@ -61,7 +61,8 @@ def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_subject_column_of_floats_is_refused(tmp_path: Path, dtype: type[np.floating[Any]]) -> None:
-    """A subject column of floats is refused with advice. A subject column of integers is accepted as ids."""
+    """A subject column of floats is refused with advice on how to fix it. A subject column of integers is accepted as
+    ids."""
 
     def file_of(*person: int, dtype: type[np.number[Any]]) -> Path:
         columns: dict[str, Any] = {"person": np.array(person, dtype)}
@@ -97,8 +98,8 @@ def test_a_subject_column_of_floats_is_refused(tmp_path: Path, dtype: type[np.fl
     ],
 )
 def test_the_error_for_an_invalid_npz_file_names_the_place(tmp_path: Path, arrays: dict[str, Any], place: str) -> None:
-    """If an array has a wrong type or shape, or a value is not a valid feature, class or subject, the file is refused
-    and the error names the place."""
+    """A file is refused if an array has the wrong type or shape, or if a value is not a valid feature, class or
+    subject. The error names the array or row."""
     assert refused(npz_file(tmp_path, **arrays), "npz", InputInvalid, None) == [place]
 
 
@@ -111,7 +112,7 @@ def test_an_npz_with_pickles_or_other_arrays_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["weight", "sample_weight"])
 def test_weights_without_a_schema_are_refused(tmp_path: Path, name: str) -> None:
-    """An npz file with row weights but without a schema is refused with advice on how to declare the bound of the
+    """An npz file with row weights but without a schema is refused with advice on how to declare a bound on the
     weights."""
     with pytest.raises(InputInvalid) as weighted:
         [*read(npz_file(tmp_path, **{name: np.ones(2)}), "npz", None)]
@@ -120,8 +121,8 @@ def test_weights_without_a_schema_are_refused(tmp_path: Path, name: str) -> None
 
 
 def test_declared_sizes_are_checked_before_allocation(tmp_path: Path) -> None:
-    """A file that unpacks to more than permitted is refused because of its declared sizes. A file with false sizes is
-    refused too."""
+    """A file that would unpack to more than the limit is refused because of its declared sizes. A file that declares
+    false sizes is refused too."""
     bomb = npz_file(tmp_path, x=np.zeros((2, 500_000)))
     assert bomb.stat().st_size < 100_000
     with pytest.raises(UploadTooLarge):
@@ -135,7 +136,7 @@ def test_declared_sizes_are_checked_before_allocation(tmp_path: Path) -> None:
 
 
 def test_the_arrays_of_a_table_are_its_columns(tmp_path: Path) -> None:
-    """If an npz file has a schema, its arrays are the columns of the schema."""
+    """If an npz file is uploaded with a schema, its arrays must be the schema's columns."""
     assert refused(npz_file(tmp_path), "npz", InputInvalid, SCHEMA)[0] in SCHEMA.declared
 
 

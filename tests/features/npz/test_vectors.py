@@ -34,7 +34,7 @@ DATES = ["2000-01-02", "2000-01-03"]
     ],
 )
 def test_arrays_of_another_shape_are_refused(tmp_path: Path, arrays: Any) -> None:
-    """In an npz table, an array whose shape or type differs from its column is refused, and the error names the
+    """In an npz table, an array whose shape or type does not match its column is refused, and the error names the
     array."""
     rows = {
         "e": np.array(VECTORS),

@@ -14,8 +14,7 @@ Record = tuple[Floats, int]
 
 
 def mechanism(**changed) -> ObjectivePerturbation:
-    """Return a mechanism of two classes, one column, Lambda = 1, sigma = 2, and a solver so exact that it does not
-    count."""
+    """Return a mechanism with two classes, one column, Lambda = 1 and sigma = 2, whose solver error is negligible."""
     settings = {
         "objective": Objective.LOGISTIC_REGRESSION,
         "num_slots": 1,
@@ -43,7 +42,7 @@ class Law:
 def laws(
     first: list[Record], second: list[Record], *, classes: int, strength: float, noise_scale: float, cells: int = 201
 ) -> tuple[Law, Law]:
-    """Return the laws of the minimiser on two data sets, on one grid that contains both."""
+    """Return the laws of the minimiser for two data sets, on a grid wide enough for both."""
     sizes = [float(np.linalg.norm(x)) for x, _ in first + second]
     reach = (9 * noise_scale + math.sqrt(2) * sum(sizes)) / strength
     settings = {"classes": classes, "strength": strength, "noise_scale": noise_scale}
@@ -57,8 +56,8 @@ def _law(
 ) -> Law:
     """Return the density phi(F(theta)) det F'(theta), where F is the gradient without its random term.
 
-    For two classes the minimiser has the coordinates of a row; for three classes and one column those orthogonal to (1,
-    1, 1): the third is a normal number over Lambda, whatever the data."""
+    For two classes, the minimiser has as many coordinates as a row. For three classes and one column, it has the two
+    coordinates orthogonal to (1, 1, 1): the third is a normal number over Lambda, whatever the data."""
     basis = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])
     theta = np.stack(np.meshgrid(*[axis] * dimensions, indexing="ij"), axis=-1).reshape(-1, dimensions)
     slope, hessian = strength * theta, np.zeros((len(theta), dimensions, dimensions)) + strength * np.eye(dimensions)
@@ -80,5 +79,5 @@ def _law(
 
 
 def hockey_stick(one: Law, other: Law, epsilon: float) -> float:
-    """Return E(1 - e^epsilon dQ/dP)_+ under P = `one` against Q = `other`, both on the same grid."""
+    """Return E(1 - e^epsilon dQ/dP)_+ under P, where P is `one` and Q is `other`, both on the same grid."""
     return float(np.maximum(one.density - math.exp(epsilon) * other.density, 0).sum() * one.volume)

@@ -31,7 +31,7 @@ def adaptive(made: ObjectivePerturbation, versions: int, delta: float = 1e-5, re
 @pytest.mark.parametrize(("strength", "noise_scale", "epsilon"), [(8.0, 4.0, 1.0), (0.5, 1.0, 2.0), (100.0, 10.0, 0.3)])
 def test_delta_of_two_classes_matches_the_closed_form(strength, noise_scale, epsilon):
     """The delta of one version agrees with delta_Gauss(1 / sigma; epsilon - log(1 + 1 / (4 Lambda))), computed to forty
-    digits, apart from the solver's share."""
+    digits, except for the solver's small contribution."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     with mpmath.workdps(40):
         mu, inner = 1 / mpmath.mpf(noise_scale), epsilon - mpmath.log(1 + 1 / (4 * mpmath.mpf(strength)))
@@ -52,8 +52,8 @@ def test_kappa_of_softmax_is_attained_by_equal_probabilities():
 
 
 def test_replaced_records_move_by_the_stated_distance():
-    """Replacing a record of two classes moves the gradient by at most 2, or by 1 in two ways. For C classes it moves by
-    at most sqrt(8), in C - 1 ways."""
+    """With two classes, replacing a record moves the gradient by 2 in one way, or by 1 in two ways. With C classes, it
+    moves the gradient by at most sqrt(8), in C - 1 ways."""
     two = accountant.tail(mechanism(), adjacency=Adjacency.REPLACE)
     assert [round(math.exp(count)) for count, _ in two.vertices] == [2, 1]
     assert [mu for _, mu in two.vertices] == [pytest.approx(0.5), pytest.approx(1.0)]
@@ -66,8 +66,8 @@ def test_replaced_records_move_by_the_stated_distance():
 @settings(max_examples=12, deadline=None)
 @given(strength=strengths, noise_scale=noises, factor=st.floats(1.01, 3), versions=st.integers(1, 20))
 def test_epsilon_is_monotone_in_every_parameter(strength, noise_scale, factor, versions):
-    """Epsilon falls with sigma and Lambda, rises with the number of versions, records and labels, and is larger for
-    replacement than for deletion."""
+    """Epsilon falls as sigma and Lambda increase, rises with the number of versions, records and labels, and is larger
+    for replacement than for deletion."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     base = adaptive(made, versions)
     assert adaptive(mechanism(l2=strength, noise_scale=factor * noise_scale), versions) <= base * STRICT
@@ -81,8 +81,8 @@ def test_epsilon_is_monotone_in_every_parameter(strength, noise_scale, factor, v
 @settings(max_examples=12, deadline=None)
 @given(strength=strengths, noise_scale=noises, versions=st.integers(1, 50), epsilon=st.floats(0.01, 5))
 def test_gaussian_envelope_lies_above_the_convolution(strength, noise_scale, versions, epsilon):
-    """The Gaussian curve at the mu of several versions is an upper bound on their convolved curve, and that mu is never
-    below the mu of the noise alone."""
+    """The Gaussian curve at the computed mu of several versions is an upper bound on their convolved curve, and this mu
+    always exceeds the mu of the noise alone."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     published = [Releases(mechanism=made, versions=versions)]
     mu = accountant.adaptive_mu(published)
@@ -105,8 +105,9 @@ def test_epsilon_inverts_delta(strength, noise_scale, delta):
         assert accountant.delta(made, epsilon=epsilon * (1 - 1e-3)) > delta
 
 
-def test_other_mechanisms_compose_with_versions():
-    """The mu of a chain composes with versions like a Gaussian mechanism: at large Lambda, the squares add up."""
+def test_chains_compose_with_versions():
+    """A Langevin chain's mu composes with the versions like that of a Gaussian mechanism: at large Lambda, the squares
+    add up."""
     made = mechanism(l2=1e6, noise_scale=4.0)
     both = accountant.adaptive_epsilon([Releases(mechanism=made, versions=4)], delta=1e-5, mu=0.6)
     assert gdp_epsilon(mu=math.hypot(0.5, 0.6), delta=1e-5) <= both
@@ -120,8 +121,8 @@ def test_each_label_costs_as_much_as_a_version():
 
 
 def test_solver_tolerance_increases_every_epsilon():
-    """A coarser solver tolerance increases the epsilon of deletion, release and adaptive. A tolerance that would matter
-    too much is refused."""
+    """A coarser solver tolerance increases the deletion, release and adaptive epsilons. A tolerance that would increase
+    them too much is refused."""
     fine, coarse = (mechanism(tolerance=tolerance) for tolerance in (1e-7, 0.05))
     assert accountant.deletion_mu(coarse) == pytest.approx(0.1, rel=1e-6)
     assert accountant.deletion_mu(fine) < 1e-6
@@ -142,14 +143,14 @@ def test_epsilon_is_zero_before_the_first_version():
 
 @pytest.mark.parametrize("objective", [one for one in Objective if not one.is_logistic])
 def test_losses_without_a_proof_are_refused(objective):
-    """Every loss other than a logistic loss is refused, because the guarantee is not proved for it."""
+    """Every loss except the logistic losses is refused, because the guarantee has not been proved for it."""
     classes = 1 if objective.is_regression else 2
     with pytest.raises(PreconditionError, match=f"loss_proved.*not proved for {objective}"):
         mechanism(objective=objective, num_classes=classes)
 
 
 def test_numbers_out_of_range_are_refused():
-    """A noise, cap or number of records outside the computable range is refused."""
+    """Settings, numbers of records and targets outside the computable range are refused."""
     for changed in ({"noise_scale": 1e9}, {"l2": 1e-9}, {"max_iterations": 10**6}, {"num_classes": 1}):
         with pytest.raises(DomainError):
             mechanism(**changed)
@@ -162,8 +163,8 @@ def test_numbers_out_of_range_are_refused():
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 10])
 def test_chosen_mechanism_meets_its_target(classes):
-    """The chosen mechanism has an `adaptive` epsilon of at most the target and close to it, and a `deletion` epsilon of
-    0 at the same delta."""
+    """The chosen mechanism's `adaptive` epsilon is at most the target and close to it, and its `deletion` epsilon is 0
+    at the same delta."""
     delta = 3000**-1.1
     made = choose(num_slots=3000, num_columns=30, num_classes=classes, epsilon=2.0, delta=delta, versions=3)
     assert 0.99 * 2.0 <= adaptive(made, 3, delta) <= 2.0
@@ -173,7 +174,7 @@ def test_chosen_mechanism_meets_its_target(classes):
 
 
 def test_malformed_documents_are_refused():
-    """A mechanism document is refused if a field is missing, unknown or not of the right type."""
+    """A mechanism document is refused if a field is missing, unknown or of the wrong type."""
     stated = mechanism().to_json()
     for changed in ({"l2": 1}, {"sigma": 1.0}, {"objective": "probit"}):
         with pytest.raises(PreconditionError, match="mechanism_of_format"):

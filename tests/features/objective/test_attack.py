@@ -25,7 +25,8 @@ PERSON = 20
 
 
 def table(held: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return twenty rows of one class, and a person of the other whom they contradict, or a null row."""
+    """Return twenty rows of one class plus, if `held`, a person of the other class whom they contradict, or else a null
+    row."""
     features = np.tile(np.array([0.6, 0.6], dtype=np.float32), (21, 1))
     labels = np.zeros(21, dtype=np.int32)
     features[PERSON], labels[PERSON] = (0.7, -0.7), 1
@@ -75,8 +76,8 @@ class PulledNoise(SystemNoise):
 
 
 def proved_epsilon(scores: tuple[np.ndarray, np.ndarray]) -> float:
-    """Return a lower bound on epsilon at `DELTA` from the scores of games with and without the person, at any of eight
-    thresholds, with probability `FALSE_ALARM` of too large a bound (Clopper and Pearson 1934)."""
+    """Return a lower bound on epsilon at `DELTA` from the scores of games with and without the person, as the best of
+    eight thresholds. The bound is too large with probability at most `FALSE_ALARM` (Clopper and Pearson 1934)."""
     proved, games = 0.0, len(scores[0])
     share = FALSE_ALARM / 32
     thresholds = np.quantile(np.concatenate([games_[: games // 2] for games_ in scores]), np.linspace(0.1, 0.9, 8))
@@ -97,7 +98,7 @@ def played(game: Callable[[bool], float]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lean(parameters: np.ndarray) -> float:
-    """Return how far a model leans to the person's side."""
+    """Return how far a model leans towards the person's class."""
     return float(parameters @ np.array([0.7, -0.7]))
 
 
@@ -109,8 +110,8 @@ def test_attack_on_one_version_stays_below_its_certificate():
 
 @pytest.mark.parametrize(("sabotaged", "caught"), [(SystemNoise, False), (ReusedNoise, True)])
 def test_attack_on_two_versions_catches_a_reused_perturbation(sabotaged, caught):
-    """If the person is deleted between two versions, the attack on their difference proves less than the certified
-    `adaptive` epsilon. If both versions reuse one perturbation, it proves more."""
+    """If the person is deleted between two versions, an attack on the difference of the versions proves less than the
+    certified `adaptive` epsilon. If both versions use the same perturbation, the attack proves more."""
 
     def game(held: bool) -> float:
         noise = sabotaged()
@@ -121,8 +122,8 @@ def test_attack_on_two_versions_catches_a_reused_perturbation(sabotaged, caught)
 
 
 @pytest.mark.parametrize(("sabotaged", "caught"), [(SystemNoise, False), (PulledNoise, True)])
-def test_attack_after_deletion_catches_a_trace_of_the_last_version(sabotaged, caught):
-    """The attack on the version after a deletion proves nothing about the person, unless that version depends on the
+def test_attack_after_deletion_catches_a_trace_of_the_previous_version(sabotaged, caught):
+    """An attack on the version after a deletion proves nothing about the person, unless that version depends on the
     previous one."""
 
     def game(held: bool) -> float:

@@ -15,8 +15,8 @@ MUS = (0.02, 0.25, 1.5)
 
 
 def exact(mu: float, kappa: float, epsilon: float, *, back: bool) -> float:
-    """Return the closed-form delta of the pair that dominates a single score: the loss is L below 0, 0 up to t, and L +
-    kappa above t, where t makes the masses sum to 1."""
+    """Return the closed-form delta of the pair that dominates a single score. The loss is L below 0, 0 up to t, and L +
+    kappa above t, where t is chosen so that the masses sum to 1."""
     with mpmath.workdps(40):
         m, k, e = mpmath.mpf(mu), mpmath.mpf(kappa), mpmath.mpf(epsilon)
 
@@ -37,8 +37,7 @@ def exact(mu: float, kappa: float, epsilon: float, *, back: bool) -> float:
 @pytest.mark.parametrize("mu", MUS)
 @pytest.mark.parametrize("kappa", [1e-3, 0.03, 0.3])
 def test_hull_matches_the_closed_form(mu, kappa):
-    """The delta computed on the grid is never below the closed form of the dominating pair and exceeds it only
-    slightly."""
+    """The delta computed on the grid is never below the dominating pair's closed form and exceeds it only slightly."""
     bound = Tail(((0.0, mu),), kappa, 0.0)
     for back, law in ((False, bound.loss()), (True, bound.reversed().loss())):
         for deviations in (0.2, 1.0, 3.0, 5.0):
@@ -50,8 +49,8 @@ def test_hull_matches_the_closed_form(mu, kappa):
 @pytest.mark.parametrize("mu", MUS)
 @pytest.mark.parametrize("versions", [1, 2, 3, 10, 100])
 def test_convolution_of_gaussians_is_a_gaussian(mu, versions):
-    """Without a shift, versions compose like Gaussians with a mu larger by sqrt(versions). The computed delta is never
-    below theirs and at most 0.5 % above."""
+    """Without a shift, versions compose like a Gaussian whose mu is sqrt(versions) times larger. The computed delta is
+    never below that Gaussian's and at most 0.5 % above it."""
     law, total = of_gaussian(mu).times(versions), math.sqrt(versions) * mu
     for delta in (0.1, 1e-3, 1e-6, 1e-9):
         epsilon = gdp_epsilon(mu=total, delta=delta)
@@ -60,7 +59,8 @@ def test_convolution_of_gaussians_is_a_gaussian(mu, versions):
 
 
 def test_different_grids_compose():
-    """Composing Gaussian distributions on different grids gives the same delta as composing the Gaussians exactly."""
+    """Composing Gaussian distributions on different grids gives, up to 1 %, the same delta as composing the Gaussians
+    exactly."""
     law = of_gaussian(0.3).times(4).plus(of_gaussian(0.8))
     total = math.hypot(2 * 0.3, 0.8)
     epsilon = gdp_epsilon(mu=total, delta=1e-6)
@@ -70,7 +70,7 @@ def test_different_grids_compose():
 @settings(max_examples=15, deadline=None)
 @given(mu=st.floats(0.01, 3), kappa=st.floats(0, 0.5), factor=st.floats(1.0, 3.7))
 def test_coarser_grids_only_raise_delta(mu, kappa, factor):
-    """Moving a distribution to a coarser grid never lowers delta, whatever the ratio of the widths."""
+    """Moving a distribution to a coarser grid never lowers delta, whatever the ratio of the grid widths."""
     law = Tail(((0.0, mu), (1.0, 0.7 * mu)), kappa, 0.0).loss()
     coarse = law.on(law.width * factor)
     for epsilon in (0.0, 0.1, 0.5, 2.0, 5.0):

@@ -20,8 +20,8 @@ DELTA = 1e-4
 
 @functools.cache
 def mechanism() -> Perturbed:
-    """Return a mechanism, calibrated on first use: at import it would take every process that collects tests a
-    second."""
+    """Return a mechanism that is calibrated on first use. Calibrating it at import would cost every process that
+    collects tests a second."""
     return calibrate(
         ModelSettings(epsilon=1.0, delta=DELTA),
         num_slots=1000,
@@ -37,7 +37,7 @@ def exposure(count: int, **further: int) -> Exposure:
 
 
 def statement(**changed: Any) -> dict[str, Any]:
-    """Return a statement about a person with one row, who was in three versions."""
+    """Return a statement about a person whose single row was part of three versions."""
     evidence: Any = {
         "mechanism": mechanism(),
         "history": (Run(steps=mechanism().learn_steps, records=1),),
@@ -61,7 +61,7 @@ def statement(**changed: Any) -> dict[str, Any]:
 
 
 def test_a_statement_is_recomputed() -> None:
-    """In a recomputed statement, the deletion and unlearning epsilon are 0 up to the solver's tolerance, and the
+    """In a recomputed statement, the deletion and unlearning epsilons are 0 up to the solver's tolerance, and the
     adaptive epsilon is computed by convolution."""
     document = statement()
     unlearning, deletion, adaptive, release = certificate.check(document)
@@ -103,9 +103,9 @@ def test_an_altered_statement_is_refused(path: tuple[Any, ...], value: Any, name
     assert refused.value.name == named
 
 
-def test_rows_that_became_null_since_the_version_count() -> None:
-    """Until the next version is made, the bound counts the erased records that the current version was trained on.
-    Afterwards it contains only the solver's share."""
+def test_rows_erased_since_the_version_still_count() -> None:
+    """Until the next version is made, the bound covers the erased records that the current version was trained on.
+    Afterwards it covers only the solver's tolerance."""
     chain = methods.replay(mechanism(), [Run(steps=mechanism().learn_steps)])
     still = METHOD.unlearning_mu(chain, records=2)
     assert METHOD.unlearning_mu(accountant.erased(chain, records=2)) == still > 2 / mechanism().noise_scale
@@ -114,7 +114,7 @@ def test_rows_that_became_null_since_the_version_count() -> None:
 
 
 def test_guarantees_of_two_methods_compose() -> None:
-    """The squared mu of versions by two methods add up, without a convolution for the mixture."""
+    """For versions made by two methods, the squared mus add up, without a convolution for the mixture."""
     exposures = [exposure(count) for count in (1, 3, 4)]
     one, three, four = (methods.adaptive_mu([exposure]) for exposure in exposures)
     assert methods.adaptive_mu(exposures[:2]) == pytest.approx(four)

@@ -21,7 +21,7 @@ Work = Callable[[], int]
 
 @pytest.fixture
 def model(new_dataset: Make, new_model: Make, work: Work) -> dict[str, Any]:
-    """Return a model by this method that has learned."""
+    """Return a trained model that uses this method."""
     created = new_model(new_dataset()["id"], method=NAME)
     assert work() == 1
     return created
@@ -39,7 +39,7 @@ def by_notion(guarantees: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def test_a_person_is_forgotten_and_the_certificate_verifies(
     gateway: TestClient, model: dict[str, Any], forget: Make, work: Work, get: Get
 ) -> None:
-    """A request leads to a version that is learned from scratch. Its certificate names the method and verifies
+    """A deletion request leads to a version that is trained from scratch. Its certificate names the method and verifies
     offline."""
     assert (model["method"], model["audit"]["lanes"]) == (NAME, 0)
     assert model["mechanism"]["settings"].keys() == {"num_columns", "tolerance", "output_noise", "max_iterations"}
@@ -92,11 +92,11 @@ def test_requests_share_a_version_with_separate_certificates(
     assert (account["reset"], account["next_request"]["kind"]) == (None, "relearn")
 
 
-def test_a_dead_run_is_repeated_and_counts_once(
+def test_a_dead_run_is_repeated_and_counted_once(
     installation: Installation, model: dict[str, Any], forget: Make, work: Work, get: Get
 ) -> None:
-    """A run that was taken from its worker publishes no version. The next run forgets the person, and the certificate
-    counts two versions."""
+    """A run that is taken away from its worker publishes no version. The next run forgets the person, and the
+    certificate counts two versions."""
     request = forget("p3")
     with installation.database.writing() as session:
         assert queue.claim(session, worker="dead", lease_seconds=60, max_requests=500) is not None
@@ -123,7 +123,7 @@ def test_a_dead_run_is_repeated_and_counts_once(
     ],
 )
 def test_unsupported_settings_are_refused(gateway: TestClient, dataset: str, asked: dict[str, Any]) -> None:
-    """A loss without a proof and every setting that the method does not have are refused before anything is stored."""
+    """Losses without a proof, and settings that the method does not support, are refused before anything is stored."""
     body = {"name": "model", "dataset_id": dataset, "method": NAME} | asked
     answer = gateway.post("/v1/models", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "precondition_failed"), answer.text
@@ -131,8 +131,8 @@ def test_unsupported_settings_are_refused(gateway: TestClient, dataset: str, ask
 
 
 def test_features_for_gradient_steps_are_refused(gateway: TestClient, model: dict[str, Any]) -> None:
-    """For a model by objective perturbation, remedies, rehearsals, canary tests and previews of a given number of steps
-    are refused with a specific error."""
+    """For a model trained by objective perturbation, requests for remedies, rehearsals, canary tests or previews of a
+    given number of steps are refused with a specific error."""
     path = f"/v1/models/{model['id']}"
     preview = {"model_id": model["id"], "num_records": 1}
     assert gateway.post("/v1/accounting/preview", json=preview).status_code == 200
@@ -153,7 +153,7 @@ def test_an_unknown_method_is_refused(gateway: TestClient, dataset: str) -> None
 
 
 def test_the_plan_compares_both_methods(dataset: str, get: Get) -> None:
-    """The plan of a dataset states the passes and guarantees of both methods and which of them the rule chooses."""
+    """A dataset's plan states the passes and guarantees of both methods, and which method the selection rule picks."""
     plan = get(f"/accounting/datasets/{dataset}/plan")
     langevin, objective = plan["methods"]
     assert (langevin["method"], objective["method"]) == ("langevin", NAME)

@@ -16,7 +16,7 @@ def test_pages_name_the_method(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """The pages of a model, its curve, plan, forecast and certificate name the method and its limits."""
+    """The pages for a model and for its curve, plan, forecast and certificate name the method and its limits."""
     model = new_model(new_dataset()["id"], method=NAME)
     work()
     request = forget("p3")

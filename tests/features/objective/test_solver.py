@@ -49,7 +49,7 @@ def rows(objective: Objective, classes: int, weighted: bool = False) -> tuple[np
 
 
 def exact_gradient(theta, features, labels, objective: Objective, *, strength: float, perturbation, factors):
-    """Return the gradient of the perturbed objective, to fifty digits, from the definition of the loss."""
+    """Return the perturbed objective's gradient, computed to fifty digits from the definition of the loss."""
     with mpmath.workdps(50):
         total = [[strength * mpmath.mpf(float(w)) + mpmath.mpf(float(b)) for w, b in zip(*pair, strict=True)]
                  for pair in zip(theta, perturbation, strict=True)]  # fmt: skip
@@ -72,8 +72,8 @@ def exact_gradient(theta, features, labels, objective: Objective, *, strength: f
 @pytest.mark.parametrize("newton", [0, 512])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_minimiser_gradient_is_within_the_tolerance(objective, classes, newton, weighted, monkeypatch):
-    """Newton and L-BFGS end at a point where the gradient of the perturbed objective, computed to fifty digits, is
-    within the tolerance, also with class and row weights."""
+    """Newton and L-BFGS end at a point where the perturbed objective's gradient, computed to fifty digits, is within
+    the tolerance. This also holds with class and row weights."""
     monkeypatch.setattr(solver, "NEWTON_PARAMETERS", newton)
     of_classes = (0.5, *(1.0,) * (classes - 1)) if weighted and objective is Objective.LOGISTIC_REGRESSION else None
     settings = made(objective, classes, class_weights=of_classes, weight_bound=1.0 if weighted else None)
@@ -125,7 +125,7 @@ def test_certificate_bounds_the_exact_gradient(objective, classes):
 
 
 def test_solver_that_stops_early_is_refused():
-    """If the solver reaches its iteration limit before its tolerance, no version is made, and the error contains no
+    """If the solver reaches its iteration limit before its tolerance, no version is made. The error reveals no
     number."""
     features, labels = rows(Objective.LOGISTIC_REGRESSION, 2)
     with pytest.raises(NotConverged, match=r"^The solver did not reach its tolerance\.$"):
@@ -139,7 +139,8 @@ def test_solver_that_stops_early_is_refused():
 
 
 def test_wrong_gradient_is_refused(monkeypatch):
-    """If the solver's passes omit a row, no version is made, because separate code computes the certificate."""
+    """If the solver's gradient omits a row, no version is made, because the certificate is computed by separate
+    code."""
     features, labels = rows(Objective.LOGISTIC_REGRESSION, 2)
     passed = solver._Rows.gradient_and_hessians
 
@@ -187,7 +188,7 @@ def test_rows_outside_the_proof_are_refused(change, message):
 
 
 def test_null_rows_change_nothing_and_are_not_counted():
-    """A version of a table with null rows is bit-identical to a version of the table without these rows."""
+    """The label of a null row does not change a single bit of a version, and null rows are not counted as records."""
     settings = made(Objective.LOGISTIC_REGRESSION, 2)
     features, labels = rows(Objective.LOGISTIC_REGRESSION, 2)
     features[7] = 0
@@ -208,7 +209,7 @@ def test_null_rows_change_nothing_and_are_not_counted():
 
 
 def test_perturbation_is_overwritten():
-    """After a run, the buffer of the noise that was drawn for the perturbation is zero."""
+    """After a run, the buffer that held the perturbation's noise contains only zeros."""
     features, labels = rows(Objective.LOGISTIC_REGRESSION, 2)
     noise = ReplayableNoise(2)
     minimise(

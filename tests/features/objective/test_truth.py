@@ -36,9 +36,9 @@ def records(rng: np.random.Generator, count: int, columns: int, classes: int = 2
     noise_scale=st.floats(0.5, 6),
     epsilon=st.floats(0, 4),
 )
-def test_no_dataset_of_one_column_exceeds_the_bound(seed, others, groups, strength, noise_scale, epsilon):
-    """For datasets of one column, the true delta between records and null or other records never exceeds the certified
-    delta, in either direction."""
+def test_datasets_with_one_column_stay_within_the_bound(seed, others, groups, strength, noise_scale, epsilon):
+    """For datasets with one column, the true delta of nulling or replacing records never exceeds the certified delta,
+    in either direction."""
     rng = np.random.default_rng(seed)
     rest, person, other = records(rng, others, 1), records(rng, groups, 1), records(rng, groups, 1)
     made = mechanism(l2=strength, noise_scale=noise_scale)
@@ -52,8 +52,8 @@ def test_no_dataset_of_one_column_exceeds_the_bound(seed, others, groups, streng
 
 @pytest.mark.parametrize(("columns", "classes"), [(2, 2), (1, 3)])
 @pytest.mark.parametrize("seed", range(2))
-def test_no_dataset_of_two_columns_exceeds_the_bound(columns, classes, seed):
-    """For datasets of two columns, or of one column with three classes, the true delta never exceeds the certified
+def test_datasets_with_two_columns_stay_within_the_bound(columns, classes, seed):
+    """For datasets with two columns, or with one column and three classes, the true delta never exceeds the certified
     delta at any tested epsilon."""
     rng = np.random.default_rng(seed)
     rest, person, other = (records(rng, count, columns, classes) for count in (6 * seed, 1, 1))
@@ -70,8 +70,8 @@ def test_no_dataset_of_two_columns_exceeds_the_bound(columns, classes, seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_two_versions_together_do_not_exceed_the_convolution(seed):
-    """The true delta of two versions with separate noise, computed by quadrature over both minimisers, is at most the
-    delta certified for `adaptive`."""
+    """The true delta of two versions with independent noise, computed by quadrature over both minimisers, is at most
+    the delta certified for `adaptive`."""
     rng = np.random.default_rng(seed)
     rest, person = records(rng, seed, 1), records(rng, 1, 1)
     strength, noise_scale = (0.3, 1.0, 3.0, 1.0)[seed], (1.0, 2.0, 3.0, 0.7)[seed]
@@ -85,8 +85,8 @@ def test_two_versions_together_do_not_exceed_the_convolution(seed):
 
 
 def test_bound_is_nearly_attained():
-    """For a record that contradicts all others, the certified delta beyond kappa is less than three times the true
-    delta."""
+    """For a record that contradicts all others, the certified delta at an epsilon beyond kappa is at most three times
+    the true delta."""
     rest, person = [(np.array([1.0]), 0)] * 30, [(np.array([1.0]), 1)]
     made = mechanism(l2=2.0, noise_scale=2.0)
     held, gone = laws(rest + person, rest, classes=2, strength=2.0, noise_scale=2.0)

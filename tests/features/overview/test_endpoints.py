@@ -23,7 +23,7 @@ Forget = Callable[..., dict[str, Any]]
 def test_the_overview_counts_requests_by_status(
     gateway: TestClient, live: dict[str, Any], forget: Forget, get: Callable[[str], Any], work: Callable[[], int]
 ) -> None:
-    """The overview counts open and ended requests by status, and overdue requests by their clock."""
+    """The overview counts open and closed requests by status, and overdue requests by their clock."""
     forget("p0")
     forget("p1", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
     forget("stranger")
@@ -47,8 +47,8 @@ def test_a_request_waiting_for_a_batch_does_not_age_the_queue(
     work: Callable[[], int],
     get: Callable[[str], Any],
 ) -> None:
-    """A request that waits for a batch does not increase the age of the queue, unless its person has rows in another
-    dataset that is ready."""
+    """A request that waits for a batch does not increase the age of the queue, unless the person also has rows in
+    another dataset that is ready to be processed."""
     collecting, _ = new_dataset()["id"], new_dataset()
     new_model(collecting, batching={"max_wait_seconds": 3600})
     work()
@@ -59,7 +59,7 @@ def test_a_request_waiting_for_a_batch_does_not_age_the_queue(
 
 
 def test_the_overview_is_per_tenant(gateway: TestClient, forget: Forget) -> None:
-    """The overview of a tenant does not count requests of other tenants."""
+    """A tenant's overview does not count other tenants' requests."""
     forget("p0", identity_verified=False)
     made = gateway.post("/v1/tenants", json={"name": "other"}).json()
     answer = gateway.get("/v1/overview", headers={"Authorization": f"Bearer {made['admin_key']}"})
@@ -69,8 +69,8 @@ def test_the_overview_is_per_tenant(gateway: TestClient, forget: Forget) -> None
 def test_requests_are_sorted_in_either_direction(
     gateway: TestClient, forget: Forget, get: Callable[[str], Any], key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """Requests are listed in pages in either direction by receipt, by deadline, or by completion, which excludes open
-    and rejected requests. For an application, the order follows the state that it is shown."""
+    """Requests are listed page by page, in either direction, by receipt, deadline or completion; ordering by completion
+    leaves out open and rejected requests. For an application, the order follows the state shown to it."""
     dates = ["2026-11-20", "2026-11-02", "2026-11-11"]
     waiting = [forget(f"q{one}", identity_verified=False, submitted_at=f"{one}T00:00:00Z")["id"] for one in dates]
     done = [forget(name)["id"] for name in ("stranger", "somebody", "nobody")]
@@ -133,7 +133,7 @@ def test_hosts_are_listed_as_alive_or_silent(
 
 
 def test_filters_match_the_counts_of_the_overview(forget: Forget, get: Callable[[str], Any]) -> None:
-    """The filters for overdue, at-risk and paused requests list the same number of requests as the overview counts."""
+    """The filters for overdue, at-risk and paused requests list as many requests as the overview counts."""
     forget("p1", identity_verified=False)
     forget("p2", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
     soon = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=42)
@@ -155,7 +155,7 @@ def test_models_are_ranked_by_danger(
     work: Callable[[], int],
 ) -> None:
     """Models are ranked by the deadline of their waiting requests and then by epsilon relative to the target. All
-    models except retired ones are counted, and each count agrees with the filtered list."""
+    models that are not retired are counted, and each count agrees with the filtered list."""
     calm, loaded, retired = (new_model(new_dataset(rows=rows)["id"], audit={"lanes": 0}) for rows in (7, 8, 9))
     late = new_model(new_dataset(rows=60)["id"])
     work()
@@ -187,7 +187,7 @@ def test_models_are_ranked_by_danger(
 def test_ranking_by_danger_needs_the_scope(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """A key that may not learn whether data is held cannot rank or filter models by danger. An unknown cursor is
+    """A key that must not learn whether data is held cannot rank or filter models by danger. An unknown cursor is
     refused."""
     for query in ("order=risk", "danger=waiting"):
         answer = gateway.get(f"/v1/models?{query}", headers=key_with(Scope.MODELS_READ))

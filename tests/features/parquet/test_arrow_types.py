@@ -36,7 +36,7 @@ DAYS = [datetime.datetime.fromisoformat(day) for day in ("2010-01-02", "2011-01-
 
 @pytest.fixture
 def send(gateway: Any) -> Callable[..., httpx.Response]:
-    """Upload `ROWS` as parquet, with columns replaced."""
+    """Return a function that uploads `ROWS` as Parquet, with some columns replaced."""
 
     def of(writing: dict[str, Any] | None = None, **replaced: Any) -> httpx.Response:
         buffer = io.BytesIO()
@@ -74,7 +74,7 @@ def test_a_supported_type_is_read_by_its_values(send: Callable[..., httpx.Respon
 
 
 def test_times_are_seconds_in_utc() -> None:
-    """Times are read as seconds since 1970 in UTC, whatever unit, zone and year they are stored in. Missing times are
+    """Times are read as seconds since 1970 in UTC, whatever their unit, time zone and year. Missing times are read as
     NaN."""
     plain = seconds(["2010-01-02T03:04:05.123456", None])
     ticks = [1262401445123456, None]
@@ -88,8 +88,8 @@ def test_times_are_seconds_in_utc() -> None:
     np.testing.assert_array_equal(seconds(pa.array([86_400_000], pa.date64())), [86400.0])
 
 
-def test_a_time_after_the_year_9999_is_beyond_the_range(send: Callable[..., httpx.Response]) -> None:
-    """A time after the year 9999, which Python cannot represent, is clipped like any other time out of range."""
+def test_a_time_after_the_year_9999_is_clipped(send: Callable[..., httpx.Response]) -> None:
+    """A time after the year 9999, which Python cannot represent, is clipped like any other out-of-range time."""
     assert send(since=pa.array([2**62, 0], pa.timestamp("us"))).status_code == 201
 
 

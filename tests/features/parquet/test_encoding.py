@@ -12,8 +12,7 @@ from tests.lethe.encoding.test_weights import read
 
 
 def test_labels_of_a_cell_are_a_set(tmp_path: Path) -> None:
-    """The labels of a cell are read as a set. An empty or null cell has no labels, and integer labels are read as
-    text."""
+    """A cell's labels are read as a set. An empty or null cell has no labels, and integer labels are read as text."""
     cells = ["a", "7|a", "a | b c|a", None, "b c", "7"]
     pq.write_table(pa.table({"age": [1] * 6, "tags": cells}), tmp_path / "a.parquet")
     assert labels_of(tmp_path / "a.parquet", schema=SEVERAL) == [1, 5, 3, 0, 2, 4]

@@ -87,19 +87,18 @@ PARQUETS: dict[str, tuple[Callable[[], bytes], str, str]] = {
 
 @each("case", PARQUETS)
 def test_a_hostile_parquet_file_is_refused(refused: Callable[..., list[str]], case: str) -> None:
-    """Files with false claims about pages, with types that are neither text nor numbers, and with missing values are
-    refused."""
+    """Files with false claims about pages, types that are neither text nor numbers, or missing values are refused."""
     make, code, place = PARQUETS[case]
     assert refused(code, make(), "rows.parquet")[:1] == ([place] if place else [])
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "brotli", "lz4"])
-def test_files_of_every_writer_are_read(
+def test_files_from_every_writer_are_read(
     send: Callable[..., httpx.Response], client: TestClient, version: str, codec: str
 ) -> None:
-    """Files with either version of pages, any compression, dictionaries or byte-stream-split floats give the same
-    rows."""
+    """Files give the same rows whatever their page version and compression, with dictionaries or with byte-stream-split
+    floats."""
     options = {"data_page_version": version, "compression": codec, "write_page_checksum": True, "row_group_size": 1}
     plain = rows_sent(client, send(CSV.encode(), "rows.csv"))
     split = {"use_dictionary": False, "column_encoding": {"age": "BYTE_STREAM_SPLIT"}}
@@ -108,7 +107,7 @@ def test_files_of_every_writer_are_read(
 
 
 def test_a_dotted_neighbour_of_a_used_column_is_refused(refused: Callable[..., list[str]]) -> None:
-    """If a column `age` is used, an unused column `age.x` is refused, because Arrow would read it too, without a
+    """If a column `age` is used, an unused column `age.x` is refused, because Arrow would read it too, without any size
     limit."""
     schema = {"columns": SCHEMA["columns"] | {"age.x": {"role": "ignored"}}}
     content = parquet(**{"age.x": ["secret-4242", ""]})

@@ -37,7 +37,7 @@ def parquet_file(folder: Path, **columns: object) -> Path:
 
 
 def test_the_suffix_may_be_in_any_case() -> None:
-    """A known suffix determines the kind of a file in upper or lower case."""
+    """A known suffix determines a file's kind, whether in upper or lower case."""
     assert ingest.kind_of("b.v2.Parquet") == "parquet"
 
 
@@ -87,8 +87,7 @@ def test_all_formats_agree(tmp_path: Path, records: list[tuple[float, float, int
 def test_the_error_for_an_invalid_parquet_file_names_the_place(
     tmp_path: Path, columns: dict[str, object], error: type[InputInvalid], place: str
 ) -> None:
-    """A value, a type or a column that the schema does not permit is refused, and the error names the row and
-    column."""
+    """A value, type or column that the schema does not permit is refused, and the error names the place."""
     assert place in refused(parquet_file(tmp_path, **columns), "parquet", error)
 
 
@@ -109,8 +108,7 @@ def test_files_are_read_in_batches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["4.86E+17", "4,86E+17", "4.86e+17", "4E+17", "-1.5E+16", "4711.0", "\u200b4711.00 "])
 def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None:
-    """A file in which a spreadsheet or data frame has rewritten an id as a number is refused, and the error names the
-    row."""
+    """A file is refused if a spreadsheet or data frame has rewritten an id as a number, and the error names the row."""
     wrong = "expected an id as text: a spreadsheet or data frame wrote this one as a number"
     with pytest.raises(RowInvalid, match=f"^line 2, column person: {wrong}") as refusal:
         list(read(parquet_file(tmp_path, person=["4711", name]), "parquet"))
@@ -119,7 +117,8 @@ def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_subject_column_of_floats_is_refused(tmp_path: Path, dtype: type[np.floating[Any]]) -> None:
-    """A subject column of floats is refused with advice. A subject column of integers is accepted as ids."""
+    """A subject column of floats is refused with advice on how to fix it. A subject column of integers is accepted as
+    ids."""
     with pytest.raises(RowInvalid, match="format the column as text at its source") as refusal:
         list(read(parquet_file(tmp_path, person=np.array((4711, 4712), dtype)), "parquet"))
     assert [fault.path for fault in refusal.value.errors] == ["line 1, column person", "line 2, column person"]
@@ -128,7 +127,7 @@ def test_a_subject_column_of_floats_is_refused(tmp_path: Path, dtype: type[np.fl
 
 
 def test_declared_sizes_are_checked_before_allocation(tmp_path: Path) -> None:
-    """A file that unpacks to more than permitted is refused because of its declared sizes."""
+    """A file that would unpack to more than the limit is refused because of its declared sizes."""
     with pytest.raises(UploadTooLarge):
         list(read(parquet_file(tmp_path), "parquet", max_bytes=100))
 
@@ -195,14 +194,14 @@ def test_vectors_and_times_agree_in_all_formats(tmp_path: Path) -> None:
     ],
 )
 def test_lists_that_are_not_vectors_are_refused(tmp_path: Path, columns: Any, error: type[InputInvalid]) -> None:
-    """A vector column refuses lists of another length, lists with gaps, lists of texts or of lists, and values that are
-    not lists."""
+    """A vector column refuses lists of the wrong length, lists with missing values, lists of texts or lists, and values
+    that are not lists."""
     with pytest.raises(error):
         list(read(embedded(tmp_path, **columns), "parquet", EMBEDDED))
 
 
 def test_a_parquet_file_needs_its_feature(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Parquet file is refused because of its name if no installed feature reads Parquet."""
+    """If no installed feature reads Parquet, a Parquet file is refused on the basis of its name."""
     monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
     with pytest.raises(InputInvalid):
         ingest.kind_of("a.parquet")

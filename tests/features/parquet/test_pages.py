@@ -55,8 +55,8 @@ def test_pages_unpack_to_the_recorded_size(tmp_path: Path, version: str, codec: 
     ids=lambda number: f"{number}",
 )
 def test_a_chunk_that_is_not_as_described_is_an_error(tmp_path: Path, field: int, value: int) -> None:
-    """A chunk is refused if its number of values (field 5), length (field 7) or position (field 9) differs from the
-    footer."""
+    """A chunk is refused if the footer misstates its number of values (field 5), length (field 7) or position (field
+    9)."""
     path = written(tmp_path, use_dictionary=False)
     footer = footer_of(path)
     footer[4][1][1][1][3][field] = value
@@ -65,7 +65,7 @@ def test_a_chunk_that_is_not_as_described_is_an_error(tmp_path: Path, field: int
 
 
 def test_chunks_may_not_share_bytes(tmp_path: Path) -> None:
-    """A footer that refers to one chunk a hundred times is refused, because chunks may not share bytes."""
+    """A footer that refers to the same chunk a hundred times is refused, because chunks must not share bytes."""
     path = written(tmp_path)
     footer = footer_of(path)
     footer[4] = footer[4][:1] * 100
@@ -75,7 +75,7 @@ def test_chunks_may_not_share_bytes(tmp_path: Path) -> None:
 
 
 def test_row_groups_contain_every_row(tmp_path: Path) -> None:
-    """A file is refused if its row groups have fewer rows than it claims."""
+    """A file is refused if its row groups contain fewer rows than the footer claims."""
     path = written(tmp_path)
     footer = footer_of(path)
     footer[3] += 1
@@ -84,8 +84,7 @@ def test_row_groups_contain_every_row(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_footer_is_reported(tmp_path: Path) -> None:
-    """An encrypted footer, a footer that is too long and other unreadable footers are each reported with a specific
-    error."""
+    """An encrypted footer, an overlong footer and other unreadable footers are each reported with a specific error."""
     path = written(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-4] + b"PARE")
@@ -100,7 +99,7 @@ def test_an_unreadable_footer_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_repeated_field_is_an_error(tmp_path: Path) -> None:
-    """A field that occurs twice is refused, because readers disagree on which value counts."""
+    """A footer in which a field occurs twice is refused, because readers disagree on which value counts."""
     path = written(tmp_path)
     old = b"\x16" + bombs.varint(3000) + b"\x19\x3c"  # the number of rows, then the groups
     path.write_bytes(bombs.with_footer(path.read_bytes(), old, old[:-2] + b"\x06\x06\x02" + old[-2:]))

@@ -21,7 +21,7 @@ class Provider:
     issuer: str
 
     def returns(self, address: str, subject: str) -> str:
-        """Log in there as `subject`, and return the path and query that the browser is redirected to."""
+        """Log in at the provider as `subject`, and return the path and query to which the browser is redirected."""
         answer = httpx.post(address, data={"sub": subject})
         assert answer.status_code == 302, answer.text
         return re.sub(r"^https?://[^/]+", "", answer.headers["location"])
@@ -29,7 +29,7 @@ class Provider:
 
 @contextmanager
 def running(*people: dict[str, Any]) -> Iterator[Provider]:
-    """Start a provider that knows these people, by their claims."""
+    """Start a provider that knows these people, each given by their claims."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

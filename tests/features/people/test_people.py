@@ -58,21 +58,21 @@ PAGES |= {"Leaving reasons": READERS, "Audit log": {Role.ADMINISTRATOR, Role.OFF
 
 
 def beside(gateway: TestClient) -> Browser:
-    """Return a second browser for the same gateway, not logged in."""
+    """Return a second browser for the same gateway that is not logged in."""
     client = TestClient(gateway.app, raise_server_exceptions=False)
     client.portal = gateway.portal
     return Browser(client=client, key="")
 
 
 def invitation_of(officer: Browser, **asked: str) -> str:
-    """Return the path of the invitation that the page shows once."""
+    """Invite a user and return the path of the invitation, which the page shows only once."""
     answer = officer.post("/admin/people", **({"name": "Maria Lopez", "email": EMAIL, "role": "officer"} | asked))
     assert answer.status_code == 201, answer.text
     return str(re.findall(r'data-copy="http://testserver(/admin/welcome\?invitation=[\w-]+)"', answer.text)[0])
 
 
 def welcomed(browser: Browser, invitation: str, *, password: str = PASSWORD, with_app: bool = False) -> str:
-    """Accept an invitation and return the secret of the app."""
+    """Accept an invitation and return the authenticator app's secret."""
     page = browser.get(invitation).text
     # The whole code is visible at any size.
     assert re.search(r'<svg [^>]*viewBox="0 0 (\d+) \1"', page)
@@ -84,7 +84,7 @@ def welcomed(browser: Browser, invitation: str, *, password: str = PASSWORD, wit
 
 
 def later(secret: str) -> str:
-    """Return the code of the next step, for use after the present one was accepted."""
+    """Return the code for the next time step, for use after the current one has been accepted."""
     return pyotp.TOTP(secret).at(datetime.datetime.now() + datetime.timedelta(seconds=30))  # noqa: DTZ005  pyotp wants local time
 
 
@@ -92,7 +92,8 @@ def test_an_invited_user_decides_by_name(
     officer: Browser, gateway: TestClient, forget: Callable[..., Any], get: Get
 ) -> None:
     """An invited user sets a password, enrols an authenticator app, logs in with a code and approves a request. Events
-    and the audit log record the name next to the id, even after the user has been disabled and thereby logged out."""
+    and the audit log show the user's name next to the id, even after the user has been disabled, which also logs them
+    out."""
     request = forget("p1", identity_verified=False)["id"]
     maria = beside(gateway)
     invitation = invitation_of(officer)
@@ -141,8 +142,8 @@ def test_failed_logins_get_the_same_response(officer: Browser, gateway: TestClie
 def test_a_changed_password_ends_a_login_in_progress(
     officer: Browser, gateway: TestClient, installation: Installation, by: Actor
 ) -> None:
-    """Before a login opens a session, the password is compared again: a password change during the login prevents the
-    session, and a later change ends it."""
+    """The password is compared again just before a login opens a session. A password change during the login therefore
+    prevents the session, and a later change ends it."""
     welcomed(beside(gateway), invitation_of(officer))
     with installation.database.reading() as session:
         user = users.checked(session, email=EMAIL, password=PASSWORD)
@@ -172,7 +173,8 @@ def test_the_second_step_is_bound_to_the_browser(officer: Browser, gateway: Test
 
 
 def test_password_guessing_is_limited(settings: Settings, admin_key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After ten wrong passwords within a clock minute, every password is refused, whether or not the account exists."""
+    """After ten wrong passwords within a clock minute, every further password is refused, whether or not the account
+    exists."""
     # Eleven slow hashes may take longer than what is left of the minute.
     monkeypatch.setattr(rates, "_present", lambda: 1000)
     many = settings.model_copy(update={"failed_calls_per_minute": 100})
@@ -184,7 +186,7 @@ def test_password_guessing_is_limited(settings: Settings, admin_key: str, monkey
 
 
 def test_codes_can_be_required(settings: Settings, admin_key: str) -> None:
-    """If LETHE_REQUIRE_TOTP is set, accepting an invitation or logging in without a code is refused."""
+    """If LETHE_REQUIRE_TOTP is set, accepting an invitation or logging in requires a code."""
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         admin = Browser(client=client, key=admin_key)
         admin.log_in()
@@ -205,8 +207,8 @@ def test_codes_can_be_required(settings: Settings, admin_key: str) -> None:
 
 
 def test_users_change_their_own_credentials(officer: Browser, gateway: TestClient) -> None:
-    """Users can change their password by entering the current one, which ends their other sessions, and can enrol and
-    remove an authenticator app."""
+    """Users can change their password by entering the current one, which ends their other sessions. They can also enrol
+    and remove an authenticator app."""
     maria, elsewhere = beside(gateway), beside(gateway)
     welcomed(maria, invitation_of(officer))
     elsewhere.log_in_as(EMAIL, PASSWORD)
@@ -228,7 +230,8 @@ def test_users_change_their_own_credentials(officer: Browser, gateway: TestClien
 
 
 def test_administrators_change_users(officer: Browser, get: Get) -> None:
-    """An administrator changes a user's name and role, repeats the invitation, and sees the faults of invalid input."""
+    """An administrator can change a user's name and role and repeat the invitation. The page explains what is wrong
+    with invalid input."""
     invitation_of(officer)
     [user] = get("/users")["items"]
     path = f"/admin/people/{user['id']}"
@@ -247,7 +250,7 @@ def test_administrators_change_users(officer: Browser, get: Get) -> None:
 def test_roles_see_their_pages_and_operations(
     gateway: TestClient, installation: Installation, by: Actor, admin_key: str, role: Role
 ) -> None:
-    """Each role sees exactly its own pages in the menu and may call exactly its own operations."""
+    """Each role sees exactly the pages it may use in the menu and can call exactly the operations it may use."""
     assert PAGES.keys() == {entry.title for entry in entries()}
     assert MAY.keys() == set(Scope)
     browser, token = beside(gateway), sessions.new_token()

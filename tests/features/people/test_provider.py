@@ -49,7 +49,7 @@ def company(settings: Settings, provider: Provider) -> Settings:
 
 @pytest.fixture
 def browser(company: Settings, admin_key: str) -> Iterator[Browser]:
-    """Browser that is not logged in; Maria has been invited."""
+    """Yield a browser that is not logged in, at a gateway to which Maria has been invited."""
     with TestClient(create_app(company), raise_server_exceptions=False) as client:
         headers = {"Authorization": f"Bearer {admin_key}"}
         body = {"name": "Maria Lopez", "email": "maria@example.com", "role": "viewer"}
@@ -58,14 +58,14 @@ def browser(company: Settings, admin_key: str) -> Iterator[Browser]:
 
 
 def begun(browser: Browser, **changed: str) -> str:
-    """Return the address at the provider, with some of its parameters changed."""
+    """Start a login and return the provider's address to which it leads, with some parameters changed."""
     address = browser.get("/admin/oidc?next=/admin/models").headers["location"]
     path, _, query = address.partition("?")
     return f"{path}?{urllib.parse.urlencode(dict(urllib.parse.parse_qsl(query)) | changed)}"
 
 
 def refused(browser: Browser, path: str) -> str:
-    """Return the page that refuses an answer of the provider, and check that no user is logged in."""
+    """Check that the provider's response at `path` is refused and that no user is logged in, and return the page."""
     answer = browser.get(path)
     assert answer.status_code == 403, answer.text
     assert 'data-code="identity_refused"' in answer.text
@@ -73,10 +73,10 @@ def refused(browser: Browser, path: str) -> str:
     return answer.text
 
 
-def test_an_invited_user_logs_in_by_a_provider(browser: Browser, provider: Provider) -> None:
-    """The login page leads to the identity provider with PKCE, and the provider's response leads once to the requested
-    page. From then on the user is identified by the provider's own id, and another user with the same address is
-    refused."""
+def test_an_invited_user_logs_in_through_a_provider(browser: Browser, provider: Provider) -> None:
+    """The login page leads to the identity provider with PKCE, and the provider's response leads to the requested page
+    but can be used only once. From then on the user is identified by the provider's own id, and another user with the
+    same address is refused."""
     page = browser.get("/admin/login?next=/admin/models").text
     assert "Log in with Example Ltd" in page
     assert "/admin/oidc?next=%2Fadmin%2Fmodels" in page
@@ -99,7 +99,7 @@ def test_an_invited_user_logs_in_by_a_provider(browser: Browser, provider: Provi
 
 
 def test_email_verified_may_be_text(browser: Browser, provider: Provider) -> None:
-    """If the provider sends the claim `email_verified` as the text "true", the address counts as verified."""
+    """An address counts as verified even if the provider sends the claim `email_verified` as the text "true"."""
     assert browser.get(provider.returns(begun(browser), "maria-1 in words")).status_code == 200
     assert ">Maria Lopez</a>" in browser.get("/admin/models").text
 
@@ -112,8 +112,8 @@ def test_uninvited_users_are_refused(browser: Browser, provider: Provider, subje
 
 
 def test_a_compatibility_character_is_refused(browser: Browser, provider: Provider) -> None:
-    """An address with a compatibility character whose lower case equals another user's address is refused for logins
-    and for invitations."""
+    """If an address contains a compatibility character and its lower-case form equals another user's address, it is
+    refused for logins and for invitations."""
     headers = {"Authorization": f"Bearer {browser.key}"}
     karl = {"name": "Karl", "email": "karl@example.com", "role": "administrator"}
     assert browser.client.post("/v1/users", json=karl, headers=headers).status_code == 201
@@ -123,9 +123,9 @@ def test_a_compatibility_character_is_refused(browser: Browser, provider: Provid
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "email")
 
 
-def test_answers_to_other_logins_are_refused(browser: Browser, provider: Provider) -> None:
-    """A response with another nonce or state, without the cookie, with an error of the provider or with an invented
-    code is refused."""
+def test_responses_to_other_logins_are_refused(browser: Browser, provider: Provider) -> None:
+    """The provider's response is refused if it has another nonce or state, comes without the cookie, reports an error,
+    or contains an invented code."""
     refused(browser, provider.returns(begun(browser, nonce="another"), "maria-1"))
     refused(browser, provider.returns(begun(browser, state="another"), "maria-1"))
     begun(browser)
@@ -147,8 +147,8 @@ def test_an_old_login_expires(browser: Browser, provider: Provider, monkeypatch:
 
 
 def test_an_invalid_provider_is_refused(settings: Settings, provider: Provider) -> None:
-    """A provider with another issuer name is refused. If the provider does not answer, a page with status 503 reports
-    it as unavailable."""
+    """A provider that states another issuer name is refused. If the provider does not respond, a page with status 503
+    reports it as unavailable."""
     for issuer, status in ((f"{provider.issuer}/", 403), ("http://127.0.0.1:9", 503)):
         other = settings.model_copy(update={"oidc_issuer": issuer, "oidc_client_id": "lethe"})
         with TestClient(create_app(other), raise_server_exceptions=False) as client:
@@ -159,8 +159,8 @@ def test_an_invalid_provider_is_refused(settings: Settings, provider: Provider) 
 
 @pytest.mark.slow
 def test_provider_metadata_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The addresses that a provider publishes are cached for five minutes, even if it is unavailable, and then fetched
-    again."""
+    """The addresses that a provider publishes are cached for five minutes, during which the provider may be
+    unavailable, and then fetched again."""
     with running(MARIA) as own:
         company = Settings(oidc_issuer=own.issuer, oidc_client_id="lethe")
         address, _ = oidc.start(company, redirect_uri="http://testserver/admin/oidc/return")
@@ -176,12 +176,12 @@ LOGIN = Settings(oidc_issuer="https://login.example", oidc_client_id="lethe")
 
 
 def claims_at(at: int) -> dict[str, Any]:
-    """Return the claims of a token that the provider issues at this time."""
+    """Return the claims of a token that the provider issues at time `at`."""
     return {"iss": LOGIN.oidc_issuer, "aud": "lethe", "sub": "1", "nonce": "n", "iat": at, "exp": at + 600}
 
 
 def read(claims: dict[str, Any], *, of: RSAKey, signed_by: RSAKey | None = None) -> dict[str, Any]:
-    """Return what is read from a token with these claims, by the public part of the key `of`."""
+    """Return the claims read from a token, verified with the public part of the key `of`."""
     token = jwt.encode({"alg": "RS256", "kid": of.kid}, claims, signed_by or of, algorithms=["RS256"])
     keys = {"keys": [of.as_dict(private=False)]}
     return oidc.identity_claims({"id_token": token}, keys, settings=LOGIN, nonce="n")
@@ -215,21 +215,21 @@ def test_clock_skew_of_a_minute_is_tolerated(key: RSAKey, changed: dict[str, int
     ],
 )
 def test_id_tokens_are_bound_to_the_login(key: RSAKey, changed: dict[str, Any]) -> None:
-    """A token that has expired, has another issuer, audience or nonce, or has no subject is refused."""
+    """A token is refused if it has expired, has another issuer, audience or nonce, or has no subject."""
     claims = claims_at(int(time.time()))
     assert read(claims, of=key)["sub"] == "1"
     with pytest.raises(IdentityRefused):
         read({name: value for name, value in (claims | changed).items() if value is not None}, of=key)
 
 
-def test_id_tokens_of_another_key_are_refused(key: RSAKey) -> None:
+def test_id_tokens_signed_with_another_key_are_refused(key: RSAKey) -> None:
     """A token that was signed with another key is refused."""
     with pytest.raises(IdentityRefused):
         read(claims_at(int(time.time())), of=key, signed_by=RSAKey.generate_key(2048))
 
 
 def test_incomplete_provider_settings_are_refused() -> None:
-    """Settings with an issuer but without a client id, or with an issuer that does not use https, are invalid."""
+    """Settings are invalid if they name an issuer but no client id, or an issuer that does not use https."""
     for wrong in ({"oidc_issuer": "https://login.example"}, {"oidc_issuer": "http://a.example", "oidc_client_id": "l"}):
         with pytest.raises(ValueError, match=r"oidc|OIDC"):
             Settings(**wrong)

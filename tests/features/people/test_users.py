@@ -58,7 +58,7 @@ def invited(installation: Installation, by: Actor, admin: Caller) -> Invited:
 
 
 def logged_in(installation: Installation, user_id: str) -> str:
-    """Return the token of a session of the user."""
+    """Log the user in and return the session's token."""
     token = sessions.new_token()
     with installation.database.reading() as session:
         caller = users.caller_as(session, session.get_one(User, user_id))
@@ -79,7 +79,7 @@ def is_open(installation: Installation, token: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.usefixtures("costly_passwords")
 def test_passwords_are_hashed() -> None:
-    """A password is stored as an argon2id hash that matches only this password. A user without a hash cannot log in
+    """A password is stored as an argon2id hash, which matches no other password. A user without a hash cannot log in
     with any password."""
     kept = credentials.hash_of(PASSWORD)
     assert kept.startswith("$argon2id$")
@@ -93,15 +93,16 @@ def test_passwords_are_hashed() -> None:
 
 @each("password", ["", "eleven char", "x" * 1025, "a surrogate \ud800 alone"])
 def test_passwords_need_a_minimum_length(password: str) -> None:
-    """Passwords need only a minimum length, and may contain white space and characters of any script."""
+    """The only requirement for passwords is a minimum length. They can contain white space and characters of any
+    script."""
     with pytest.raises(InputInvalid):
         credentials.hash_of(password)
     assert credentials.hash_of("пароль из слов")
 
 
 def test_codes_are_valid_for_adjacent_steps() -> None:
-    """A code is valid during its own time step and the adjacent ones, unless a code of the same or a later step has
-    been accepted."""
+    """A code is valid during its own time step and the adjacent ones, unless a code for the same or a later step has
+    already been accepted."""
     secret = credentials.new_secret()
     step = int(AT.timestamp()) // credentials.SECONDS
     for offset, accepted in ((-2, None), (-1, step - 1), (0, step), (1, step + 1), (2, None)):
@@ -115,8 +116,8 @@ def test_codes_are_valid_for_adjacent_steps() -> None:
 
 
 def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited: Invited) -> None:
-    """A code cannot be used twice. After twenty wrong codes the user is locked out for an hour, even with a right code,
-    and then the count starts again."""
+    """A code cannot be used twice. After twenty wrong codes, the user is locked out for an hour, even with a correct
+    code. Then the count starts again."""
     user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)
@@ -140,8 +141,7 @@ def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited:
 
 
 def test_the_secret_is_sealed(installation: Installation, by: Actor, invited: Invited) -> None:
-    """The secret of an authenticator app is sealed in the database and cannot be opened without the keys of the
-    installation."""
+    """An authenticator app's secret is sealed in the database and cannot be opened without the installation's keys."""
     user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         users.get(session, user_id).totp = Authenticator(secret=secret)
@@ -155,8 +155,8 @@ def test_the_secret_is_sealed(installation: Installation, by: Actor, invited: In
 def test_users_log_in_by_address_and_password(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """A user logs in with the address in upper or lower case and the password. A wrong password, an unknown address and
-    an invitation that was not accepted are refused."""
+    """A user logs in with the password and the address, in upper or lower case. A login with a wrong password, with an
+    unknown address, or before the invitation has been accepted is refused."""
     user_id = invited()
     with installation.database.writing(by=by) as session:
         users.create(session, name="New", email="new@example.com", role=Role.VIEWER, by=admin)
@@ -182,8 +182,8 @@ def test_a_weak_hash_is_replaced_at_login(installation: Installation, by: Actor,
 def test_an_invitation_is_valid_once_for_a_week(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """An invitation becomes void when it is used, after a week, when the user is invited again, and when the user is
-    disabled. The periodic job deletes expired invitations."""
+    """An invitation becomes void after a week, or when it is used, when the user is invited again, or when the user is
+    disabled. A periodic job deletes expired invitations."""
     with installation.database.writing(by=by) as session:
         user, first = users.create(session, name="Ann", email="ann@example.com", role=Role.VIEWER, by=admin)
     with installation.database.writing(by=by) as session:
@@ -207,8 +207,8 @@ def test_an_invitation_is_valid_once_for_a_week(
 def test_sessions_end_when_credentials_change(
     installation: Installation, by: Actor, admin: Caller, invited: Invited, end: str
 ) -> None:
-    """A user who is disabled, invited again, or given another role or password is logged out everywhere, and no other
-    user is. The credentials of a disabled user are deleted."""
+    """A user who is disabled, invited again, or given another role or password is logged out everywhere, but other
+    users are not. A disabled user's credentials are deleted."""
     secret = credentials.new_secret()
     user_id, other = invited(), invited(email="other@example.com")
     token, kept = logged_in(installation, user_id), logged_in(installation, other)
@@ -238,7 +238,7 @@ def test_sessions_end_when_credentials_change(
 def test_a_damaged_secret_refuses_every_code(
     installation: Installation, by: Actor, admin: Caller, invited: Invited, gateway: TestClient
 ) -> None:
-    """If the secret of an authenticator app is damaged, every code is refused. The user is still shown with an app
+    """If an authenticator app's secret is damaged, every code is refused. The user is still shown as having an app
     until the credentials are reset."""
     user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
@@ -281,14 +281,14 @@ def test_a_provider_login_needs_an_invitation(
 
 
 def test_a_session_has_a_key_or_a_user(installation: Installation) -> None:
-    """The database refuses a session that has neither a key nor a user."""
+    """The database refuses a dashboard session that has neither a key nor a user."""
     at = AT
     with pytest.raises(sa.exc.IntegrityError), installation.database.writing() as session:
         session.add(DashboardSession(token_hash="0" * 64, opened_at=at, seen_at=at, expires_at=at))
 
 
 def test_addresses_are_unique(installation: Installation, by: Actor, admin: Caller, invited: Invited) -> None:
-    """An e-mail address is unique in the whole installation, across tenants."""
+    """An e-mail address is unique across all tenants of the installation."""
     invited()
     with installation.database.writing(by=by) as session, pytest.raises(UserExists):
         users.create(session, name="Maria", email="maria@example.com", role=Role.VIEWER, by=admin)
@@ -329,7 +329,8 @@ def test_the_last_administrator_cannot_be_removed(
 def test_administrators_cannot_manage_operators(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """An administrator can neither create nor change an operator, because an operator's scope exceeds the tenant."""
+    """An administrator can neither create nor change an operator, because an operator's scope extends beyond the
+    tenant."""
     operator = invited(Role.OPERATOR, "olga@example.com")
     with installation.database.reading() as session:
         maria = users.caller_as(session, session.get_one(User, invited(Role.ADMINISTRATOR)))
@@ -345,7 +346,7 @@ def test_administrators_cannot_manage_operators(
 
 
 def test_roles_have_scopes() -> None:
-    """Each role has scopes. Viewers cannot change anything, and only administrators can manage keys."""
+    """Every role has scopes. Viewers cannot change anything, and officers and engineers cannot manage keys."""
     assert SCOPES_OF.keys() == set(Role)
     assert all(scope.value.endswith(":read") for scope in SCOPES_OF[Role.VIEWER])
     assert not any({Scope.ADMIN, Scope.OPERATOR} & SCOPES_OF[role] for role in (Role.OFFICER, Role.ENGINEER))

@@ -21,8 +21,8 @@ SCHEMA = {
 
 
 def test_vectors_are_predicted(gateway: TestClient, live: dict[str, Any], refused: Refused) -> None:
-    """For vectors of the right width the response has a label and probabilities that sum to one. Other records are
-    refused."""
+    """For each vector of the right width, the response contains a label and probabilities that sum to one. Other
+    records are refused."""
     place = f"/v1/models/{live['id']}/predictions"
     answer = gateway.post(place, json={"records": [[0.1, -2, 3], [1e300, 0, 0]]})
     assert answer.status_code == 200
@@ -39,8 +39,8 @@ def test_vectors_are_predicted(gateway: TestClient, live: dict[str, Any], refuse
 def test_records_are_predicted(
     gateway: TestClient, new_model: Make, upload: Callable[..., Any], work: Work, refused: Refused
 ) -> None:
-    """If the dataset has a schema, records are objects with its columns. The error for a faulty record does not quote
-    the value."""
+    """If the dataset has a schema, records are objects with the schema's columns. The error for a faulty record does
+    not quote the faulty value."""
     dataset = upload(TABLE.encode(), filename="t.csv", schema=json.dumps(SCHEMA)).json()
     model = new_model(dataset["id"], l2=0.5, noise_scale=1e-3)
     place = f"/v1/models/{model['id']}/predictions"

@@ -95,7 +95,7 @@ class Agent:
         return made
 
     def said(self, **changed: Any) -> dict[str, Any]:
-        """Return the claims of every message, with `changed` ones; None removes a claim."""
+        """Return the claims common to all messages, updated with `changed`; a value of None removes the claim."""
         at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=1)
         message = {
             "agent-id": self.agent_id,
@@ -139,7 +139,7 @@ class Agent:
 
 
 def status(answer: httpx.Response) -> dict[str, Any]:
-    """Return the status object of a successful answer."""
+    """Return the status object of a successful response."""
     assert answer.status_code == 200, answer.text
     document: dict[str, Any] = answer.json()
     jsonschema_rs.validator_for(STATUS).validate(document)
@@ -147,7 +147,7 @@ def status(answer: httpx.Response) -> dict[str, Any]:
 
 
 def refusal(answer: httpx.Response, code: int) -> dict[str, Any]:
-    """Return the error object of a refusal."""
+    """Return the error object of a response that refuses a call."""
     document: dict[str, Any] = answer.json()
     assert (answer.status_code, document["code"]) == (code, str(code)), answer.text
     jsonschema_rs.validator_for(ERROR).validate(document)

@@ -38,7 +38,7 @@ class Controller:
         return self.signed(self.call("GET", f"/requests/{subject_request_id}"), 200)
 
     def signed(self, answer: httpx.Response, status: int) -> dict[str, Any]:
-        """Return the JSON of an answer with this status, if it is signed under the served certificate."""
+        """Check that the response has this status and is signed under the served certificate, and return its JSON."""
         assert answer.status_code == status, answer.text
         self.verify(answer.headers, answer.content)
         document: dict[str, Any] = answer.json()
@@ -57,7 +57,7 @@ class Controller:
 
 
 def request(**changed: Any) -> dict[str, Any]:
-    """Return an erasure request about `p1`; None omits a field."""
+    """Return an erasure request about `p1`, updated with `changed`; a value of None omits the field."""
     asked = {
         "subject_request_id": str(uuid.uuid4()),
         "regulation": "gdpr",
@@ -74,7 +74,7 @@ def identity(value: str, kind: str = "controller_customer_id", form: str = "raw"
 
 
 def refusal(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
-    """Return the specification's error object (7.6)."""
+    """Check that the call was refused with this status, and return the error object (specification, section 7.6)."""
     assert answer.status_code == status, answer.text
     error: dict[str, Any] = answer.json()["error"]
     assert error.keys() == {"code", "message", "errors"}

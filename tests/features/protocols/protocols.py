@@ -52,7 +52,7 @@ class Controller:
         return json.dumps(asked).encode()
 
     def ask(self, *, callback_url: str) -> None:
-        """Request the deletion twice, as after a lost answer, and check that both answers are the same."""
+        """Request the deletion twice, as after a lost response, and check that both calls are accepted."""
         content = self.message(callback_url=callback_url)
         answers = [self._client.post(self.PATH, content=content) for _ in range(2)]
         assert [answer.status_code for answer in answers] == [201, 201], answers[0].text
@@ -81,17 +81,17 @@ class Agent:
         self.token = self._call("POST", "/drp/v1/agent/AGENT", self._signed(self._said()))["token"]
 
     def message(self, *, status_callback: str) -> bytes:
-        """Return the signed deletion request, with all claims that the agent has about the person."""
+        """Return the signed deletion request with all the claims that the agent holds about the person."""
         claims = self._somebody.claims | {"email": self._somebody.subject_id, "email_verified": True}
         asked = {"agent-request-id": self._somebody.agent_request_id, "status_callback": status_callback}
         return self._signed(self._said() | _DELETION | asked | claims)
 
     def ask(self, *, status_callback: str) -> str:
-        """Request the deletion, and return the id of the request."""
+        """Request the deletion and return the request's id."""
         return self._exercised(self.message(status_callback=status_callback))
 
     def ask_and_revoke(self) -> str:
-        """Request the deletion of an unknown person, revoke the request, and return its id."""
+        """Request the deletion of an unknown person, revoke the request and return its id."""
         request = self._exercised(self._signed(self._said() | _DELETION | {"email": self._somebody.other_id}))
         reason = self._signed({"reason": self._somebody.second_thoughts})
         assert self._call("DELETE", f"{self.PATH}/{request}", reason)["status"] == "revoked"
@@ -104,7 +104,7 @@ class Agent:
         return str(self._call("POST", self.PATH, content)["request_id"])
 
     def _said(self) -> dict[str, Any]:
-        """Return the claims of every message."""
+        """Return the claims common to all messages."""
         times = {"issued-at": _moment(seconds=-1), "expires-at": _moment(minutes=5)}
         return {"agent-id": "AGENT", "business-id": POLICY["drp_business_id"], "drp.version": "1.0"} | times
 

@@ -11,7 +11,7 @@ AGENT = {"agent_id": "AGENT_ONE", "name": "An agent", "verify_key": base64.b64en
 
 
 def test_an_agent_is_registered_listed_and_removed(gateway: TestClient, refused: Refused) -> None:
-    """A new agent is listed with its key, and without a token until it has requested one. A removed agent is no longer
+    """A new agent is listed with its key, but without a token until it has requested one. A removed agent is no longer
     listed."""
     answer = gateway.post("/v1/agents", json=AGENT)
     made = answer.json()
@@ -24,8 +24,8 @@ def test_an_agent_is_registered_listed_and_removed(gateway: TestClient, refused:
 
 
 def test_repeating_a_registration_is_a_no_op(gateway: TestClient, refused: Refused) -> None:
-    """Repeating a registration with its idempotency key returns the first response. Without the key, the error is that
-    the agent already exists."""
+    """Repeating a registration with its idempotency key returns the first response. Repeating it without the key fails
+    because the agent already exists."""
     headers = {"Idempotency-Key": "1"}
     first, again = (gateway.post("/v1/agents", json=AGENT, headers=headers) for _ in range(2))
     assert (first.status_code, first.json()) == (again.status_code, again.json())
@@ -34,7 +34,7 @@ def test_repeating_a_registration_is_a_no_op(gateway: TestClient, refused: Refus
 
 
 def test_an_agent_with_an_invalid_key_is_refused(gateway: TestClient, refused: Refused) -> None:
-    """The registration of an agent with an invalid key, id or name is refused."""
+    """Registering an agent with an invalid key, id, name or field is refused."""
     for changed in ({"verify_key": "AAAA"}, {"agent_id": "a b"}, {"agent_id": ""}, {"name": ""}, {"more": 1}):
         refused(gateway.post("/v1/agents", json=AGENT | changed), 422, "input_invalid")
     assert gateway.get("/v1/agents").json()["items"] == []

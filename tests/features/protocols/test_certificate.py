@@ -23,7 +23,7 @@ DOMAIN = "privacy.example.com"
 
 @functools.cache
 def key_of(name: str) -> RSAPrivateKey:
-    """Return the RSA key of this name, made on first use."""
+    """Return the RSA key with this name, which is generated on first use."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
@@ -45,7 +45,7 @@ def issued(key: RSAPrivateKey, *domains: str) -> str:
 
 
 def given(folder: Path, certificates: str | None, key: str | None) -> Settings:
-    """Return settings with these files."""
+    """Return settings that name files with the given certificates and key."""
     settings = Settings(data_dir=folder, opendsr_domain=DOMAIN)
     if certificates is not None:
         settings.opendsr_certificate_file = folder / "given.pem"
@@ -57,8 +57,8 @@ def given(folder: Path, certificates: str | None, key: str | None) -> Settings:
 
 
 def test_a_missing_certificate_is_generated_once(tmp_path: Path) -> None:
-    """If no certificate is given, one is generated for the domain that can only sign and is the same for every process.
-    Only the owner of the file can read its key."""
+    """If no certificate is given, one is generated for the domain. It can only be used for signing, is the same for
+    every process, and its key can be read only by the owner of the file."""
     for domain in (DOMAIN, "127.0.0.1"):
         settings = Settings(data_dir=tmp_path, host=domain)
         signer = opendsr.signer(settings)
@@ -75,7 +75,7 @@ def test_a_missing_certificate_is_generated_once(tmp_path: Path) -> None:
 
 
 def test_a_signature_verifies_under_the_certificate(tmp_path: Path, signing_key: str) -> None:
-    """The headers contain the domain and an RSA signature over the SHA-256 of exactly the body."""
+    """The headers contain the domain and an RSA signature over the SHA-256 of the unchanged body."""
     read_or_create(tmp_path / "keys" / "opendsr.key", lambda: signing_key)
     signer = opendsr.signer(Settings(data_dir=tmp_path, host=DOMAIN))
     headers = signer.headers(b"body")
@@ -87,7 +87,8 @@ def test_a_signature_verifies_under_the_certificate(tmp_path: Path, signing_key:
 
 @pytest.mark.parametrize("name", [DOMAIN, "*.example.com"])
 def test_a_given_certificate_is_used(tmp_path: Path, name: str) -> None:
-    """A given certificate is used with its chain and its key, and a wildcard certificate covers the domain."""
+    """A given certificate is used with its chain and key. A wildcard certificate that covers the domain is accepted
+    too."""
     chain = issued(key_of("ours"), "other.example.org", name) + issued(key_of("another"))
     signer = opendsr.signer(given(tmp_path, chain, pem(key_of("ours"))))
     assert (signer.certificate, signer.key.private_numbers()) == (chain, key_of("ours").private_numbers())
@@ -108,6 +109,6 @@ def test_a_given_certificate_is_used(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_a_mismatched_certificate_is_refused(tmp_path: Path, certificates: str | None, key: str | None) -> None:
-    """A certificate that does not match its key is refused, because its signatures could not be verified."""
+    """A certificate that does not match its key is refused, because the resulting signatures could not be verified."""
     with pytest.raises(SigningUnusable):
         opendsr.signer(given(tmp_path, certificates, key))

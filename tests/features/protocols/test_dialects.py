@@ -36,7 +36,7 @@ RAISED: dict[str, tuple[Exception, int, list[str]]] = {
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
-    """Return a client of an application that answers in this format."""
+    """Return a client for an application whose responses have this format."""
     router = APIRouter(route_class=speaking(words))
 
     @router.get("/raised/{name}")
@@ -58,27 +58,28 @@ def client() -> TestClient:
 
 @pytest.mark.parametrize("name", RAISED)
 def test_every_problem_has_the_protocols_format(client: TestClient, name: str) -> None:
-    """Every problem has the protocol's format. Malformed input returns 400, and every other status is unchanged."""
+    """Every problem is returned in the protocol's format. Malformed input returns 400; all other statuses are
+    unchanged."""
     _, status, said = RAISED[name]
     answer = client.get(f"/raised/{name}")
     assert (answer.status_code, answer.json()) == (status, {"said": said})
 
 
 def test_authentication_and_retry_headers_are_kept(client: TestClient) -> None:
-    """Problems keep the headers WWW-Authenticate and Retry-After."""
+    """Problems keep their WWW-Authenticate and Retry-After headers."""
     assert client.get("/raised/nobody").headers["WWW-Authenticate"] == "Bearer"
     assert client.get("/raised/often").headers["Retry-After"] == "7"
     assert client.get("/raised/away").headers["Retry-After"] == "2"
 
 
-def test_errors_of_the_framework_have_the_same_format(client: TestClient) -> None:
+def test_framework_errors_have_the_same_format(client: TestClient) -> None:
     """Input that the web framework refuses is reported in the same format and is not quoted."""
     answer = client.get("/typed", params={"number": "secret"})
     assert (answer.status_code, answer.json()) == (400, {"said": ["input_invalid"]})
 
 
 def test_a_raw_body_is_returned_unchanged(client: TestClient) -> None:
-    """A raw body of any content type, up to 64 KiB, is passed on byte for byte."""
+    """A raw body of any content type is passed on byte for byte. Bodies longer than 64 KiB are refused."""
     body = bytes(range(256)) * 256
     assert client.post("/echo", content=body).content == body
     answer = client.post("/echo", content=body + b"x")
@@ -86,7 +87,7 @@ def test_a_raw_body_is_returned_unchanged(client: TestClient) -> None:
 
 
 def test_parsed_strings_are_not_cached() -> None:
-    """Parsing the same value twice returns two strings, because no cache keeps personal data in memory."""
+    """Parsing the same value twice returns two separate strings, because no cache keeps personal data in memory."""
     email = b'"somebody@example.com"'
     identity = b'{"identity_type": "email", "identity_format": "raw", "identity_value": %s}' % email
     assert parsed(RawIdentity, identity).identity_value is not parsed(RawIdentity, identity).identity_value

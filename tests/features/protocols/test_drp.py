@@ -27,7 +27,8 @@ VERIFY_KEY = base64.b64encode(SECRET.public_key().public_bytes_raw()).decode()
 
 
 def message(**changed: Any) -> bytes:
-    """Return a message as an agent would sign it; `_` in a name stands for `-`, and None omits the field."""
+    """Return a message as an agent would sign it. In a field name, `_` stands for `-`; a value of None omits the
+    field."""
     said = {
         "agent-id": "AGENT",
         "business-id": "BUSINESS",
@@ -70,8 +71,8 @@ def plus(one: Point, other: Point) -> Point:
 
 
 def test_keys_of_small_order_are_refused() -> None:
-    """Keys of small order are refused, because any message could carry a valid signature under such a key. The list
-    contains all encodings of the eight points whose eightfold is the neutral element."""
+    """Keys of small order are refused, because a signature that is valid for any message can be made for such a key.
+    The list contains every encoding of the eight points that give the neutral element when multiplied by eight."""
     ys = set()
     for encoded in drp.SMALL_ORDER:
         y = int.from_bytes(encoded, "little") % P
@@ -95,7 +96,7 @@ def test_keys_of_small_order_are_refused() -> None:
 
 @given(st.binary(max_size=200), st.integers(0, 263), st.integers(1, 255))
 def test_a_message_that_was_changed_is_refused(said: bytes, place: int, change: int) -> None:
-    """A message with a changed byte in its signature or text is refused, and the unchanged message is opened."""
+    """An unchanged message is opened, but a message with a changed byte in its signature or text is refused."""
     signed = bytearray(SECRET.sign(said) + said)
     assert drp.open_message(base64.b64encode(signed) + b"\n", verify_key=VERIFY_KEY) == said
     signed[place % len(signed)] ^= change
@@ -105,7 +106,7 @@ def test_a_message_that_was_changed_is_refused(said: bytes, place: int, change: 
 
 @pytest.mark.parametrize("body", [b"", b"AAAA", base64.b64encode(bytes(64))])
 def test_a_message_without_a_signature_is_refused(body: bytes) -> None:
-    """A message that is too short for a signature, or has an invalid one, is refused."""
+    """A message that is too short to contain a signature, or whose signature is invalid, is refused."""
     with pytest.raises(MessageRefused):
         drp.open_message(body, verify_key=VERIFY_KEY)
 
@@ -121,7 +122,7 @@ def check(at: datetime.datetime = AT + MINUTE, /, **changed: Any) -> None:
 
 
 def test_a_message_is_valid_from_its_issue_to_its_expiry() -> None:
-    """A message is valid from a minute before its issue until a minute after its expiry, because clocks differ."""
+    """Because clocks differ, a message is valid from a minute before its issue until a minute after its expiry."""
     check(AT - MINUTE)
     check(AT + 11 * MINUTE - datetime.timedelta(microseconds=1))
     with pytest.raises(MessageEarly):
@@ -151,7 +152,8 @@ def test_a_tenant_without_a_business_id_is_not_addressed() -> None:
 
 @pytest.mark.parametrize("name", ["agent-id", "business-id", "issued-at", "expires-at", "drp.version"])
 def test_sender_recipient_and_validity_are_required(name: str) -> None:
-    """The sender, recipient, issue time and expiry of a message have no default values."""
+    """A message without a sender, recipient, issue time or expiry is refused, because none of them has a default
+    value."""
     with pytest.raises(InputInvalid) as malformed:
         parsed(Envelope, message(**{name: None}))
     assert [fault.path for fault in malformed.value.errors] == [name]
@@ -159,7 +161,7 @@ def test_sender_recipient_and_validity_are_required(name: str) -> None:
 
 @pytest.mark.parametrize("version", ["0.9.4", "1.1", "2.0"])
 def test_another_version_is_refused(version: str) -> None:
-    """A message of another version of the protocol is refused."""
+    """A message for another version of the protocol is refused."""
     with pytest.raises(InputInvalid):
         exercise(**{"drp.version": version})
 
@@ -178,8 +180,8 @@ def test_only_deletion_is_supported(right: str) -> None:
 def test_the_policy_names_the_claim_of_the_subject(
     claim: Literal["email", "phone_number", "customer_id"], flag: bool | str | None, verified: bool
 ) -> None:
-    """The claim that the policy names is read as the subject and counts as verified only if the agent states this.
-    Other claims are ignored."""
+    """The claim named in the policy is read as the subject, and counts as verified only if the agent says so. Other
+    claims are ignored."""
     others = {"email": "other", "phone_number": "other", "customer_id": "other", "email_verified": True}
     asked = exercise(**others | {claim: "p1", f"{claim}_verified": flag})
     kind = {"email": "email", "phone_number": "phone"}.get(claim)
@@ -191,14 +193,15 @@ def test_the_policy_names_the_claim_of_the_subject(
 
 
 @pytest.mark.parametrize("flag", ["yes", "", 1, ["true"], {}])
-def test_a_verification_that_is_neither_true_nor_false_is_malformed(flag: object) -> None:
-    """The claim that a person was verified must be a boolean, or one of the texts "true" and "false"."""
+def test_a_verification_claim_must_be_boolean(flag: object) -> None:
+    """The claim that a person was verified must be a boolean or one of the texts "true" and "false"."""
     with pytest.raises(InputInvalid):
         exercise(email_verified=flag)
 
 
 def test_no_personal_data_is_stored() -> None:
-    """Of a message, a request stores only the agent, the agent's request id, and whether the person was verified."""
+    """A request stores only three things from a message: the agent, the agent's request id, and whether the person was
+    verified."""
     asked = exercise(**{"agent-request-id": "r1", "name": "Jo Doe", "address": "Main Street"})
     kept = drp.retained_metadata(asked, drp.subject(asked, claim="email"))
     assert kept == {"agent_id": "AGENT", "agent_request_id": "r1", "identity": "verified"}
@@ -221,7 +224,7 @@ def request(**changed: Any) -> DeletionRequest:
 
 @pytest.mark.parametrize("status", RequestStatus)
 def test_every_status_is_mapped(status: RequestStatus) -> None:
-    """Every status maps to a status object with the fields that the protocol requires."""
+    """Every request status maps to a status object with the fields that the protocol requires."""
     told = drp.status_of(request(), status=status, verification_url=None)
     assert told["status"] in {"open", "in_progress", "fulfilled", "revoked", "denied"}
     assert (told["request_id"], told["received_at"]) == ("dr_1", "2026-10-02T15:00:00Z")
@@ -229,9 +232,9 @@ def test_every_status_is_mapped(status: RequestStatus) -> None:
     assert ("reason" in told) == (status is RequestStatus.REJECTED)
 
 
-def test_an_unverified_person_gets_the_url_for_verification() -> None:
-    """While in review, the status for an unverified person contains the policy's verification URL. Without a URL, the
-    protocol's reason is omitted."""
+def test_an_unverified_person_gets_the_verification_url() -> None:
+    """While a request is in review, its status for an unverified person contains the policy's verification URL. If the
+    policy has no such URL, the protocol's reason is omitted."""
     unverified = request(metadata={"agent_id": "AGENT", "identity": "unverified"})
     told = drp.status_of(unverified, status="in_review", verification_url="https://business.example.com/verify/")
     assert (told["status"], told["reason"]) == ("in_progress", "need_user_verification")
@@ -241,15 +244,15 @@ def test_an_unverified_person_gets_the_url_for_verification() -> None:
 
 
 def test_an_extension_has_a_reason() -> None:
-    """The status of an extended request contains the new date and the reason."""
+    """An extended request's status contains the new date and the reason for the extension."""
     later = request(deadline=AT + 90 * 24 * 60 * MINUTE, extension_reason="There are many requests.")
     told = drp.status_of(later, status="accepted", verification_url=None)
     assert (told["expected_by"], told["processing_details"]) == ("2026-12-31T15:00:00Z", "There are many requests.")
 
 
 def test_a_denial_has_a_coded_reason_and_the_explanation() -> None:
-    """The status of a denied request contains the protocol's reason code and the explanation that the business wrote
-    for the person."""
+    """A denied request's status contains the protocol's reason code and the explanation that the business wrote for the
+    person."""
     denied = request(rejection_ground="legal_obligation", rejection_explanation="Tax law.")
     told = drp.status_of(denied, status="rejected", verification_url=None)
     assert (told["status"], told["reason"], told["processing_details"]) == ("denied", "claim_not_covered", "Tax law.")
@@ -263,7 +266,7 @@ def test_the_agents_request_id_is_returned() -> None:
 
 @pytest.mark.parametrize("key", ["", "AAAA", "*" * 44, VERIFY_KEY + "AAAA"])
 def test_a_verify_key_is_the_base64_of_32_bytes(key: str) -> None:
-    """A key can be registered only as the base64 encoding of 32 bytes."""
+    """Only the base64 encoding of exactly 32 bytes is accepted as a verify key."""
     drp.check_verify_key(VERIFY_KEY)
     with pytest.raises(InputInvalid):
         drp.check_verify_key(key)

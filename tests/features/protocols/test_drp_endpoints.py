@@ -153,8 +153,8 @@ def test_a_person_is_forgotten(
     new_dataset: Callable[..., Any],
     work: Callable[[], int],
 ) -> None:
-    """An exercise of the right to deletion becomes a deletion request under the CCPA and is processed like any other
-    request."""
+    """When an agent exercises the right to deletion, a deletion request under the CCPA is created and processed like
+    any other request."""
     policy(grace_seconds=0, report_seconds=0)
     new_dataset()
     request_id = agent.exercised()["request_id"]
@@ -168,10 +168,10 @@ def test_a_person_is_forgotten(
     refusal(agent.revoke(request_id), 409)
 
 
-def test_an_agent_does_not_learn_who_is_held(
+def test_agents_cannot_tell_whose_data_is_held(
     agent: Agent, policy: Callable[..., None], new_dataset: Callable[..., Any], work: Callable[[], int]
 ) -> None:
-    """Responses about a person whose data is held and about a stranger are the same, whether or not the person is
+    """Responses are the same for a person whose data is held and for a stranger, whether or not the person is
     verified."""
     policy(grace_seconds=0, report_seconds=3600)
     new_dataset()
@@ -196,8 +196,8 @@ def test_an_agent_does_not_learn_who_is_held(
 
 
 def test_an_agent_is_notified_of_every_change(settings: Settings, request: pytest.FixtureRequest) -> None:
-    """On each change, the status of a request is sent to its `status_callback`, unsigned because the protocol defines
-    no signature."""
+    """On each change, a request's status is sent to its `status_callback`. It is unsigned, because the protocol defines
+    no signature for it."""
     settings.webhook_allowed_networks = "127.0.0.0/8"
     agent: Agent = request.getfixturevalue("agent")
     with serving(answering(200)) as receiver:
@@ -212,7 +212,7 @@ def test_an_agent_is_notified_of_every_change(settings: Settings, request: pytes
 
 
 def test_a_repeated_message_is_the_same_request(agent: Agent, gateway: TestClient) -> None:
-    """Repeating a message, or sending a newly signed message under the same agent's request id, creates no second
+    """Repeating a message, or sending a newly signed message with the same request id of the agent, creates no second
     request."""
     for message in (agent.asked(email="p1"), agent.asked(email="p2", **{"agent-request-id": "mine"})):
         signed = agent.sign(message)
@@ -222,15 +222,15 @@ def test_a_repeated_message_is_the_same_request(agent: Agent, gateway: TestClien
     assert len(gateway.get("/v1/deletion-requests").json()["items"]) == 2
 
 
-def test_another_request_under_the_agents_id_is_a_conflict(agent: Agent) -> None:
-    """A different request under the same agent's request id is a conflict."""
+def test_reusing_the_agents_request_id_is_a_conflict(agent: Agent) -> None:
+    """A different request with the same request id of the agent is refused as a conflict."""
     agent.exercised(**{"agent-request-id": "mine"})
     for changed in ({"email": "p2"}, {"regime": "voluntary"}):
         refusal(agent.exercise(**{"agent-request-id": "mine"} | changed), 409)
 
 
 def test_two_agents_may_use_the_same_id(agent: Agent) -> None:
-    """Two agents can use the same request id for different requests."""
+    """Two agents can each use the same request id for a request of their own."""
     other = Agent(gateway=agent.gateway, agent_id="AGENT_TWO")
     other.register()
     other.set_up()
@@ -263,7 +263,7 @@ def test_an_unverified_person_waits_in_review(
 def test_no_personal_data_is_stored(
     agent: Agent, installation: Installation, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No table and no log contains a claim or a reason."""
+    """No database table and no log contains a claim about the person or the reason for revoking the request."""
     request_id = agent.exercised(email="somebody", phone_number="12345678", name="Jo Doe")["request_id"]
     agent.revoke(request_id, reason="because of somebody")
     with installation.database.reading() as session:
@@ -285,7 +285,7 @@ def test_failed_set_ups_are_rate_limited(agent: Agent) -> None:
 
 
 def test_an_agent_may_serve_several_tenants(agent: Agent, gateway: TestClient) -> None:
-    """The business named in a message determines the tenant of the agent's token and requests."""
+    """The business named in a message determines the tenant to which the agent's token and requests belong."""
     policy = {"drp_business_id": "SECOND", "drp_claim": "email"}
     made = gateway.post("/v1/tenants", json={"name": "other", "policy": policy}).json()
     admin = dict(gateway.headers)
@@ -318,7 +318,7 @@ def test_agent_actions_are_in_the_audit_log(agent: Agent, gateway: TestClient, i
 
 
 def test_a_revoked_key_is_replaced_at_set_up(agent: Agent, gateway: TestClient) -> None:
-    """An agent whose token was revoked gets a new one by repeating the set-up."""
+    """An agent whose token was revoked gets a new token by repeating the set-up."""
     [row] = gateway.get("/v1/agents").json()["items"]
     gateway.delete(f"/v1/api-keys/{row['api_key_id']}")
     refusal(agent.exercise(), 401)
@@ -347,6 +347,7 @@ def test_the_protocol_requires_an_agent_token(agent: Agent, key_with: KeyWith, m
 
 
 def test_a_token_shows_only_its_own_requests(agent: Agent, gateway: TestClient, refused: Refused) -> None:
-    """An agent's token gives access to its own requests through the protocol, and to no other data of the tenant."""
+    """An agent's token gives access to the agent's own requests through the protocol, but to no other data of the
+    tenant."""
     for path in ("/v1/deletion-requests", "/v1/datasets", "/v1/agents", "/v1/api-keys", "/v1/audit-log"):
         refused(gateway.get(path, headers={"Authorization": f"Bearer {agent.token}"}), 403, "scope_missing")

@@ -45,7 +45,7 @@ def signed(alg: str = "ES256", *, key: Any = None, header: dict[str, Any] | None
 
 @pytest.fixture
 def check(installation: Installation) -> Callable[..., IdentityStatement]:
-    """Check a statement about `p1`, of a registered issuer."""
+    """Register an issuer and return a function that checks a statement about `p1`."""
     with installation.database.writing(by=OFFICER) as session:
         identity.register(session, issuer=ISSUER, audience=AUDIENCE, jwks=JWKS)
 
@@ -58,8 +58,8 @@ def check(installation: Installation) -> Callable[..., IdentityStatement]:
 
 @each("alg", KEYS)
 def test_a_valid_statement_is_accepted(check: Callable[..., IdentityStatement], alg: str) -> None:
-    """A statement about the subject that a registered issuer signed and that is valid for at most an hour is
-    accepted."""
+    """A statement about the subject is accepted if it is signed by a registered issuer and valid for at most an
+    hour."""
     found = check(signed(alg))
     left = found.expires_at - datetime.datetime.now(datetime.UTC)
     assert datetime.timedelta(0) < left <= datetime.timedelta(minutes=10)
@@ -97,8 +97,8 @@ WRONG: dict[str, Callable[[], str]] = {
 
 
 @each("case", WRONG)
-def test_invalid_statements_get_the_same_error(check: Callable[..., IdentityStatement], case: str) -> None:
-    """An invalid statement is refused with the same error, whatever its fault."""
+def test_all_invalid_statements_get_the_same_error(check: Callable[..., IdentityStatement], case: str) -> None:
+    """An invalid statement is refused with the same error, whatever is wrong with it."""
     with pytest.raises(IdentityStatementInvalid) as error:
         check(WRONG[case]())
     assert error.value.detail == identity.refusal().detail
@@ -113,8 +113,8 @@ def test_an_unsigned_statement_is_refused(check: Callable[..., IdentityStatement
 
 
 def test_a_statement_is_used_once(installation: Installation, check: Callable[..., IdentityStatement]) -> None:
-    """A statement that was used in one request is refused in any other, even a concurrent one. A request that is
-    refused does not use up its statement."""
+    """A statement that was used in one request is refused in any other request, even in the same batch. A refused
+    request does not use up its statement."""
     statement = check(signed())
     with installation.database.writing() as session:
         with pytest.raises(InputInvalid):
@@ -129,7 +129,8 @@ def test_a_statement_is_used_once(installation: Installation, check: Callable[..
 
 
 def test_a_policy_may_require_statements(installation: Installation) -> None:
-    """A tenant that requires statements refuses requests without one. Other tenants still refuse invalid statements."""
+    """A tenant that requires statements refuses requests without one. A tenant that does not require them still refuses
+    requests with an invalid statement."""
     with installation.database.writing() as session:
         with pytest.raises(IdentityStatementRequired) as error:
             people.ask(session, "sub_a", POLICY)

@@ -27,7 +27,7 @@ def statement(subject_id: str, jti: str) -> str:
 
 @pytest.fixture(autouse=True)
 def strict(installation: Installation) -> None:
-    """Require a statement for every request."""
+    """Require an identity statement for every request."""
     with installation.database.writing() as session:
         people.obey(session, Policy(identity="statement"))
 
@@ -46,7 +46,8 @@ def test_issuers_are_registered_listed_and_deleted(gateway: TestClient, get: Get
 
 
 def test_a_request_may_have_a_statement(gateway: TestClient, refused: Refused) -> None:
-    """A statement about the subject is accepted in one request. Repeating the call returns the same response."""
+    """A request can contain a statement about the subject, which is accepted only once. Repeating the call returns the
+    same response."""
     gateway.post(PLACE, json=ISSUER)
     body = {"subject_id": "p1", "identity_statement": statement("p1", "one")}
     first = gateway.post(REQUESTS, json=body, headers={"Idempotency-Key": "k"})
@@ -56,7 +57,7 @@ def test_a_request_may_have_a_statement(gateway: TestClient, refused: Refused) -
 
 
 def test_a_missing_statement_is_refused(gateway: TestClient, refused: Refused) -> None:
-    """A missing statement returns 422 with the field. An invalid statement returns 403 without the reason."""
+    """A missing statement returns 422 and names the field. An invalid statement returns 403 without a reason."""
     gateway.post(PLACE, json=ISSUER)
     problem = refused(gateway.post(REQUESTS, json={"subject_id": "p1"}), 422, "identity_statement_required")
     assert [fault["path"] for fault in problem["errors"]] == ["identity_statement"]

@@ -40,7 +40,7 @@ def only(get: Get) -> dict[str, Any]:
         identity("p1"),
     ],
 )
-def test_a_controller_reaches_the_rows_of_the_customer_number(
+def test_a_controllers_request_reaches_the_persons_rows(
     asked: dict[str, str],
     controller: Controller,
     policy: Callable[..., None],
@@ -48,8 +48,8 @@ def test_a_controller_reaches_the_rows_of_the_customer_number(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """For a controller, an e-mail address, its hash and a customer number each lead to the rows of the person, who is
-    forgotten. A repeated call is the same request."""
+    """A controller can name a person by an e-mail address, its hash or a customer number. Each leads to the person's
+    rows, and the person is forgotten. Repeating the call creates no second request."""
     new_dataset()
     policy(opendsr_identities=["controller_customer_id", "email"])
     receipt = controller.asked(subject_identities=[asked])
@@ -64,7 +64,7 @@ def test_a_controller_reaches_the_rows_of_the_customer_number(
 @pytest.mark.parametrize(
     ("claim", "value"), [("email", "Ada@EXAMPLE.org"), ("phone_number", "+4930901820"), ("customer_id", "p1")]
 )
-def test_an_agent_reaches_the_rows_of_the_customer_number(
+def test_an_agents_request_reaches_the_persons_rows(
     claim: str,
     value: str,
     agent: Agent,
@@ -73,8 +73,8 @@ def test_an_agent_reaches_the_rows_of_the_customer_number(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """For an agent, an e-mail address, a phone number and a customer number each lead to the rows of the person, who is
-    forgotten. A repeated message is the same request."""
+    """An agent can name a person by an e-mail address, a phone number or a customer number. Each leads to the person's
+    rows, and the person is forgotten. Repeating the message creates no second request."""
     new_dataset()
     policy(drp_business_id="BUSINESS", drp_claim=claim, grace_seconds=0)
     claims = {"email": None, claim: value, f"{claim}_verified": True, "agent-request-id": "mine"}
@@ -89,8 +89,8 @@ def test_an_agent_reaches_the_rows_of_the_customer_number(
 def test_a_person_missing_from_the_map_is_unknown(
     controller: Controller, agent: Agent, new_dataset: Make, policy: Callable[..., None], get: Get
 ) -> None:
-    """A request for a person who is not in the identity map stays open with unknown identity and does not report that
-    nothing is held. Neither a controller nor an agent sees a difference from a person in the map."""
+    """A request for a person who is not in the identity map stays open with an unknown identity, instead of reporting
+    that nothing is held. Controllers and agents cannot tell whether a person is in the map."""
     policy(opendsr_identities=["email"], drp_business_id="BUSINESS", drp_claim="email", report_seconds=3600)
     new_dataset()
     seen = []

@@ -85,7 +85,7 @@ def test_the_error_names_the_unsupported_field(changed: dict[str, Any], path: st
 
 
 def test_extensions_for_other_processors_are_ignored() -> None:
-    """Extensions that are addressed to other processors are ignored."""
+    """Extensions addressed to other processors are ignored."""
     assert read(extensions={"other.example.com": {"property_id": "1"}}).regulation == "gdpr"
 
 
@@ -110,8 +110,8 @@ def test_a_hashed_identity_equals_the_raw_one(tmp_path: Path) -> None:
 
 @given(st.lists(st.sampled_from(RequestStatus), min_size=1))
 def test_the_status_combines_all_identities(statuses: list[RequestStatus]) -> None:
-    """The combined request is completed once all its parts are completed, pending only before any part starts, and
-    ended once all parts have ended."""
+    """The combined request is pending only before any of its parts has started, is completed once all parts are
+    completed, and has ended once all parts have ended."""
     together = opendsr.together(statuses)
     assert (together is opendsr.OpenDsrStatus.COMPLETED) == (set(statuses) == {RequestStatus.COMPLETED})
     assert (together in (opendsr.OpenDsrStatus.COMPLETED, opendsr.OpenDsrStatus.CANCELLED)) == (
@@ -122,6 +122,6 @@ def test_the_status_combines_all_identities(statuses: list[RequestStatus]) -> No
 
 
 def test_times_are_rfc_3339_in_utc() -> None:
-    """Times of any time zone are formatted in UTC."""
+    """Times in any time zone are formatted in UTC."""
     zone = datetime.timezone(datetime.timedelta(hours=2))
     assert opendsr.rfc3339(datetime.datetime(2026, 10, 2, 17, 0, 0, 5, tzinfo=zone)) == "2026-10-02T15:00:00Z"

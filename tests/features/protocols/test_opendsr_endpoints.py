@@ -142,11 +142,11 @@ CLAUSES: dict[str, Callable[[Controller], None]] = {
 
 
 @pytest.mark.parametrize("stated", ["controller_customer_id", "email"])
-def test_controllers_need_a_tenant_with_stated_identities(
+def test_controllers_can_use_only_stated_identity_types(
     gateway: TestClient, key_with: KeyWith, policy: Callable[..., None], stated: str
 ) -> None:
-    """Controllers are refused if the tenant has not stated which identities are its subject ids, and for identities
-    that it has not stated. Such identities would match no person, and the requests would complete as if nothing were
+    """A controller's request is refused if the tenant has not stated which identity types are its subject ids, or if
+    the request uses another type. Such identities would match no one, and the request would complete as if nothing were
     held."""
     controller = Controller(gateway=gateway, headers=key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
     asked = {"subject_identities": [identity("p1", kind=stated)]}
@@ -171,14 +171,14 @@ def test_the_service_meets_every_clause_for_a_processor(
     CLAUSES[clause](controller)
 
 
-def test_a_changed_answer_does_not_verify(controller: Controller) -> None:
-    """The signature of a response does not verify if a byte of the body is changed."""
+def test_a_changed_response_does_not_verify(controller: Controller) -> None:
+    """A response's signature does not verify if the body has been changed."""
     answer = controller.ask()
     with pytest.raises(InvalidSignature):
         controller.verify(answer.headers, answer.content + b" ")
 
 
-def test_discovery_names_the_domain_of_the_settings(
+def test_discovery_names_the_configured_domain(
     gateway: TestClient, controller: Controller, installation: Installation
 ) -> None:
     """The discovery document names the configured domain, whatever host name a proxy uses."""
@@ -189,7 +189,7 @@ def test_discovery_names_the_domain_of_the_settings(
 
 
 def test_every_endpoint_needs_its_scope(gateway: TestClient, key_with: KeyWith) -> None:
-    """Every endpoint needs one scope, and its refusal has the format of the specification."""
+    """Every endpoint requires one scope, and the error for a missing scope has the specification's format."""
     routes = (
         ("GET", "/discovery", Scope.REQUESTS_READ),
         ("POST", "/requests", Scope.REQUESTS_WRITE),
@@ -216,11 +216,11 @@ def test_a_long_body_is_refused(controller: Controller) -> None:
     refusal(controller.call("POST", "/requests", content=b"x" * 65537), 413)
 
 
-def test_each_identity_is_a_deletion_request(
+def test_each_identity_becomes_a_deletion_request(
     controller: Controller, gateway: TestClient, new_dataset: Callable[..., Any], work: Callable[[], int]
 ) -> None:
-    """Each identity of a request becomes a deletion request. These requests share the controller's id and deadline, are
-    processed like any other request, and complete together."""
+    """Each identity in a controller's request becomes a deletion request. These deletion requests share the
+    controller's id and deadline, are processed like any other request, and are reported as completed together."""
     new_dataset()
     named = controller.asked(subject_identities=[identity("p1"), identity("p2"), identity("p1")])["subject_request_id"]
     admin = Controller(gateway=gateway, headers=dict(gateway.headers))
@@ -243,8 +243,8 @@ def test_a_repeated_call_is_the_same_request(controller: Controller, gateway: Te
     assert len(gateway.get("/v1/deletion-requests", params=named).json()["items"]) == 2
 
 
-def test_concurrent_repetitions_are_one_request(controller: Controller, gateway: TestClient) -> None:
-    """Concurrent repetitions of a call create one request."""
+def test_concurrent_repetitions_create_one_request(controller: Controller, gateway: TestClient) -> None:
+    """Repeating a call several times concurrently creates only one request."""
     asked = request()
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: controller.ask(**asked), range(8)))
@@ -253,8 +253,8 @@ def test_concurrent_repetitions_are_one_request(controller: Controller, gateway:
     assert len(gateway.get("/v1/deletion-requests", params=named).json()["items"]) == 1
 
 
-def test_another_request_under_the_same_id_is_a_conflict(controller: Controller) -> None:
-    """A different request under the same id is refused, and the first request is not changed."""
+def test_reusing_a_request_id_is_a_conflict(controller: Controller) -> None:
+    """A different request with the same id is refused, and the first request is not changed."""
     asked = request()
     first = controller.asked(**asked)
     for changed in (
@@ -275,10 +275,10 @@ def test_a_subject_request_is_atomic(controller: Controller, installation: Insta
         assert session.scalars(sa.select(DeletionRequest)).all() == []
 
 
-def test_a_controller_does_not_learn_who_is_held(
+def test_controllers_cannot_tell_whose_data_is_held(
     controller: Controller, policy: Callable[..., None], new_dataset: Callable[..., Any], work: Callable[[], int]
 ) -> None:
-    """Responses about a person whose data is held and about a stranger differ only in the controller's id."""
+    """Responses about a person whose data is held and responses about a stranger differ only in the controller's id."""
     policy(report_seconds=3600)
     new_dataset()
 
@@ -295,7 +295,7 @@ def test_a_controller_does_not_learn_who_is_held(
 
 
 def test_requests_of_another_tenant_are_unknown(controller: Controller, gateway: TestClient) -> None:
-    """A request does not exist for another tenant, which can use the same id."""
+    """Another tenant cannot see a request and can use the same id for a request of its own."""
     asked = request()
     controller.asked(**asked)
     policy = {"opendsr_identities": ["controller_customer_id"]}
@@ -309,7 +309,7 @@ def test_requests_of_another_tenant_are_unknown(controller: Controller, gateway:
 def test_no_personal_data_is_stored(
     controller: Controller, installation: Installation, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No table and no log contains the identity or the body. The audit log names the caller."""
+    """No database table and no log contains the identity or the request body. The audit log names the caller."""
     named = controller.asked(subject_identities=[identity("somebody")])["subject_request_id"]
     with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()
@@ -325,7 +325,8 @@ def test_no_personal_data_is_stored(
 
 @pytest.fixture
 def receiver(settings: Settings) -> Iterator[Server]:
-    """Start a controller's server on this machine, which the gateway may call; request it before the gateway."""
+    """Start a controller's server on this machine, which the gateway may call. This fixture must be requested before
+    the gateway."""
     settings.webhook_allowed_networks = "127.0.0.0/8"
     with serving(answering(200)) as server:
         yield server
@@ -338,8 +339,8 @@ def test_a_controller_is_notified_of_every_change(
     new_dataset: Callable[..., Any],
     work: Callable[[], int],
 ) -> None:
-    """A controller gets one callback for each status of the whole request. It has the fields of section 8.6 and is
-    signed like a response."""
+    """A controller gets one callback for each status of the combined request. Each callback has the fields listed in
+    section 8.6 and is signed like a response."""
     policy(report_seconds=1)
     new_dataset()
     url = f"http://127.0.0.1:{receiver.port}/callbacks"

@@ -50,7 +50,7 @@ def message(
 
 @pytest.fixture
 def one(installation: Installation, by: Actor) -> Actor:
-    """Create a tenant that is `ONE` in the network."""
+    """Give the tenant the business id `ONE`, and return its actor."""
     with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"drp_business_id": "ONE", "drp_claim": "email"})
     return by
@@ -58,7 +58,7 @@ def one(installation: Installation, by: Actor) -> Actor:
 
 @pytest.fixture
 def two(installation: Installation, by: Actor) -> Actor:
-    """Create another tenant, which is `TWO`."""
+    """Create a second tenant with the business id `TWO`, and return its actor."""
     with installation.database.writing(by=by) as session:
         policy = Policy(drp_business_id="TWO", drp_claim="email")
         made = tenants.create(session, name="two", policy=policy, admin_key=access.new_key())
@@ -79,7 +79,7 @@ def set_up(installation: Installation, sent: bytes) -> str:
 
 
 def test_a_message_reaches_the_named_business(installation: Installation, one: Actor, two: Actor) -> None:
-    """A message is assigned to the registration of its agent at the named business, and is refused if it was signed
+    """A message is assigned to the agent's registration at the business named in it, and is refused if it was signed
     with another key."""
     key = Ed25519PrivateKey.generate()
     in_one, in_two = register(installation, one), register(installation, two, key)
@@ -95,7 +95,7 @@ def test_a_message_reaches_the_named_business(installation: Installation, one: A
 
 
 def test_a_token_has_only_the_agent_scope(installation: Installation, one: Actor) -> None:
-    """A new token is an API key in the agent's tenant that has only the scope `agent` and identifies the agent."""
+    """A new token is an API key of the agent's tenant. It has only the scope `agent` and identifies the agent."""
     row_id = register(installation, one)
     token = set_up(installation, message(installation))
     with installation.database.reading() as session:
@@ -104,7 +104,7 @@ def test_a_token_has_only_the_agent_scope(installation: Installation, one: Actor
         assert service.calling(session, api_key_id=found.id).id == row_id
 
 
-def test_a_new_token_replaces_the_last(installation: Installation, one: Actor) -> None:
+def test_a_new_token_replaces_the_previous_one(installation: Installation, one: Actor) -> None:
     """An agent has only one valid token at a time."""
     row_id = register(installation, one)
     set_up(installation, message(installation, seconds_ago=3))
@@ -116,7 +116,7 @@ def test_a_new_token_replaces_the_last(installation: Installation, one: Actor) -
 
 
 def test_a_set_up_message_is_accepted_once(installation: Installation, one: Actor) -> None:
-    """A set-up message is refused if it is repeated or older than the last accepted one."""
+    """A set-up message is refused if it is a repetition of, or older than, the last accepted message."""
     register(installation, one)
     sent, older = message(installation, seconds_ago=2), message(installation, seconds_ago=3)
     set_up(installation, sent)
@@ -126,7 +126,7 @@ def test_a_set_up_message_is_accepted_once(installation: Installation, one: Acto
 
 
 def test_agents_of_another_tenant_are_hidden(installation: Installation, one: Actor, two: Actor) -> None:
-    """Another tenant neither sees nor can remove an agent, and can register an agent with the same id."""
+    """Another tenant can neither see nor remove an agent, but can register an agent with the same id."""
     row_id = register(installation, one)
     with installation.database.writing(by=two) as session:
         assert service.agents(session, limit=10, cursor=None).items == []
@@ -138,7 +138,8 @@ def test_agents_of_another_tenant_are_hidden(installation: Installation, one: Ac
 
 
 def test_a_removed_agent_is_refused(installation: Installation, one: Actor) -> None:
-    """Removing an agent revokes its token. Its signature is no longer accepted, and its id can be registered again."""
+    """Removing an agent revokes its token. The agent's signature is no longer accepted, and its id can be registered
+    again."""
     row_id = register(installation, one)
     set_up(installation, message(installation))
     with installation.database.writing(by=one) as session:
@@ -165,8 +166,8 @@ NAMED = "theirs"
 
 @pytest.mark.parametrize("source", [opendsr.SOURCE, drp.SOURCE])
 def test_a_purged_request_is_not_found(installation: Installation, by: Actor, source: str) -> None:
-    """A request whose text can no longer be decrypted is not found by its external id, even while the reference is
-    still stored."""
+    """A request whose details can no longer be decrypted is not found by its external id, even while a reference to
+    that id is still stored."""
     with installation.database.writing(by=by) as session:
         people.ask(session, "sub_1", Policy(), source=source, external_id=NAMED)
         people.ask(session, "sub_1", Policy(), source="file", external_id=NAMED)
@@ -179,9 +180,9 @@ def test_a_purged_request_is_not_found(installation: Installation, by: Actor, so
 
 
 def test_parts_of_a_subject_request_are_purged_together(installation: Installation) -> None:
-    """The deletion requests of one OpenDSR request are purged together after the retention period of the last one, even
-    if each purge is limited to fewer requests. Otherwise the remaining part would be taken for another request under
-    the same id."""
+    """The deletion requests that belong to one OpenDSR request are purged together once the retention period of the
+    last one has elapsed, even if each purge is limited to fewer requests. Otherwise, the part still stored would be
+    mistaken for a different request with the same id."""
     policy = Policy(retain_details_days=30, report_seconds=0)
     with installation.database.writing() as session:
         people.obey(session, policy)

@@ -19,8 +19,8 @@ RECORDS = {"records": [[0.1, 0.2, 0.3]]}
 
 @pytest.fixture
 def gated(new_dataset: Make, new_model: Make) -> Callable[[dict[str, Any] | None], str]:
-    """Return a function that creates a model with a gate, measured on other people than it learns from, and returns its
-    id."""
+    """Return a function that creates a model with a quality gate and returns its id. The model is measured on people it
+    is not trained on."""
 
     def create(quality: dict[str, Any] | None) -> str:
         measured = new_dataset(name="measured", seed=1, first=1000)["id"]
@@ -31,7 +31,7 @@ def gated(new_dataset: Make, new_model: Make) -> Callable[[dict[str, Any] | None
 
 
 def actions(get: Get, model_id: str) -> list[str]:
-    """Return the audited actions on a model, except its creation, oldest first."""
+    """Return the audited actions on a model, oldest first, excluding its creation."""
     found = [one for one in get(f"/audit-log?object_id={model_id}")["items"] if one["action"] != "model.created"]
     return [one["action"] for one in reversed(found)]
 
@@ -46,9 +46,10 @@ def test_a_held_version_forgets_but_is_not_served(
     refused: Refused,
     work: Work,
 ) -> None:
-    """A held version serves neither predictions nor weights, but completes requests with certificates, and the previous
-    version is destroyed. Once released it is served, and the next version is judged again. A held model ranks above a
-    model with waiting requests. The advice never suggests redrawing the noise, which certificates do not cover."""
+    """A held version serves neither predictions nor weights, but still completes requests with certificates, and the
+    previous version is destroyed. Once the version is released, it is served; the next version is judged again. A held
+    model ranks above a model with waiting requests. The advice never suggests redrawing the noise, because certificates
+    do not cover that."""
     model_id = gated(OUT_OF_REACH)
     awaited = new_model(new_dataset(rows=60)["id"])["id"]
     work()
@@ -100,7 +101,7 @@ def test_a_held_version_forgets_but_is_not_served(
 def test_a_gate_is_changed_while_a_version_is_live(
     gateway: TestClient, gated: Callable[..., str], get: Get, work: Work
 ) -> None:
-    """A gate that is set, replaced or removed judges the live version immediately."""
+    """Setting, replacing or removing a gate affects the live version immediately."""
     model_id = gated(None)
     work()
     place = f"/v1/models/{model_id}"
@@ -116,8 +117,8 @@ def test_a_gate_is_changed_while_a_version_is_live(
 def test_an_unmeasured_version_misses_its_gate(
     gateway: TestClient, gated: Callable[..., str], forget: Make, get: Get, refused: Refused, work: Work
 ) -> None:
-    """When a person in the evaluation data is forgotten, the metrics are deleted, so a gate that is set afterwards is
-    missed. The next version is measured and meets it."""
+    """When a person in the evaluation data is forgotten, the model's metrics are deleted, so that the version misses
+    any gate set afterwards. The next version is measured again and meets the gate."""
     model_id = gated(None)
     work()
     forget("p1000")
@@ -146,7 +147,7 @@ def test_an_impossible_gate_is_refused(
 
 
 def test_remedies_state_their_passes(gateway: TestClient, live: dict[str, Any], get: Get) -> None:
-    """A live model has remedies with their numbers of passes, and a retired model has none."""
+    """A live model's remedies state how many passes they take. A retired model has no remedies."""
     found = get(f"/models/{live['id']}/remedies")
     assert {one["kind"] for one in found["remedies"]} == {"relearn", "more_slots", "l2"}
     assert all(one["learn_passes"] >= one["request_passes"] > 0 for one in found["remedies"])

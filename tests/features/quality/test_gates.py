@@ -30,15 +30,15 @@ def gate(metric: Metric, threshold: float) -> Gate:
         (Metric.R_SQUARED, -3.0, False),
     ],
 )
-def test_the_threshold_meets_the_gate(metric: Metric, value: float, is_met: bool) -> None:
-    """A metric meets its gate at the threshold and on the better side of it."""
+def test_a_value_at_the_threshold_meets_the_gate(metric: Metric, value: float, is_met: bool) -> None:
+    """A metric meets its gate if it equals the threshold or is better."""
     assert gate(metric, 0.8).is_met({metric: value}) is is_met
 
 
 @each("metric", list(Metric))
 @each("value", [math.nan, math.inf, -math.inf, None, "0.9"])
 def test_a_missing_metric_is_a_breach(metric: Metric, value: Any) -> None:
-    """A metric that is missing or NaN meets no gate, whichever direction is better."""
+    """A metric that is missing or NaN never meets its gate, whether higher or lower values are better."""
     assert not gate(metric, 0.0).is_met({metric: value})
     assert not gate(metric, 0.0).is_met({})
 

@@ -11,8 +11,8 @@ Make = Callable[..., dict[str, Any]]
 def test_a_gate_is_set_and_a_held_version_released(
     officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A gate is set on the page, which shows the faults of its form. The overview shows a version that misses the gate
-    as a danger until it is released or the gate is removed."""
+    """A gate can be set on the page, which explains invalid input. The overview shows a version that misses its gate as
+    a danger until the version is released or the gate is removed."""
     measured = new_dataset(name="measured", seed=1, first=1000)["id"]
     model_id = new_model(new_dataset()["id"], evaluation_dataset_id=measured)["id"]
     work()
@@ -36,7 +36,7 @@ def test_a_gate_is_set_and_a_held_version_released(
 def test_a_gate_needs_evaluation_data(
     officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """The page of a model without evaluation data explains why the model cannot have a gate, and still lists the
+    """For a model without evaluation data, the page explains why the model cannot have a gate and still lists the
     remedies."""
     model_id = new_model(new_dataset()["id"])["id"]
     work()

@@ -10,8 +10,8 @@ EPSILON, DELTA = 1.0, 1e-5
 
 @pytest.mark.parametrize(("num_slots", "factor"), [(1000, 2.0), (10_000_000, 0.5)])
 def test_remedies_adapt_the_regularisation(num_slots: int, factor: float) -> None:
-    """With few rows, where noise matters, the remedy doubles the regularisation and thereby reduces the noise. With
-    many rows, where it does not matter, the remedy halves the regularisation."""
+    """With few rows, noise matters, and the remedy doubles the regularisation to reduce it. With many rows, noise does
+    not matter, and the remedy halves the regularisation."""
     now = mechanism_for(ModelSettings(epsilon=EPSILON, delta=DELTA), num_slots=num_slots, num_classes=2)
     found = {one.kind: one for one in gates.remedies(now, epsilon=EPSILON, delta=DELTA)}
     assert gates.is_noise_felt(now) is (factor > 1)
@@ -23,9 +23,9 @@ def test_remedies_adapt_the_regularisation(num_slots: int, factor: float) -> Non
     assert found["more_slots"].mechanism.num_slots == 2 * num_slots
 
 
-def test_the_cheapest_to_learn_is_first() -> None:
-    """Remedies are ordered by the number of passes for learning, and a request never takes more passes than
-    learning."""
+def test_remedies_are_ordered_by_training_cost() -> None:
+    """Remedies are ordered by the number of passes needed for training. Serving a request never takes more passes than
+    training."""
     now = mechanism_for(ModelSettings(epsilon=EPSILON, delta=DELTA), num_slots=2000, num_classes=3)
     found = gates.remedies(now, epsilon=EPSILON, delta=DELTA)
     assert [one.learn_passes for one in found] == sorted(one.learn_passes for one in found)

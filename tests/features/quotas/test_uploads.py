@@ -36,15 +36,15 @@ def upload(gateway: TestClient, rows: int, **headers: str) -> httpx.Response:
 
 
 def blocks(settings: Settings) -> int:
-    """Return the number of files that contain rows."""
+    """Return the number of stored files that contain rows."""
     return sum(path.suffix == ".sealed" for path in settings.data_dir.rglob("blocks/*"))
 
 
 def test_an_upload_over_the_quota_is_refused(
     gateway: TestClient, refused: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dataset that would exceed the quota returns 409 with the stored bytes, the quota and advice on what to delete,
-    and no block is written. A dataset that just fits is stored."""
+    """Uploading a dataset that would exceed the quota returns 409 with the stored bytes, the quota and advice on what
+    to delete, and no block is written. A dataset that just fits is stored."""
     written: list[object] = []
     put = RowStore._put
     monkeypatch.setattr(RowStore, "_put", lambda *given: (written.append(given), put(*given))[1])
@@ -75,8 +75,8 @@ def test_retiring_a_dataset_frees_the_quota(
 def test_concurrent_uploads_do_not_exceed_the_quota(
     gateway: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, get: Callable[[str], Any]
 ) -> None:
-    """If two concurrent uploads fit only individually, one of them is refused although both were read before either was
-    stored. No part of the refused upload stays on disk."""
+    """If two concurrent uploads fit individually but not together, one of them is refused, although both were read
+    before either was stored. No part of the refused upload stays on disk."""
     both_read, encode = threading.Barrier(2), datasets.encode
 
     def encoded(*given: Any, **named: Any) -> Any:
@@ -96,8 +96,8 @@ def test_concurrent_uploads_do_not_exceed_the_quota(
     assert blocks(settings) == 1
 
 
-def test_a_repeated_upload_is_answered_over_the_quota(gateway: TestClient) -> None:
-    """Repeating an upload stores nothing and returns the first response, however little of the quota is left."""
+def test_repeating_an_upload_succeeds_over_the_quota(gateway: TestClient) -> None:
+    """Repeating an upload stores nothing and returns the first response, even if the quota is used up."""
     first = upload(gateway, 100, **{"Idempotency-Key": "1"})
     again = upload(gateway, 100, **{"Idempotency-Key": "1"})
     assert (first.status_code, again.status_code) == (201, 201)
@@ -121,7 +121,7 @@ def test_deletion_requests_are_accepted_over_the_quota(
         assert full.get(f"/v1/deletion-requests/{one.json()['id']}").json()["outcome"] == "forgotten"
 
 
-def test_only_stored_uploads_are_refused_over_the_quota(settings: Settings, admin_key: str, new_dataset: Make) -> None:
+def test_only_uploads_are_refused_over_the_quota(settings: Settings, admin_key: str, new_dataset: Make) -> None:
     """A tenant over its quota can still create models and register systems, but not upload a ledger."""
     dataset = new_dataset(rows=60)["id"]
     with TestClient(create_app(settings.model_copy(update={"max_tenant_bytes": 1}))) as full:
@@ -148,8 +148,8 @@ def test_additions_count_towards_the_quota(gateway: TestClient, refused: Make, n
 def test_every_kind_of_upload_counts_towards_the_quota(
     gateway: TestClient, refused: Make, get: Callable[[str], Any], forget: Make, new_dataset: Make
 ) -> None:
-    """Attachments, training tables, identity maps, networks, hashes of people and trainers share the quota. An upload
-    that would exceed it is refused as a whole."""
+    """Attachments, training tables, identity maps, networks, hashes of people and trainers count towards the same
+    quota. An upload that would exceed it is refused as a whole."""
     new_dataset(rows=90)
     request = forget("p0")["id"]
     csv = "subject,age\n" + "".join(f"q{number},{number}\n" for number in range(300))

@@ -19,7 +19,8 @@ Get = Callable[[str], Any]
 def test_a_killed_rehearsal_is_repeated(
     settings: Settings, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A killed rehearsal leaves no file and changes no model. After the restart it runs once and erases no rows."""
+    """A killed rehearsal leaves no files behind and changes no model. After the worker restarts, the rehearsal runs
+    once and erases no rows."""
     model = new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
     assert work() == 1
     files, versions = _files(settings), get(f"/models/{model['id']}/versions")

@@ -26,7 +26,7 @@ from worker.langevin.losses import LOGISTIC, Loss
 
 
 def measure_of(loss: Loss, num_classes: int) -> Measure:
-    """Return the measure of a model with this loss."""
+    """Return the `Measure` for a model with this loss."""
     made = replace(
         mechanism_of(), objective=loss.objective, num_classes=num_classes, loss_width=loss.width, step_size=0.5
     )
@@ -38,7 +38,7 @@ def measure_of(loss: Loss, num_classes: int) -> Measure:
     [(LOGISTIC, 2), (LOGISTIC, 3), (HUBER, 1), (SQUARES, 1), (HINGE, 2), (LABELS, 3), (COUNTS, 1)],
 )
 def test_slopes_of_losses_match_the_gradient(loss: Loss, num_classes: int) -> None:
-    """For every objective, the derivative of the summed losses equals the gradient that a training step sums."""
+    """For every objective, the derivative of the summed losses equals the gradient used in a training step."""
     features, labels = labelled(loss, 50, 4)
     if loss is LOGISTIC:
         labels = np.arange(50, dtype=np.int32) % num_classes
@@ -59,7 +59,7 @@ def test_slopes_of_losses_match_the_gradient(loss: Loss, num_classes: int) -> No
 
 
 def test_metrics_match_those_of_versions() -> None:
-    """Accuracy, loss and error agree to two digits with the metrics of a version."""
+    """Accuracy, loss and error agree to two digits with a version's metrics."""
     generator = np.random.default_rng(2)
     features = generator.standard_normal((40, 4)).astype(np.float32)
     for num_classes in (2, 3):
@@ -93,7 +93,7 @@ def test_metrics_match_those_of_versions() -> None:
 
 
 def test_numbers_are_rounded() -> None:
-    """Numbers of rows and losses are rounded to two significant digits, and accuracies to whole per cent."""
+    """Numbers of rows and losses are rounded to two significant digits, and accuracies to whole percentages."""
     generator = np.random.default_rng(4)
     features = generator.standard_normal((5678, 4)).astype(np.float32)
     labels = (features[:, 0] > 0.3).astype(np.int32)
@@ -105,8 +105,8 @@ def test_numbers_are_rounded() -> None:
 
 
 def test_the_attack_matches_scikit_learn() -> None:
-    """The AUC of the attack equals scikit-learn's, with ties counted as one half. Its standard error follows Hanley and
-    McNeil."""
+    """The attack's AUC equals the one computed by scikit-learn, with ties counted as one half. Its standard error
+    follows Hanley and McNeil."""
     generator = np.random.default_rng(3)
     members, others = generator.normal(0, 1, 60).round(1), generator.normal(0.5, 1, 80).round(1)
     truth = np.repeat([1, 0], [60, 80])

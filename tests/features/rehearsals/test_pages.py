@@ -21,8 +21,8 @@ def test_a_rehearsal_is_requested_and_shown(
     forget: Make,
     work: Work,
 ) -> None:
-    """The form shows its faults. The page shows the rehearsal while it waits, while it runs, and then with tables and
-    curves. Once a measured person has been erased, the report is gone."""
+    """The form explains invalid input. The page shows the rehearsal while it is waiting, while it is running, and
+    finally with tables and curves. Once a measured person has been erased, the report is gone."""
     test = new_dataset("others", rows=40, seed=3, first=1000)["id"]
     model = new_model(new_dataset()["id"], noise_scale=0.02, evaluation_dataset_id=test)["id"]
     place = f"/admin/models/{model}/rehearsals"
@@ -81,7 +81,8 @@ def test_a_failed_rehearsal_is_explained(
 def test_reports_are_hidden_without_the_scope(
     somebody_with: Callable[..., Browser], new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """A key without accounting:read can request a rehearsal and see its state, but sees neither lists nor reports."""
+    """A user without accounting:read can request a rehearsal and see its state, but neither the list of rehearsals nor
+    a report."""
     model = new_model(new_dataset()["id"])["id"]
     work()
     engineer = somebody_with(Scope.MODELS_READ, Scope.MODELS_WRITE)

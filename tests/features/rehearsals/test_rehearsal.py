@@ -25,7 +25,7 @@ TWO = {"second": 5, "third": 6}
 
 @pytest.fixture
 def model(new_dataset: Make, new_model: Make, work: Work) -> dict[str, Any]:
-    """Return a live model of 120 people with two rows each, measured on 80 others."""
+    """Return a live model trained on 120 people with two rows each and measured on 80 other people."""
     test = new_dataset("others", rows=80, seed=3, first=1000)
     made = new_model(
         new_dataset(rows=240, rows_each=2)["id"],
@@ -57,11 +57,11 @@ def state(installation: Installation, get: Get, model: dict[str, Any]) -> dict[s
     return {"rows": (digests, whose), "version": version, "ledger": ledger, "weights": weights}
 
 
-def test_a_rehearsal_reports_models_sets_and_attack(
+def test_a_rehearsal_reports_its_measurements(
     gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get, work: Work
 ) -> None:
-    """A report contains all three models on all three sets, the attack, the cost and the curve. The version, its
-    weights, the rows and the ledger are unchanged."""
+    """A report covers all three models on all three sets, the attack, the cost and the curve. The rehearsal changes
+    neither the version and its weights nor the rows or the ledger."""
     before = state(installation, get, model)
     asked = rehearse(gateway, model, people=40)
     assert work() == 1
@@ -97,7 +97,7 @@ def test_a_rehearsal_reports_models_sets_and_attack(
     assert work() == 0
 
 
-def test_a_rehearsal_stores_no_person(
+def test_a_rehearsal_stores_no_personal_data(
     gateway: TestClient,
     installation: Installation,
     model: dict[str, Any],
@@ -105,8 +105,8 @@ def test_a_rehearsal_stores_no_person(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """Copies never contain the rows of the drawn people. Neither the database nor the log contains their ids or the
-    slots of their rows."""
+    """Scratch copies never contain the drawn people's rows. Neither the database nor the log contains their ids or
+    their rows' slots."""
     drawn: list[rehearsals.Drawn] = []
     seen: list[int] = []
     draw, run = rehearsals.draw, isolated.run
@@ -148,8 +148,8 @@ def test_a_rehearsal_stores_no_person(
 def test_a_request_runs_before_a_rehearsal(
     gateway: TestClient, model: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """If a request and a rehearsal both wait, the request runs first. A report is removed when a measured person is
-    erased later."""
+    """If a request and a rehearsal are both waiting, the request runs first. A report is removed when one of the people
+    it measured is erased."""
     asked = rehearse(gateway, model)
     forget("p3")
     assert work() == 2
@@ -167,8 +167,9 @@ def test_a_request_runs_before_a_rehearsal(
 def test_no_second_report_can_be_subtracted(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """While a request waits, the same version gets no second report, which could be subtracted from the first, even
-    after the first report was removed. The next version without the person can be rehearsed."""
+    """While a request is waiting, the same version gets no second report, because it could be subtracted from the
+    first. This holds even after the first report has been removed. The next version, which is trained without the
+    person, can be rehearsed."""
     test = new_dataset("others", rows=40, seed=3, first=1000)
     batching = {"max_wait_seconds": 86400}
     model = new_model(new_dataset()["id"], noise_scale=0.02, batching=batching, evaluation_dataset_id=test["id"])
@@ -195,8 +196,8 @@ def test_no_second_report_can_be_subtracted(
 def test_the_same_rows_have_one_report(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The same rows have only one report, whichever of their models it is about and even if that model is deleted.
-    Another report is permitted after rows are erased."""
+    """Only one report is permitted for the same rows, whichever of their models it is about and even if that model is
+    deleted. Another report is permitted after rows have been erased."""
     dataset = new_dataset()["id"]
     first, second = (new_model(dataset, name=name, noise_scale=0.02) for name in ("first", "second"))
     assert work() == 2
@@ -217,11 +218,11 @@ def test_the_same_rows_have_one_report(
     assert work() == 1
 
 
-def test_evaluation_rows_are_tested_once(
+def test_evaluation_rows_are_used_in_one_report(
     gateway: TestClient, model: dict[str, Any], new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Rows of an evaluation dataset are used in only one report until they change. The rehearsal of another model has
-    no test set, and a model trained on these rows cannot be rehearsed."""
+    """Until an evaluation dataset's rows change, they are used in only one report. A rehearsal of another model then
+    has no test set, and a model trained on these rows cannot be rehearsed."""
     tested_on = model["evaluation_dataset_id"]
     made = {"noise_scale": 0.02, "evaluation_dataset_id": tested_on}
     others = [new_model(new_dataset(name, seed=seed, first=2000 * seed)["id"], **made) for name, seed in TWO.items()]
@@ -275,7 +276,7 @@ def test_a_person_with_many_rows_counts_once(
     gateway: TestClient, installation: Installation, new_model: Make, work: Work
 ) -> None:
     """A person with hundreds of rows counts as one person in each set, and each rehearsal draws different people. Rows
-    without a person count individually, and too few people form no test set."""
+    without a person count individually. Too few people do not form a test set."""
 
     def uploaded(*subjects: str) -> str:
         form, files = {"name": "people", "classes": '["0", "1"]'}, {"file": ("people.npz", people(*subjects))}
@@ -309,7 +310,7 @@ def test_a_person_with_many_rows_counts_once(
     assert (len(set(one)), len(set(other))) == (34, 34)
 
 
-def test_a_failing_rehearsal_is_repeated_three_times(
+def test_a_failing_rehearsal_is_attempted_three_times(
     gateway: TestClient,
     installation: Installation,
     model: dict[str, Any],
@@ -317,8 +318,8 @@ def test_a_failing_rehearsal_is_repeated_three_times(
     work: Work,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A rehearsal that fails leaves nothing behind and is repeated up to three times. Then it is reported as failed,
-    and the model is unchanged."""
+    """A failing rehearsal leaves nothing behind and is attempted up to three times. Then it is reported as failed, and
+    the model is unchanged."""
     before = state(installation, get, model)
     asked = rehearse(gateway, model)
     again = gateway.post(f"/v1/models/{model['id']}/rehearsals", json={"people": 12})
@@ -336,7 +337,7 @@ def test_a_failing_rehearsal_is_repeated_three_times(
     assert (get(f"/models/{model['id']}")["status"], get(f"/models/{model['id']}")["error_code"]) == ("live", None)
 
 
-def test_a_rehearsal_of_a_dead_worker_is_repeated(
+def test_a_rehearsal_is_repeated_if_its_worker_dies(
     gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get, work: Work
 ) -> None:
     """A rehearsal whose worker died is repeated."""
@@ -381,8 +382,8 @@ def test_a_rehearsal_ends_with_its_run_or_model(
 def test_an_impossible_rehearsal_is_refused(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """A rehearsal is refused for an unknown model, for a model without a version, and for too few people or more than
-    half of them."""
+    """A rehearsal is refused if the model is unknown or has no version, or if it asks for too few people or for more
+    than half of the people."""
     model = new_model(new_dataset()["id"])
     path = f"/v1/models/{model['id']}/rehearsals"
     assert gateway.post(path, json={"people": 30}).json()["code"] == "model_not_live"

@@ -14,6 +14,6 @@ __all__ = ["client", "lethe", "new_system", "settings", "settled", "system_key",
 
 @pytest.fixture(scope="session")
 def pgvector() -> Iterator[str]:
-    """Return the URL of a database of a PostgreSQL with pgvector."""
+    """Yield the URL of a database on a PostgreSQL server with pgvector."""
     with ghosts.postgres() as url:
         yield url

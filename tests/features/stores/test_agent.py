@@ -27,7 +27,7 @@ New = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def configured(tmp_path: Path, new_system: New, system_key: dict[str, str]) -> Configuration:
-    """Return an agent with a folder of Chroma and a folder of documents."""
+    """Return an agent's configuration with a Chroma folder and a documents folder."""
     made = ghosts.people(1, **SMALL)
     ghosts.OfChroma(tmp_path, made)
     folder = tmp_path / "letters" / "people" / made.who[0]
@@ -53,11 +53,12 @@ def configured(tmp_path: Path, new_system: New, system_key: dict[str, str]) -> C
 PERSON = ghosts.people(1, **SMALL).who[0]
 
 
-def test_the_agent_answers_a_task_by_a_search(
+def test_the_agent_answers_a_task_with_a_search(
     client: Client, configured: Configuration, installation: Installation, settled: Callable[[], None], tmp_path: Path
 ) -> None:
-    """The agent finds the person of a task by the external id, erases the person's data and searches for remains. The
-    bundle grades the system as searched, and any change to the evidence is refused with a specific error."""
+    """The agent looks up the task's person by external id, erases the person's data and searches for anything left
+    behind. The bundle grades the system as searched, and any change to the evidence is refused with a specific
+    error."""
     request = client.deletion_requests.create(subject_id="maria", external_id=PERSON)
     nobody = client.deletion_requests.create(subject_id="jim")
     outcomes = {outcome.task_id: outcome for outcome in agent.answer(client, configured)}
@@ -95,8 +96,8 @@ def test_the_agent_answers_a_task_by_a_search(
 
 
 def test_ghosts_keep_the_request_open(client: Client, configured: Configuration, tmp_path: Path) -> None:
-    """If a copy of a document remains, the task stays open and the copy's file is named. Once the copy is removed, the
-    next run completes the task."""
+    """If a copy of a document remains, the task stays open and the outcome names the copy's file. Once the copy is
+    removed, the next run completes the task."""
     client.deletion_requests.create(subject_id="maria", external_id=PERSON)
     extra = tmp_path / "letters" / "backup.txt"
     extra.write_text("Complaint about parcel 4711")
@@ -114,7 +115,7 @@ def test_ghosts_keep_the_request_open(client: Client, configured: Configuration,
 def test_an_unsigned_report_is_refused(
     client: Client, gateway: TestClient, configured: Configuration, system_key: dict[str, str]
 ) -> None:
-    """A report whose digest differs from the signed one, or that lists remaining data, is refused, and the task stays
+    """A report is refused if its digest differs from the signed one or if it lists remaining data. The task then stays
     open."""
     client.deletion_requests.create(subject_id="maria", external_id=PERSON)
     [task] = client.system_tasks.list()
@@ -126,8 +127,8 @@ def test_an_unsigned_report_is_refused(
 
 
 def test_a_search_without_a_control_is_not_graded_as_searched() -> None:
-    """The grade "searched" needs a control of each kind, every sample found before the deletion and none after it, and
-    a search for every vector."""
+    """The grade "searched" requires a control of each kind and a search for every vector. Every sample must be found
+    before the deletion and none after it."""
     one, none = {"sought": 1, "found": 1}, {"sought": 0, "found": 0}
     finding: dict[str, Any] = {
         "store": {"kind": "chroma", "version": "1.5.9"},
@@ -148,7 +149,7 @@ def test_a_search_without_a_control_is_not_graded_as_searched() -> None:
         assert reports.grade_of(finding | change) == "acknowledged"
 
 
-def test_a_person_is_erased_on_the_command_line(configured: Configuration, lethe: Lethe, tmp_path: Path) -> None:
+def test_a_person_is_erased_from_the_command_line(configured: Configuration, lethe: Lethe, tmp_path: Path) -> None:
     """The command `lethe store erase` prints its findings without the person's id. An invalid configuration is refused
     with a specific error."""
     done = lethe("store", "erase", PERSON, "--config", tmp_path / "stores.toml")

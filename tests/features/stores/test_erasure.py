@@ -25,13 +25,13 @@ KINDS = ["chroma", "lancedb", POSTGRES, "documents"]
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest) -> str:
-    """Return the database of a test of pgvector, or nothing for other stores."""
+    """Return the database's URL for a test of pgvector, and an empty string for other stores."""
     needs = "pgvector" in str(request.node.name) or request.node.get_closest_marker("postgres")
     return str(request.getfixturevalue("pgvector")) if needs else ""
 
 
 def built(kind: str, folder: Path, url: str = "", seed: int = 1) -> tuple[Any, str]:
-    """Build a small store with a person in it."""
+    """Build a small store that contains a person, and return the store and the person's name."""
     made = ghosts.people(seed, **SMALL)
     return ghosts.STORES[kind](folder, url, made), made.who[0]
 
@@ -49,7 +49,8 @@ def refusal(one: Any, name: str, folder: Path) -> str:
 
 
 def assert_no_false_clean(kind: str, folder: Path, url: str, seed: int) -> None:
-    """Check that vectors survive the store's own deletion, and are gone and graded `searched` after Lethe's."""
+    """Check that vectors survive the store's own deletion, and that they are gone after Lethe's, which is graded
+    `searched`."""
     measured = ghosts.measure(kind, folder, url, seed, **SMALL)
     assert measured.before == measured.sought
     if kind == "documents":
@@ -63,9 +64,10 @@ def assert_no_false_clean(kind: str, folder: Path, url: str, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_plain_deletion_leaves_ghosts_and_rebuilding_none(kind: str, url: str, tmp_path: Path) -> None:
-    """After each store's own deletion and clean-up, its files still contain vectors of a person with 5 % of the
-    records. After Lethe's deletion they contain no data about the person, and the deletion is graded as searched."""
+def test_plain_deletion_leaves_ghosts_but_rebuilding_does_not(kind: str, url: str, tmp_path: Path) -> None:
+    """After each store's own deletion and clean-up, its files still contain vectors of the deleted person, who had 5 %
+    of the records. After Lethe's deletion, they contain no data about the person, and the deletion is graded as
+    searched."""
     assert_no_false_clean(kind, tmp_path, url, seed=0)
 
 
@@ -73,7 +75,7 @@ def test_plain_deletion_leaves_ghosts_and_rebuilding_none(kind: str, url: str, t
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS)
 def test_twenty_runs_are_never_wrongly_reported_as_clean(kind: str, url: str, tmp_path: Path) -> None:
-    """In twenty runs on different data, ghosts are always found after plain deletion and never after Lethe's
+    """In twenty runs on different data, ghosts are always found after a plain deletion and never after Lethe's
     deletion."""
     for seed in range(1, 21):
         folder = tmp_path / str(seed)
@@ -84,8 +86,8 @@ def test_twenty_runs_are_never_wrongly_reported_as_clean(kind: str, url: str, tm
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["chroma", "lancedb", POSTGRES])
 def test_a_repeated_call_searches_for_the_same_samples(kind: str, url: str, tmp_path: Path) -> None:
-    """A call that is repeated before its finding was reported searches for the samples that the store returned the
-    first time. Other people's records are kept."""
+    """If a call is repeated before its finding has been reported, it searches for the samples that the store returned
+    the first time. Other people's records are kept."""
     one, name = built(kind, tmp_path, url)
     first = erased(one, name, tmp_path)
     assert (tmp_path / "journal.json").stat().st_mode & 0o077 == 0
@@ -103,7 +105,7 @@ def test_a_repeated_call_searches_for_the_same_samples(kind: str, url: str, tmp_
 
 @pytest.mark.slow
 def test_people_are_erased_together(tmp_path: Path) -> None:
-    """Several people are erased by one rebuild, with a finding for each of them. The finding for a person without data
+    """Several people are erased in one rebuild, with one finding per person. The finding for a person without data
     contains only the control."""
     made = ghosts.people(2, **SMALL)
     one = ghosts.STORES["chroma"](tmp_path, "", made)
@@ -115,8 +117,8 @@ def test_people_are_erased_together(tmp_path: Path) -> None:
 
 
 def test_a_copy_is_a_ghost_until_it_is_removed(tmp_path: Path) -> None:
-    """A copy of a document in another file is named with its offset. The next call after its removal reports no
-    remains, although the documents folder has nothing else left."""
+    """If a document was copied into another file, the finding names that file and the offset. Once the copy has been
+    removed, the next call finds no remains, although the documents folder is then empty."""
     folder = tmp_path / "documents"
     (folder / "people" / "customer-77").mkdir(parents=True)
     (folder / "people" / "customer-77" / "letter.txt").write_text("Complaint about parcel 4711")
@@ -136,8 +138,8 @@ def test_a_copy_is_a_ghost_until_it_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.postgres
 def test_a_blind_search_is_not_graded_as_searched(url: str, tmp_path: Path) -> None:
-    """Texts that the database server compresses cannot be found even while they exist, so their deletion is not graded
-    as searched."""
+    """Texts compressed by the database server cannot be found even while they exist. Their deletion is therefore not
+    graded as searched."""
     one, name = built("pgvector", tmp_path, url)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE people SET body = repeat(md5(body) || ' ', 400)")
@@ -163,7 +165,7 @@ def test_dead_rows_that_a_transaction_still_sees_are_ghosts(url: str, tmp_path: 
 
 @pytest.mark.postgres
 def test_a_locked_table_is_refused(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table that another session has locked is refused with a specific error."""
+    """If another session has locked the table, erasure is refused with a specific error."""
     one, name = built("pgvector", tmp_path, url)
     monkeypatch.setattr("lethe.features.stores.postgres.LOCK_TIMEOUT", "100ms")
     with psycopg.connect(url) as other:
@@ -210,7 +212,7 @@ def test_unusable_stores_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_indices_of_lancedb_are_rebuilt(tmp_path: Path) -> None:
-    """A rebuilt LanceDB table has the same indices as the old one and uses them."""
+    """A rebuilt LanceDB table has the same indices as the old table and uses them."""
     from lancedb.index import FTS, BTree, IvfPq
 
     one, name = built("lancedb", tmp_path)
@@ -229,8 +231,8 @@ def test_indices_of_lancedb_are_rebuilt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("renamed", range(4))
 def test_an_interrupted_swap_is_completed(renamed: int, tmp_path: Path) -> None:
-    """After a crash at any point of the swap, the folder is complete: the old one if the crash came before the first
-    rename, and otherwise the new one. No temporary folder remains."""
+    """After a crash at any point during the swap, the folder is complete: it is the old folder if the crash came before
+    the first rename, and the new one otherwise. No temporary folder remains."""
     folder, new, aside = (tmp_path / name for name in ("f", "f.lethe-new", "f.lethe-old"))
     for place, content in ((folder, "old"), (new, "new")):
         place.mkdir()

@@ -37,7 +37,7 @@ with Client(address, key) as client:
 
 
 def _left_of_person(folder: Path) -> list[str]:
-    """Return the files and folders, of stores and of the agent, that name the person or quote their letter."""
+    """Return the stores' and the agent's files and folders that name the person or quote the person's letter."""
     return [
         str(path.relative_to(folder))
         for path in folder.rglob("*")
@@ -66,8 +66,8 @@ def test_the_task_of_a_killed_agent_is_completed(
     settled: Callable[[], None],
     tmp_path: Path,
 ) -> None:
-    """If an agent is killed at any point, the next run completes the task as searched with the same samples. The
-    request completes, and neither the stores nor the agent's own files contain data about the person."""
+    """If an agent is killed at any point, the next run searches for the same samples and completes the task, graded as
+    searched. The request completes, and neither the stores nor the agent's own files contain data about the person."""
     with processes.gateway(settings) as (_, address), Client(address, admin_key) as client:
         request = client.deletion_requests.create(subject_id="maria", external_id=PERSON)
         dies = [sys.executable, "-c", AGENT, address, admin_key, str(tmp_path / "stores.toml"), hop, str(call)]

@@ -18,8 +18,8 @@ VECTOR = np.random.default_rng(7).normal(size=48)
     cut=st.integers(1, 60),
 )
 def test_a_vector_is_found_at_every_offset(before: bytes, after: bytes, form: str, scale: float, cut: int) -> None:
-    """A vector is found at every offset, in each number format, stored as it is or normalised, however the bytes are
-    divided into chunks."""
+    """A vector is found at every offset and in each number format, whether stored unchanged or normalised, however the
+    bytes are divided into chunks."""
     content = before + (VECTOR * scale).astype(form).tobytes() + after
     chunks = [content[place : place + cut] for place in range(0, len(content), cut)]
     hits = list(Searcher(needles([StoreRecord(id=None, vectors=(VECTOR,))], [])).hits(chunks))
@@ -41,7 +41,7 @@ def test_a_text_is_found_at_every_offset(before: bytes, text: str, cut: int) -> 
 
 
 def test_other_vectors_are_not_found() -> None:
-    """A vector is found neither in a million other numbers, in any format, nor in overwritten bytes."""
+    """A vector is not found in a million other numbers, in any format, or in overwritten bytes."""
     sought = Searcher(needles([StoreRecord(id=None, vectors=(VECTOR,))], []))
     others = np.random.default_rng(8).normal(size=(2**20 // 48, 48))
     for form in ("<f2", "<f4", "<f8"):
@@ -50,8 +50,8 @@ def test_other_vectors_are_not_found() -> None:
 
 
 def test_indistinct_values_are_not_searched() -> None:
-    """A vector of zeros, a short id and a text of a single repeated character have no samples, and the reason is
-    stated."""
+    """A vector of zeros, a short id and a text made up of one repeated character are not searched for, and the reason
+    is stated."""
     found = needles([StoreRecord(id="42", vectors=(np.zeros(64),), texts=("aaaaaaaaaaaa",))], [])
     assert [(one.kind, one.why) for one in found] == [
         ("id", "too_short"),

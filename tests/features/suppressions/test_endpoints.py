@@ -16,7 +16,7 @@ def test_suppressions_are_listed_and_lifted(
     get: Callable[[str], Any],
     refused: Callable[..., dict[str, Any]],
 ) -> None:
-    """Suppressions are listed only by reference. Only a person's consent lifts the person's suppressions."""
+    """Suppressions are listed by reference only. A person's suppressions are lifted only with that person's consent."""
     requests = [forget(person) for person in ("p1", "p2", "p3")]
     page = get("/suppressions?limit=2")
     page["items"] += get(f"/suppressions?limit=2&cursor={page['next_cursor']}")["items"]

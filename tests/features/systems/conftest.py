@@ -26,7 +26,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def system_key() -> dict[str, str]:
-    """Return the private Ed25519 key of a system, as a JWK."""
+    """Return a system's private Ed25519 key as a JWK."""
     return {name: str(value) for name, value in OKPKey.generate_key("Ed25519").as_dict(private=True).items()}
 
 
@@ -46,7 +46,7 @@ def new_system(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def task_of(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Return the only task of a request."""
+    """Return a function that returns a request's only task."""
 
     def find(request_id: str) -> dict[str, Any]:
         answer = gateway.get("/v1/system-tasks", params={"request_id": request_id})
@@ -60,7 +60,8 @@ def task_of(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def settled(installation: Installation) -> Callable[[], None]:
-    """Complete requests that wait for nothing, as a worker does each second."""
+    """Return a function that completes requests that are no longer waiting for anything, as a worker does every
+    second."""
 
     def do() -> None:
         settle(installation)

@@ -35,8 +35,8 @@ def ended(
     work: Callable[[], int],
     get: Callable[[str], Any],
 ) -> dict[str, Any]:
-    """Return the bundle of a request that two models have forgotten, and that a system has acknowledged with its
-    key."""
+    """Return a request's bundle, after two models have forgotten the person and a system has acknowledged the request
+    with its key."""
     dataset = new_dataset()
     new_model(dataset["id"], name="churn")
     new_model(dataset["id"], name="risk")
@@ -58,12 +58,12 @@ def ended(
 
 @pytest.fixture
 def resigned(installation: Installation) -> Callable[[dict[str, Any]], str]:
-    """Sign any statement with the installation's key."""
+    """Return a function that signs any statement with the installation's key."""
     return lambda statement: signing.sign(installation.keys, json.dumps(statement).encode(), kind=bundle.TYPE)
 
 
 def refusal(text: str, jwks: dict[str, Any]) -> str:
-    """Return the name of the failed check."""
+    """Return the name of the check that fails when the bundle is verified."""
     with pytest.raises(CertificateInvalid) as refused:
         bundle.verify(text, jwks)
     return str(refused.value).partition(":")[0]
@@ -77,8 +77,8 @@ def test_a_bundle_is_recomputed_offline(
     lethe: Lethe,
     tmp_path: Path,
 ) -> None:
-    """A bundle is verified with only the public keys. Verification refuses any change and names the failed check, even
-    if the installation signed the changed bundle."""
+    """A bundle can be verified with only the public keys. If anything in it was changed, verification fails and names
+    the failed check, even if the installation signed the changed bundle."""
     jwks, text, whole = signing.public_keys(installation.keys), json.dumps(ended), ended["statement"]
     assert [line["grade"] for line in whole["lines"]] == ["acknowledged", "proved", "proved"]
     assert whole["headline"]["grade"] == ended["grade"] == "acknowledged"
@@ -158,8 +158,8 @@ def test_a_bundle_is_recomputed_offline(
 def test_a_request_without_systems_is_proved(
     new_dataset: New, new_model: New, forget: New, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """Without other systems, a request ends as before, and the headline of its bundle states that the deletion is
-    proved."""
+    """If no other systems are registered, a request completes without waiting for them, and its bundle's headline
+    states that the deletion is proved."""
     new_model(new_dataset()["id"])
     work()
     request = forget("p0")
@@ -193,7 +193,7 @@ def test_a_widened_target_counts_as_not_reached(
     work: Callable[[], int],
     get: Callable[[str], Any],
 ) -> None:
-    """A model that met only a widened target is certified, but graded as not reached."""
+    """A model that met only a widened target is certified but graded as not reached."""
     policy(max_epsilon=100.0, max_delta=0.99)
     new_model(new_dataset()["id"], target={"epsilon": 99.0, "delta": 0.9}, noise_scale=0.01)
     work()
@@ -212,7 +212,7 @@ def test_a_request_in_review_has_no_bundle(gateway: TestClient, policy: Callable
 
 
 def test_every_grade_has_its_sentences() -> None:
-    """Each grade has a sentence for the person and one for the officer in both languages. Grades are ordered by
+    """Each grade has one sentence for the person and one for the officer, in both languages. Grades are ordered by
     strength."""
     assert list(STRENGTH) == sorted(Grade, key=STRENGTH.__getitem__)
     assert next(iter(Grade)) == "proved"

@@ -25,7 +25,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "systems.md"
 
 @pytest.fixture
 def handle() -> Callable[..., Any]:
-    """Return the handler of the page."""
+    """Return the handler defined on the documentation page."""
     [example] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     names: dict[str, Any] = {}
     exec(example, names)
@@ -68,7 +68,7 @@ def test_a_system_acknowledges_a_webhook(
 def test_a_task_is_acknowledged_on_the_command_line(
     settings: Settings, admin_key: str, lethe: Lethe, system_key: dict[str, str], tmp_path: Path
 ) -> None:
-    """The command signs an acknowledgement with the system's key and sends the digest of the evidence."""
+    """The command signs an acknowledgement with the system's key and sends the evidence's digest."""
     evidence, key = tmp_path / "log.txt", tmp_path / "key.json"
     evidence.write_text("deleted 3 rows")
     key.write_text(json.dumps(system_key))

@@ -29,7 +29,7 @@ Receiving = Callable[..., AbstractContextManager[Receiver]]
 
 @contextlib.contextmanager
 def _gateway(settings: Settings, admin_key: str, *, hop: str | None = None) -> Iterator[httpx.Client]:
-    """Yield a client of a gateway, and check that it died by SIGKILL if it has a hop."""
+    """Yield a client for a gateway process. If `hop` is given, check that the gateway died by SIGKILL."""
     with processes.gateway(settings, hop=hop) as (child, address):
         with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {admin_key}"}, timeout=120) as client:
             yield client
@@ -51,7 +51,7 @@ def _get(client: httpx.Client, path: str, **query: str) -> dict[str, Any]:
 
 
 def _lost(client: httpx.Client, path: str, **body: Any) -> None:
-    """Make a call whose gateway dies before it answers."""
+    """Make a call to a gateway that dies before it responds."""
     with pytest.raises(httpx.TransportError):
         client.post(f"/v1{path}", json=body)
 
@@ -62,7 +62,7 @@ def _entries(client: httpx.Client) -> Counter[str]:
 
 
 def _completed(settings: Settings, client: httpx.Client, request: dict[str, Any]) -> None:
-    """Check that a worker completes the request, once."""
+    """Check that a worker completes the request exactly once."""
     path = f"/deletion-requests/{request['id']}"
     with processes.worker(settings):
         wait_until(lambda: _get(client, path)["status"] == "completed")
@@ -74,8 +74,8 @@ def _completed(settings: Settings, client: httpx.Client, request: dict[str, Any]
 def test_a_killed_gateway_applies_an_acknowledgement_once(
     hop: str, settings: Settings, admin_key: str, system_key: dict[str, str], receiving: Receiving
 ) -> None:
-    """If the gateway is killed before or after committing an acknowledgement, the acknowledgement is sent again and
-    applied once. The request stays open until all other systems have acknowledged too."""
+    """If the gateway is killed before or after committing an acknowledgement, sending the acknowledgement again applies
+    it only once. The request stays open until all other systems have acknowledged too."""
     with receiving() as receiver:
         with _gateway(settings, admin_key, hop=f"app.features.systems.service.acknowledge, {hop}") as client:
             body = {"contact": "its team", "webhook_url": receiver.url, "public_key": system_key["x"]}
@@ -107,8 +107,8 @@ def test_a_killed_gateway_loses_no_task(
     hop: str, settings: Settings, admin_key: str, system_key: dict[str, str], receiving: Receiving
 ) -> None:
     """If the gateway is killed while it opens the tasks of a request, the request either has all of its tasks or does
-    not exist. Repeating it with its idempotency key results in one request with one task, and one notification of the
-    system."""
+    not exist. Repeating the call with its idempotency key results in one request with one task, and the system is
+    notified once."""
     keyed = {"Idempotency-Key": "ticket 7"}
     with receiving() as receiver:
         with _gateway(settings, admin_key, hop=f"app.features.systems.service._open, {hop}") as client:
@@ -136,8 +136,8 @@ def test_a_killed_gateway_loses_no_task(
 def test_a_killed_gateway_applies_a_manifest_once(
     hop: str, settings: Settings, admin_key: str, system_key: dict[str, str], receiving: Receiving
 ) -> None:
-    """If the gateway is killed before or after committing a manifest, the manifest is sent again and serves all waiting
-    requests once. Before that, none of its artefacts may be served."""
+    """If the gateway is killed before or after committing a manifest, sending the manifest again completes each waiting
+    request only once. Before that, none of the manifest's artefacts may be served."""
     artefact = hashlib.sha256(b"weights").hexdigest()
     with receiving() as receiver:
         with _gateway(settings, admin_key, hop=f"app.features.attested.service.accept, {hop}") as client:
@@ -194,7 +194,7 @@ def test_a_killed_worker_announces_a_retraining_once(
 def _trainer_with_requests(
     client: httpx.Client, key: dict[str, str], url: str, *people: str
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Register a trainer, and submit a request about each of the people."""
+    """Register a trainer and submit a request about each person."""
     trainer = _post(
         client, "/attested-trainers", 201, name="Churn", contact="its team", webhook_url=url, public_key=key["x"]
     )
@@ -202,7 +202,7 @@ def _trainer_with_requests(
 
 
 def _manifest(client: httpx.Client, trainer: dict[str, Any], key: dict[str, str], artefact: str) -> dict[str, Any]:
-    """Return the signed manifest of an artefact that was trained without the people to be forgotten."""
+    """Return the signed manifest for an artefact that was trained without the people to be forgotten."""
     read = _post(client, f"/attested-trainers/{trainer['id']}/identifiers", ids=["ada", "eve"])
     assert read["digests"][0] is None
     return manifests.sign(

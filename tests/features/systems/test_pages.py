@@ -22,8 +22,8 @@ def test_a_case_shows_its_systems_and_the_bundle(
     task_of: New,
     gateway: TestClient,
 ) -> None:
-    """The page of a case has a line per system, with the headline and the bundle. The overview names overdue tasks, and
-    an officer can close one. A reader who may not see whether data is held sees none of this."""
+    """A case's page shows one line per system, the headline and the bundle. The overview lists overdue tasks, which an
+    officer can close. A reader who must not see whether data is held sees none of this."""
     new_system()
     request = forget("a")["id"]
     case = f"/admin/requests/{request}"

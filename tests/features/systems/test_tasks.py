@@ -27,13 +27,13 @@ DAY = datetime.timedelta(days=1)
 
 
 def told(deliveries: Callable[[], list[WebhookDelivery]]) -> list[tuple[str, str]]:
-    """Return the event and the task of each webhook that is sent or planned."""
+    """Return the event and task id of each webhook that has been sent or planned."""
     rows = [row for row in deliveries() if row.event.startswith("system_task.")]
     return [(row.event.removeprefix("system_task."), json.loads(row.letter.body)["data"]["id"]) for row in rows]
 
 
 def shift(installation: Installation, request_id: str, **times: datetime.timedelta) -> None:
-    """Move times of a request relative to now."""
+    """Set the given times of a request, each relative to now."""
     with installation.database.writing() as session:
         request = session.get_one(DeletionRequest, request_id)
         for name, until in times.items():
@@ -76,8 +76,8 @@ def test_every_request_waits_for_every_system(
 def test_an_acknowledgement_with_another_key_is_refused(
     gateway: TestClient, new_system: New, system_key: dict[str, str], forget: New, task_of: New, refused: Any, by: Actor
 ) -> None:
-    """An acknowledgement that is signed with another key or is for another task is refused, and the task stays open.
-    The API key that is bound to the system needs no signature."""
+    """An acknowledgement signed with another key or for another task is refused, and the task stays open. A caller with
+    the API key bound to the system needs no signature."""
     made = gateway.post("/v1/api-keys", json={"name": "system", "scopes": ["requests:read"]}).json()
     bound = {"Authorization": f"Bearer {made['key']}"}
     new_system(public_key=system_key["x"], api_key_id=made["id"])
@@ -102,7 +102,7 @@ def test_an_acknowledgement_with_another_key_is_refused(
     assert "a@example.com" not in json.dumps(bundle)
 
 
-def test_a_task_is_sent_when_the_grace_period_is_over(
+def test_a_task_is_sent_when_the_grace_period_has_elapsed(
     installation: Installation,
     gateway: TestClient,
     policy: Callable[..., None],
@@ -111,8 +111,8 @@ def test_a_task_is_sent_when_the_grace_period_is_over(
     task_of: New,
     deliveries: Callable[[], list[WebhookDelivery]],
 ) -> None:
-    """A webhook is planned for the end of the grace period. A request that is cancelled earlier sends nothing, and
-    cancelling a request later notifies the system."""
+    """A webhook is planned for the end of the grace period. If the request is cancelled before then, nothing is sent;
+    if it is cancelled later, the system is notified."""
     policy(grace_seconds=3600)
     new_system()
     request = forget("a", external_id="case 7")
@@ -141,8 +141,8 @@ def test_a_task_is_sent_when_the_grace_period_is_over(
 def test_the_decision_about_a_request_opens_its_tasks(
     gateway: TestClient, policy: Callable[..., None], new_system: New, forget: New, get: Get
 ) -> None:
-    """A request in review has no tasks. Approval opens them once, and rejection opens none. A system gets no tasks from
-    requests made before it was registered."""
+    """A request in review has no tasks. Approving it opens its tasks once, and rejecting it opens none. A system gets
+    no tasks for requests made before it was registered."""
     policy(auto_accept=False)
     new_system()
     approved, rejected = forget("a"), forget("b")
@@ -166,7 +166,7 @@ def test_a_system_is_reminded_once_before_and_once_after_the_deadline(
     get: Get,
 ) -> None:
     """A system is reminded once when the deadline is near and once when it has passed, however often the job runs. An
-    officer can close the task, whose system then counts as not reached."""
+    officer can close the task; the system then counts as not reached."""
     new_system()
     request = forget("a")
     task = task_of(request["id"])
@@ -191,8 +191,8 @@ def test_a_system_is_reminded_once_before_and_once_after_the_deadline(
 def test_a_request_reaches_dependent_systems(
     gateway: TestClient, new_dataset: New, new_model: New, new_system: New, forget: New, get: Get, refused: Any
 ) -> None:
-    """A request that is restricted to a dataset opens tasks for the systems that depend on the dataset, on its models,
-    or on such systems. Parents that form a cycle are refused, and a retired system gets no tasks."""
+    """A request restricted to a dataset opens tasks for the systems that depend on the dataset, on its models, or on
+    other such systems. Parents that would form a cycle are refused, and a retired system gets no tasks."""
     here, there = (new_dataset(name)["id"] for name in ("here", "there"))
     model = new_model(here)["id"]
     feeds = new_system("feeds", dataset_ids=[here])
@@ -214,8 +214,8 @@ def test_a_request_reaches_dependent_systems(
 def test_tasks_are_hidden_from_discreet_callers(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], new_system: New, forget: New, refused: Any
 ) -> None:
-    """A caller who may not learn whether data is held sees the request as before, and sees neither its tasks, nor their
-    webhooks, nor the bundle."""
+    """A caller who must not learn whether data is held sees the same request as without systems, and cannot see its
+    tasks, their webhooks or the bundle."""
     new_system()
     discreet = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     answer = gateway.post("/v1/deletion-requests", json={"subject_id": "a"}, headers=discreet)
@@ -233,7 +233,7 @@ def test_tasks_are_hidden_from_discreet_callers(
 def test_notes_are_erased_with_the_details_of_a_request(
     installation: Installation, gateway: TestClient, new_system: New, forget: New, task_of: New, get: Get
 ) -> None:
-    """The note of a task is deleted with the details of its request. The acknowledging key and the bundle remain."""
+    """A task's note is deleted together with its request's details. The acknowledging key and the bundle remain."""
     new_system()
     request = forget("a")
     task = task_of(request["id"])
@@ -275,7 +275,7 @@ STEPS = ("acknowledge", "close", "cancel", "settle", "remind", "later", "overdue
 
 @hypothesis.settings(max_examples=20, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(grace=st.booleans(), steps=st.lists(st.sampled_from(STEPS), max_size=8))
-def test_any_order_of_events_completes_the_request(
+def test_requests_complete_in_any_order_of_events(
     installation: Installation,
     gateway: TestClient,
     policy: Callable[..., None],
@@ -287,8 +287,8 @@ def test_any_order_of_events_completes_the_request(
     grace: bool,
     steps: list[str],
 ) -> None:
-    """In any order of events and with any repetitions, a request completes if and only if its grace period is over and
-    none of its tasks is open, and each system gets each notification at most once."""
+    """Whatever the order of events and however often they are repeated, a request completes if and only if its grace
+    period has elapsed and none of its tasks is open. Each system gets each notification at most once."""
     if not get("/systems")["items"]:
         new_system("first", public_key=system_key["x"])
         new_system("second", public_key=system_key["x"])

@@ -15,8 +15,8 @@ from tests.features.tables.encoded import SCHEMA, table
 
 @pytest.mark.slow
 def test_a_schema_is_proposed_and_previewed(lethe: Lethe, tmp_path: Path) -> None:
-    """The command proposes a schema only for columns that the user confirms to be public. With the schema, it prints a
-    preview as a table or as JSON."""
+    """`lethe dataset infer` proposes a schema only for columns that the user confirms to be public. `lethe dataset
+    preview` uses the schema to print a preview as a table or as JSON."""
     path, schema = tmp_path / "wine.csv", tmp_path / "schema.json"
     load_wine(as_frame=True).frame.to_csv(path, index=False)
     asked = ("dataset", "infer", str(path), "--label", "target")
@@ -46,7 +46,7 @@ def test_a_schema_is_proposed_and_previewed(lethe: Lethe, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("values", [[0.5, 0.7], [0.01, 0.7], [-3.0, 0.7], [-3.0, -2.0]])
-def test_bars_show_the_lowest_and_the_highest(values: list[float]) -> None:
+def test_bars_show_the_lowest_and_highest_values(values: list[float]) -> None:
     """The bar of the highest value is full, and the bar of the lowest value is short but visible, even for negative
     values."""
     low, high = plans._ends(values)
@@ -56,7 +56,7 @@ def test_bars_show_the_lowest_and_the_highest(values: list[float]) -> None:
 
 @pytest.mark.slow
 def test_a_schema_follows_the_stated_columns(lethe: Lethe, tmp_path: Path) -> None:
-    """If the user states the ranges or values of all columns, none of them needs to be public. A missing column or an
+    """If the user states the range or values of every column, no column needs to be public. A missing column or an
     invalid range is refused with a specific error, and ignored columns are reported."""
     path = tmp_path / "rows.csv"
     path.write_text("age,since,city,rent,who\n31,2020-01-02,Bonn,700,p1\n")
@@ -86,8 +86,8 @@ def test_an_invalid_schema_is_refused(lethe: Lethe, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_dataset_and_model_commands_accept_a_network(lethe: Lethe, tmp_path: Path) -> None:
-    """The commands `lethe dataset preview` and `lethe model plan` accept a network's file, within the limits that the
-    environment variables of a gateway set. A network's id is not accepted as a file."""
+    """The commands `lethe dataset preview` and `lethe model plan` accept a network's file and apply the limits set in a
+    gateway's environment variables. A network's id is not accepted in place of a file."""
     network = tmp_path / "net.onnx"
     network.write_bytes(nets.linear())
     table().to_csv(tmp_path / "rows.csv", index=False)

@@ -39,8 +39,8 @@ def network(tmp_path: Path) -> Path:
 
 
 def test_rows_match_the_gateway(gateway: TestClient, network: Path, tmp_path: Path) -> None:
-    """With the network's file, the rows of a dry run are bit-identical to an upload with the registered network. The
-    dry run names the network, reports its progress and measures models of its features."""
+    """With the network's file, a dry run's rows are bit-identical to those of an upload with the registered network.
+    The dry run names the network, reports its progress and measures models trained on the network's features."""
     told: list[tuple[str, int, int | None]] = []
     digest = hashlib.sha256(nets.linear()).hexdigest()
     found = preview(table(), network=NetworkFile(network, digest), progress=lambda *said: told.append(said), **ONE)
@@ -97,8 +97,8 @@ def test_rows_match_the_gateway(gateway: TestClient, network: Path, tmp_path: Pa
 def test_an_unusable_network_is_refused(
     content: bytes | None, given: dict[str, Any], error: type[Problem], said: str, tmp_path: Path
 ) -> None:
-    """A network file is refused if it is missing, not a network, too large, too slow, does not fit the schema, or
-    returns numbers that are not finite. A file that differs from the expected one is refused without running it. The
+    """A network file is refused if it is missing, is not a network, is too large or too slow, does not fit the schema,
+    or returns numbers that are not finite. A file that differs from the expected one is refused without being run. The
     error contains advice and quotes no row."""
     path, far = tmp_path / "net.onnx", X.copy()
     far[36] = -1000.0 * np.sign(nets.WEIGHTS[:, 0])

@@ -61,8 +61,8 @@ def frames() -> dict[str, Frame]:
 
 @pytest.mark.parametrize("kind", frames())
 def test_frames_are_sent_as_the_gateway_reads_them(tmp_path: Path, kind: str) -> None:
-    """A data frame of any supported library is converted to a file that the gateway encodes to the same rows as the
-    caller's machine."""
+    """A data frame from any supported library is converted to a file that the gateway encodes to the same rows as the
+    caller's machine does."""
     frame, schema = frames()[kind], parse_schema(SCHEMA)
     expected = schema.encode(columns_of(pa.table(ROWS)))
     np.testing.assert_array_equal(schema.encode(columns_of(frame)), expected)
@@ -74,7 +74,7 @@ def test_frames_are_sent_as_the_gateway_reads_them(tmp_path: Path, kind: str) ->
 
 
 def test_files_are_read_as_the_gateway_reads_them(tmp_path: Path) -> None:
-    """The same rows in CSV, Parquet and npz are encoded identically. A file of another kind is refused."""
+    """The same rows are encoded identically from CSV, Parquet and npz. A file of another kind is refused."""
     pq.write_table(pa.table(ROWS), tmp_path / "rows.parquet")
     text = pd.DataFrame(ROWS | {"e": [json.dumps(one) for one in ROWS["e"]]})
     text.to_csv(tmp_path / "rows.csv", index=False)
@@ -89,7 +89,7 @@ def test_files_are_read_as_the_gateway_reads_them(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    """A file that is empty, of another kind, truncated or ragged is refused without quoting any part of it."""
+    """A file that is empty, truncated, ragged or of another kind is refused, and the error quotes no part of it."""
     np.savez_compressed(tmp_path / "whole.npz", x=np.arange(1000))
     whole = (tmp_path / "whole.npz").read_bytes()
     for name, content in (
@@ -111,9 +111,9 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     ("content", "fault"),
     [(b"age;y\n7319;a\n", "has semicolons"), ("age,y\n7319,a\n".encode("utf-16"), "is in UTF-16")],
 )
-def test_a_csv_file_of_a_spreadsheet_is_refused_as_the_gateway_does(tmp_path: Path, content: bytes, fault: str) -> None:
-    """A CSV file with other separators or in another encoding is refused with its detected format and advice on how to
-    save it."""
+def test_an_unreadable_spreadsheet_csv_is_refused_with_advice(tmp_path: Path, content: bytes, fault: str) -> None:
+    """A CSV file with other separators or in another encoding is refused with an error that states the detected format
+    and how to save the file."""
     (tmp_path / "rows.csv").write_bytes(content)
     with pytest.raises(InputInvalid, match=f"{fault}.*; save it as CSV in UTF-8") as refusal:
         columns_of(tmp_path / "rows.csv")
@@ -121,9 +121,9 @@ def test_a_csv_file_of_a_spreadsheet_is_refused_as_the_gateway_does(tmp_path: Pa
 
 
 def test_a_schema_is_proposed() -> None:
-    """Numbers are standardised with parameters rounded to two digits, small sets of integers or texts are listed, and
-    longer texts are hashed, prose by its words. Constant columns are ignored, and dates, vectors and columns with many
-    gaps are recognised."""
+    """In a proposed schema, numbers are standardised with parameters rounded to two digits, small sets of integers or
+    texts are listed, and longer texts are hashed; prose is hashed word by word. Constant columns are ignored, and
+    dates, vectors and columns with many missing values are recognised."""
     random = np.random.default_rng(0)
     rows = 200
     table = pd.DataFrame(
@@ -160,8 +160,8 @@ def test_a_schema_is_proposed() -> None:
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table])
-def test_types_of_frames_are_found(library: Callable[..., Frame]) -> None:
-    """Dates, times, decimals and lists in data frames of any library are recognised, even with missing values. Types
+def test_data_frame_types_are_recognised(library: Callable[..., Frame]) -> None:
+    """Dates, times, decimals and lists are recognised in data frames from any library, even with missing values. Types
     that no schema accepts are ignored."""
     days = [datetime.date(2020, 1, 1 + place) for place in range(30)]
     moments = [datetime.datetime.combine(day, datetime.time(5, 6, 7, 8)) for day in days]
@@ -192,8 +192,8 @@ def test_types_of_frames_are_found(library: Callable[..., Frame]) -> None:
 
 
 def test_targets_and_labels_are_proposed() -> None:
-    """Multiple labels are listed individually, and the proposed range is the range of the sample rounded outwards. A
-    label column without values, a target with gaps and more than one target are refused."""
+    """Multiple labels are listed individually, and a target's proposed range is the sample's range, rounded outwards. A
+    label column without values, a target with missing values and more than one target are refused."""
     table = pd.DataFrame(
         {"x": range(20), "topics": ["a;b", "b", "", "c; a"] * 5, "rent": [123.4, 987.6] * 10, "gap": [1.0, None] * 10}
     )
@@ -221,7 +221,8 @@ def test_targets_and_labels_are_proposed() -> None:
 
 
 def test_stated_columns_are_not_read() -> None:
-    """If all columns are stated, the schema does not depend on the rows. A column that is not stated is named."""
+    """If the caller states all columns, the schema does not depend on the rows. If a column is not stated, the error
+    names it."""
     stated = {"x": {"kind": "numeric", "min": 0, "max": 9, "outside": "clip"}, "y": {"values": ["no", "yes"]}}
     given: dict[str, Any] = {"label": "y", "subject": "who", "stated": stated, "public": False}
     table = pd.DataFrame({"x": [1, 2000], "y": ["no", "7319"], "who": ["p1", "p2"]})
@@ -239,8 +240,8 @@ def test_stated_columns_are_not_read() -> None:
 
 @pytest.mark.slow
 def test_a_preview_reports_accuracy_and_cost() -> None:
-    """The preview of a table reports clipped and unknown shares, warnings, Lethe's accuracy next to scikit-learn's, and
-    the cost of forgetting. More epsilon is more accurate, and more l2 takes fewer passes."""
+    """A table's preview reports clipped and unknown shares, warnings, Lethe's accuracy next to scikit-learn's, and the
+    cost of forgetting. A larger epsilon is more accurate, and a larger l2 takes fewer passes."""
     table = load_wine(as_frame=True).frame
     found = preview(table, schema=infer(table, label="target"), epsilons=(0.5, 4.0))
     assert (found.num_rows, found.num_features, found.held_out) == (178, 13, 44)
@@ -264,8 +265,8 @@ def test_a_preview_reports_accuracy_and_cost() -> None:
 
 @pytest.mark.slow
 def test_a_preview_measures_a_target() -> None:
-    """A numeric target is measured by r squared next to scikit-learn's regressions, and the noise reduces it more for
-    least squares than for Huber regression."""
+    """For a numeric target, the preview reports r squared next to that of scikit-learn's regressions. Noise reduces it
+    more for least squares than for Huber regression."""
     table = load_diabetes(as_frame=True, scaled=False).frame
     given: dict[str, Any] = {"schema": infer(table, target="target"), "epsilons": (8.0,), "l2": (0.02,)}
     found = preview(table, **given)
@@ -286,8 +287,8 @@ def test_a_preview_measures_a_target() -> None:
 
 @pytest.mark.slow
 def test_a_preview_measures_counts() -> None:
-    """Counts are learned as rates and measured by r squared next to scikit-learn's Poisson regression. Huber regression
-    fits them worse."""
+    """For counts, the preview models rates and reports r squared next to that of scikit-learn's Poisson regression.
+    Huber regression fits counts worse."""
     random = np.random.default_rng(0)
     columns: dict[str, Any] = {name: random.uniform(-1, 1, 1500) for name in "ab"}
     columns["y"] = np.minimum(random.poisson(np.exp(1 + 2 * columns["a"] - columns["b"])), 40)
@@ -313,7 +314,7 @@ def test_a_preview_measures_counts() -> None:
 
 @pytest.mark.slow
 def test_a_preview_measures_several_labels() -> None:
-    """Multiple labels are measured together, next to a separate logistic regression for each label."""
+    """Multiple labels are measured together and compared with a separate logistic regression for each label."""
     random = np.random.default_rng(0)
     x = random.normal(size=(400, 4))
     has = x @ random.normal(size=(4, 3)) + 0.3 * random.normal(size=(400, 3)) > 0.5
@@ -330,7 +331,7 @@ def test_a_preview_measures_several_labels() -> None:
 @pytest.mark.parametrize("objective", Objective)
 @pytest.mark.parametrize("width", [0.5, math.inf])
 def test_slopes_of_preview_losses_match_difference_quotients(objective: Objective, width: float) -> None:
-    """The derivative of each loss equals its difference quotient on every piece of the loss."""
+    """On every piece of a loss, its derivative equals its difference quotient."""
     random = np.random.default_rng(1)
     scores = random.normal(size=(40, 3 if objective is Objective.MULTILABEL_LOGISTIC_REGRESSION else 1))
     labels = random.integers(0, 8 if scores.shape[1] > 1 else 2, 40).astype(np.int32)
@@ -343,8 +344,8 @@ def test_slopes_of_preview_losses_match_difference_quotients(objective: Objectiv
     assert change == pytest.approx(expected, rel=1e-3, abs=1e-12)
 
 
-def test_a_preview_warns_of_raw_columns() -> None:
-    """If the ranges of a schema make rows nearly parallel, a preview warns before any upload and names the dominating
+def test_a_preview_warns_about_unscaled_columns() -> None:
+    """If a schema's ranges make rows nearly parallel, the preview warns before any upload and names the dominating
     column."""
     table = load_breast_cancer(as_frame=True).frame
     columns: dict[str, Any] = {name: {"kind": "numeric", "min": 0, "max": 1e5} for name in table.columns}
@@ -354,7 +355,8 @@ def test_a_preview_warns_of_raw_columns() -> None:
 
 
 def test_a_preview_refuses_what_the_gateway_would() -> None:
-    """A preview refuses an invalid schema, a row out of range and a mostly unknown column as the gateway does."""
+    """A preview refuses an invalid schema, a row out of range and a mostly unknown column with the same errors as the
+    gateway."""
     table = pd.DataFrame({"x": [1.0, 2.0, 300.0, 4.0], "y": ["a", "b", "a", "b"]})
     label = {"role": "label", "values": ["a", "b"]}
     numeric = {"kind": "numeric", "min": 0, "max": 1000}
@@ -374,9 +376,9 @@ def test_a_preview_refuses_what_the_gateway_would() -> None:
 
 
 @pytest.mark.slow
-def test_a_dry_run_learns_with_weights() -> None:
-    """A column of weights needs a declared bound, and a bound needs a column. A dry run uses the weights for learning
-    but not for measuring."""
+def test_a_dry_run_trains_with_weights() -> None:
+    """A weight column needs a declared bound, and a bound needs a weight column. A dry run uses the weights for
+    training but not for measuring."""
     random = np.random.default_rng(0)
     x = random.normal(size=600)
     y = np.where(random.random(600) < 1 / (1 + np.exp(-x)), "yes", "no")

@@ -52,8 +52,8 @@ def test_scores_match_a_served_model(network: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_dry_run_learns_a_tangent(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dry run learns a tangent of a network in the named layers, with the noise and passes of a linear model. A
+def test_a_dry_run_trains_a_tangent_model(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run trains a network's tangent in the named layers, with the same noise and passes as a linear model. A
     network that does not fit, unknown layers, a numeric target, a second moment and too many parameters are refused."""
     names = [*networks.opened(network, parse_schema(SCHEMA)).parameters]
     found = preview(table(), network=network, tangent={"layers": names, "offset": False}, **ONE)
@@ -92,9 +92,9 @@ class Exponential(torch.nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("largest", [1000.0, 50.0])
-def test_a_nonfinite_row_is_refused_by_line(tmp_path: Path, largest: float) -> None:
-    """A row whose derivatives or their squares are not finite is refused with its line number, without quoting the
-    row."""
+def test_the_error_for_a_nonfinite_row_names_the_line(tmp_path: Path, largest: float) -> None:
+    """A row is refused if its derivatives or their squares are not finite. The error states the line number without
+    quoting the row."""
     linear = torch.nn.Linear(nets.WIDTH, 1)
     torch.nn.init.ones_(linear.weight)
     path = tmp_path / "net.onnx"

@@ -52,7 +52,7 @@ def beyond(domain: Domain) -> list[float]:
 
 @each("vector", VECTORS)
 def test_bounds_match_the_example_vectors(vector):
-    """Every bound reproduces independently computed example values, integers exactly and reals to nine digits."""
+    """Every bound reproduces independently computed example values: integers exactly, and reals to nine digits."""
     results = evaluate(vector["bound"], vector["given"])
     for output, expected in vector["expected"].items():
         match expected:
@@ -66,15 +66,14 @@ def test_bounds_match_the_example_vectors(vector):
 
 
 def test_every_theorem_has_its_function():
-    """The calculator has exactly the bounds that the theory names, and each has an example vector."""
+    """The calculator contains exactly the theory's bounds, and each bound has an example vector."""
     assert sorted(CALCULATOR) == sorted(THEOREMS.split())
     assert set(EXAMPLES) == set(CALCULATOR)
 
 
 @each("name", CALCULATOR)
 def test_bounds_document_themselves(name):
-    """The documentation of a bound contains exactly its statement, its reference, the meaning of each parameter, and
-    its results."""
+    """A bound's documentation contains its statement and reference and describes each of its parameters and results."""
     described = CALCULATOR[name]
     assert described.name == name
     for text in (described.title, described.reference, described.statement, *described.assumptions):
@@ -104,7 +103,7 @@ def test_unknown_parameters_are_refused(name):
 
 @each(("name", "parameter"), NUMBERS)
 def test_numbers_out_of_range_are_refused(name, parameter):
-    """A number out of range, NaN, an infinity that the theorem does not allow, and a value of another type are refused
+    """A number out of range, NaN, an infinity that the theorem does not allow, or a value of another type is refused
     with a specific error."""
     wrong = [math.nan, True, "one", [1.0], {"value": 1.0}, *beyond(parameter)]
     wrong += [1.5] if parameter.kind == "integer" else []
@@ -116,8 +115,8 @@ def test_numbers_out_of_range_are_refused(name, parameter):
 
 @pytest.mark.parametrize(("name", "parameter"), LISTS, ids=names(LISTS))
 def test_lists_out_of_range_are_refused(name, parameter):
-    """A list is refused with a specific error if its length is wrong, if an entry has the wrong type or range, or if it
-    is not a list."""
+    """A list is refused with a specific error if it is too long, if an entry has the wrong type or is out of range, or
+    if the value is not a list."""
     entries = [math.nan, -1.0, True, None] + (
         [[1], [-1, 0.1], [1, math.nan], [1.5, 0.1]] if parameter.kind == "segments" else []
     )
@@ -135,9 +134,9 @@ def test_unknown_choices_are_refused(name, parameter):
 
 
 @each(("name", "parameter"), HYPOTHESES)
-def test_denied_hypotheses_are_refused(name, parameter):
-    """A hypothesis is assumed unless the caller denies it. If it is denied, the evaluation raises the error of its kind
-    with its name."""
+def test_denied_hypotheses_raise_an_error(name, parameter):
+    """A hypothesis is assumed unless the caller denies it. If the caller denies it, the evaluation raises the error for
+    that kind of hypothesis and names it."""
     assert parameter.default is True
     assert evaluate(name, EXAMPLES[name] | {parameter.name: True}) == evaluate(name, EXAMPLES[name])
     with pytest.raises(parameter.refusal, match=f"^{parameter.name}: not established"):
@@ -181,8 +180,8 @@ def test_denied_hypotheses_are_refused(name, parameter):
     ],
 )
 def test_unverifiable_hypotheses_are_required(names_of, refusal):
-    """A theorem whose conditions are not only numbers has them as hypotheses and raises the right kind of error if one
-    is denied."""
+    """A theorem has a hypothesis for each condition that its numbers alone cannot verify, and raises the right kind of
+    error if one of them is denied."""
     name, hypotheses = names_of.split(": ")
     for hypothesis in hypotheses.split():
         with pytest.raises(refusal, match=hypothesis):
@@ -190,13 +189,14 @@ def test_unverifiable_hypotheses_are_required(names_of, refusal):
 
 
 def test_an_unknown_bound_is_refused():
-    """An unknown name of a bound raises an error."""
+    """Evaluating a bound with an unknown name raises an error."""
     with pytest.raises(DomainError, match="Expected the name of a bound, not 'g8_rdp'"):
         evaluate("g8_rdp", {})
 
 
 def test_infinity_is_a_string():
-    """Because JSON has no infinity, parameters that allow it accept the string "inf", and results contain it."""
+    """Because JSON has no infinity, parameters that allow it accept the string "inf", and results contain "inf" or
+    "-inf"."""
     assert evaluate("t41_adv", {"q": "inf", "eps": 0.05}) == evaluate("t41_adv", {"q": math.inf, "eps": 0.05})
     assert evaluate("rdp_linear_cks", {"tau": 0.0, "delta": 0.1})["alpha"] == "inf"
     assert evaluate("eps_hat", {"fpr": 1.0, "fnr": 1.0, "delta": 0.0})["eps"] == "-inf"
@@ -205,7 +205,8 @@ def test_infinity_is_a_string():
 
 
 def test_reciprocals_of_other_parameters_are_accepted():
-    """A real parameter can be given as the reciprocal of another parameter if that is a positive number."""
+    """A real parameter can be given as the reciprocal of another parameter, provided that the other parameter is a
+    positive number."""
     given = EXAMPLES["greedy_K_schedule"]
     assert (given["delta"], given["eta"]) == ("1/n", "1/L")
     assert evaluate("greedy_K_schedule", given) == evaluate("greedy_K_schedule", given | {"delta": 1 / 11982})
@@ -232,7 +233,7 @@ EXTREMES = [0, 1e-300, 1e-9, 0.1, 0.5, 0.99, 1, 1 + 1e-9, 2, 50, 1000, 1e8, 1e15
 
 
 def extreme(parameter: Parameter) -> st.SearchStrategy[object]:
-    """Return values of a parameter, mostly at the ends of its range."""
+    """Return a strategy for a parameter's values, mostly at the ends of its range."""
     inside = [value for value in EXTREMES if parameter.interval and parameter.contains(value)]
     whole = [int(value) for value in inside if value == value // 1 <= 1e15 and not (1000 < value < 1e15)]
     match parameter.kind:
@@ -258,9 +259,9 @@ def extreme(parameter: Parameter) -> st.SearchStrategy[object]:
 @pytest.mark.parametrize("name", CALCULATOR)
 @given(data=st.data())
 @settings(max_examples=30)
-def test_extreme_numbers_are_answered_or_refused(name, data):
-    """For any parameters within their ranges, a bound returns JSON values or raises a PrivacyError, and never fails in
-    another way."""
+def test_extreme_numbers_are_evaluated_or_refused(name, data):
+    """For any parameters within their ranges, a bound either returns JSON values or raises a PrivacyError, and never
+    fails in any other way."""
     parameters = CALCULATOR[name].parameters
     params = {p.name: data.draw(extreme(p), p.name) for p in parameters if p.required or data.draw(st.booleans())}
     with contextlib.suppress(PrivacyError):
@@ -284,7 +285,7 @@ def test_every_table_of_texts_belongs_to_a_bound():
 
 @pytest.mark.parametrize("module", [bounds, bound], ids=lambda module: module.__name__)
 def test_examples_in_docstrings_are_correct(module):
-    """The examples in the module's docstrings give the printed results."""
+    """The examples in the module's docstrings produce the results shown."""
     failed, attempted = doctest.testmod(module)
     assert attempted
     assert not failed

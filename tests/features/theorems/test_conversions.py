@@ -44,7 +44,7 @@ def test_one_sided_bounds_yield_one_sided_inequalities(name, sided):
     assert evaluate(name, {"alpha": 2, "rho": 0.1, "delta": 0.1, "sided": sided})["sided"] == sided
 
 
-def test_identical_laws_cost_nothing():
+def test_a_divergence_of_zero_costs_nothing():
     """Every conversion maps a divergence of 0 to an epsilon and delta of 0."""
     for name in ("rdp_to_dp_mironov", "rdp_to_dp_cks"):
         assert evaluate(name, {"alpha": 2, "rho": 0, "delta": 1e-5})["eps"] == 0
@@ -56,7 +56,8 @@ def test_identical_laws_cost_nothing():
 
 
 def coins(alpha: float, rho: float, eps: float) -> float:
-    """Return the largest p - e^eps q over coins with D_alpha(p || q) <= rho: q on a grid, p by bisection."""
+    """Return the largest p - e^eps q over pairs of coins with D_alpha(p || q) <= rho, where q lies on a grid and p is
+    found by bisection."""
     q = np.concatenate([np.geomspace(1e-12, 0.5, 20_000), np.linspace(0.5, 1 - 1e-9, 20_000)])
     low, high = q.copy(), np.full_like(q, 1 - 1e-15)
     for _ in range(60):
@@ -72,7 +73,7 @@ def coins(alpha: float, rho: float, eps: float) -> float:
 @each("rho", [1e-6, 1e-3, 0.2, 3.0])
 @each("eps", [0.0, 0.1, 2.0])
 def test_single_order_optimum_is_attained_by_coins(alpha, rho, eps):
-    """Over all pairs of coins on a grid, no delta exceeds the optimal delta of one order, and some pairs attain it."""
+    """No pair of coins on a grid has a delta above the optimal delta of one order, and some pairs attain it."""
     best = evaluate("rdp_delta_single_order_optimal", {"alpha": alpha, "rho": rho, "eps": eps})["delta"]
     attained = coins(alpha, rho, eps)
     assert attained <= best
@@ -81,7 +82,7 @@ def test_single_order_optimum_is_attained_by_coins(alpha, rho, eps):
 
 @given(alpha=orders, rho=divergences, eps=epsilons, factor=more)
 def test_optimal_delta_is_at_most_the_closed_form(alpha, rho, eps, factor):
-    """The optimal delta of an order is at most the delta of the closed form. Both are monotone and lie in [0, 1]."""
+    """The optimal delta of an order is at most the closed-form delta. Both are monotone and lie in [0, 1]."""
     here, larger_rho, larger_eps = (
         [
             evaluate(name, {"alpha": alpha, "rho": rho_, "eps": eps_})["delta"]
@@ -96,7 +97,8 @@ def test_optimal_delta_is_at_most_the_closed_form(alpha, rho, eps, factor):
 
 @given(alpha=orders, rho=divergences, delta=deltas)
 def test_delta_and_epsilon_of_one_order_are_inverse(alpha, rho, delta):
-    """Converting delta to epsilon and back at one order returns the original delta, unless epsilon was clamped at 0."""
+    """Converting delta to epsilon and back at the same order returns the original delta, unless epsilon was clamped to
+    0."""
     eps = evaluate("rdp_to_dp_cks", {"alpha": alpha, "rho": rho, "delta": delta})["eps"]
     back = evaluate("rdp_delta_cks", {"alpha": alpha, "rho": rho, "eps": eps})["delta"]
     assert back <= delta * (1 + 1e-9)
@@ -123,7 +125,7 @@ def test_gaussian_curve_orders_the_conversions(mu, delta, factor):
 
 @given(tau=powers_of_ten(-6, 2), delta=deltas, alpha=orders)
 def test_linear_curves_are_optimised_over_all_orders(tau, delta, alpha):
-    """In either conversion, no single order gives a smaller value than the optimum over a linear curve."""
+    """For either conversion, no single order gives a smaller epsilon than the optimum over a linear curve."""
     for linear, single in [("rdp_linear_cks", "rdp_to_dp_cks"), ("rdp_linear_mironov", "rdp_to_dp_mironov")]:
         best = evaluate(linear, {"tau": tau, "delta": delta})["eps"]
         assert best <= evaluate(single, {"alpha": alpha, "rho": tau * alpha, "delta": delta})["eps"] * (1 + 1e-9)
@@ -131,14 +133,14 @@ def test_linear_curves_are_optimised_over_all_orders(tau, delta, alpha):
 
 @given(eps=powers_of_ten(-3, 1.5), delta=deltas)
 def test_tau_star_is_the_inverse_of_mironov(eps, delta):
-    """The largest slope for a target gives exactly that target."""
+    """Converting the largest slope permitted by a target returns exactly that target."""
     tau = evaluate("tau_star", {"eps": eps, "delta": delta})["tau"]
     assert evaluate("rdp_linear_mironov", {"tau": tau, "delta": delta})["eps"] == pytest.approx(eps, rel=1e-9)
 
 
 @given(eps=epsilons, mu=mus, delta=deltas, factor=more)
 def test_gaussian_delta_is_monotone_and_invertible(eps, mu, delta, factor):
-    """Delta lies in [0, 1], rises with mu, falls with epsilon, and is recovered by its inverse functions."""
+    """Delta lies in [0, 1], rises with mu and falls as epsilon increases. Its inverse functions recover it."""
     at = evaluate("gdp_delta", {"eps": eps, "mu": mu})["delta"]
     assert 0 <= at <= evaluate("gdp_delta", {"eps": eps, "mu": mu * factor})["delta"] <= 1
     assert at >= evaluate("gdp_delta", {"eps": eps * factor, "mu": mu})["delta"]
@@ -153,7 +155,7 @@ def test_gaussian_delta_is_monotone_and_invertible(eps, mu, delta, factor):
 
 @pytest.mark.parametrize(("mu", "mironov", "cks", "exact"), [(0.3, 1.345, 1.073, 0.965), (0.05, 0.218, 0.147, 0.129)])
 def test_three_conversions_match_published_values(mu, mironov, cks, exact):
-    """At delta = 1/11982 the three conversions of one Gaussian curve reproduce the published values."""
+    """At delta = 1/11982, all three conversions of a Gaussian curve reproduce the published values."""
     given_mu = {"mu": mu, "delta": 1 / 11982}
     slope = {"tau": mu**2 / 2, "delta": 1 / 11982}
     assert round(evaluate("rdp_linear_mironov", slope)["eps"], 3) == mironov

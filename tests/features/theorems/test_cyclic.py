@@ -29,7 +29,8 @@ def cycles(draw: st.DrawFn) -> dict[str, float]:
 
 
 def place_mu(at: dict[str, float], place: int | None, *, share: float = 1.0) -> float:
-    """Return mu of a row of one batch, or of all, step by step."""
+    """Return the mu of a row that is read with one batch or, if `place` is None, at every step, computed step by
+    step."""
     steps = []
     for t in range(int(at["T"] + at["K"])):
         size = min(1.0, (at["T"] - t) / at["q"]) if t < at["T"] else 1.0
@@ -47,7 +48,7 @@ def place_mu(at: dict[str, float], place: int | None, *, share: float = 1.0) -> 
 
 @settings(max_examples=150)
 @given(at=cycles())
-def test_mu_matches_step_by_step_strings(at):
+def test_mu_matches_a_step_by_step_computation(at):
     """The largest and the smallest mu over all batches equal the extremes over every position, computed step by
     step."""
     result = evaluate("cyclic_batches", at)
@@ -60,8 +61,8 @@ def test_mu_matches_step_by_step_strings(at):
 
 @given(B=st.integers(2, 60), E=st.integers(1, 60), c=st.floats(0.05, 0.9999), gap=st.floats(0.01, 10))
 def test_whole_passes_have_the_published_closed_form(B, E, c, gap):
-    """For the batch that is read last, mu equals the closed form of Bok, Su and Altschuler (2024) for noisy cyclic
-    gradient descent."""
+    """For the batch that is read last, mu equals the closed form for noisy cyclic gradient descent given by Bok, Su and
+    Altschuler (2024)."""
     result = evaluate("cyclic_batches", {"B": B, "T": B * E, "gap": gap, "c": c, "eta": 2.0, "sigma": 0.5})
     rest = c ** (B * (E - 1))
     square = 1 + c ** (2 * B - 2) * (1 - c * c) / (1 - c**B) ** 2 * (1 - rest) / (1 + rest)
@@ -78,8 +79,8 @@ def test_a_single_batch_is_full_batch_descent(at):
 
 
 @given(at=cycles(), more=st.integers(1, 9), factor=st.floats(1.0, 10.0))
-def test_mu_is_monotone_in_the_gap_the_noise_and_the_steps_after(at, more, factor):
-    """Mu is proportional to the gap and inversely proportional to the noise, and further steps without the row never
+def test_mu_is_monotone_in_its_parameters(at, more, factor):
+    """Mu is proportional to the gap and inversely proportional to the noise. Further steps without the row never
     increase it."""
     mu = evaluate("cyclic_batches", at)["mu"]
     assert evaluate("cyclic_batches", at | {"gap": factor * at["gap"]})["mu"] == pytest.approx(factor * mu, rel=1e-12)
@@ -88,9 +89,9 @@ def test_mu_is_monotone_in_the_gap_the_noise_and_the_steps_after(at, more, facto
     assert evaluate("cyclic_batches", at | {"K": at["K"] + more})["mu"] <= mu * (1 + 1e-12)
 
 
-def test_a_falling_step_size_hides_the_last_visit():
-    """Without a cool-down, only the noise of one step hides the batch that is read last. With a cool-down, all batches
-    are nearly equally well hidden."""
+def test_a_cool_down_hides_the_last_batch():
+    """Without a cool-down, the batch that is read last is hidden only by the noise of a single step. With a cool-down,
+    all batches are hidden almost equally well."""
     abrupt, gentle = (evaluate("cyclic_batches", ADULT | {"q": q}) for q in (1, 64))
     assert abrupt["mu"] > 2.5 * abrupt["mu_full_batch"]
     assert gentle["mu"] < 1.2 * gentle["mu_full_batch"]
@@ -105,8 +106,8 @@ def test_unread_rows_have_no_influence():
 
 @pytest.mark.parametrize("q", [1, 500])
 def test_work_grows_with_the_cool_down(q):
-    """The work of finding the worst position grows with the steps of the cool-down, but not with the number of
-    positions or steps."""
+    """The work of finding the worst position grows with the number of cool-down steps, but not with the number of
+    positions or of steps in total."""
 
     def cost(B: int, T: int, q: int) -> int:
         return calls(lambda: evaluate("cyclic_batches", ADULT | {"B": B, "T": T, "q": q}))
@@ -117,6 +118,6 @@ def test_work_grows_with_the_cool_down(q):
 
 
 def test_a_cool_down_longer_than_the_run_is_refused():
-    """A cool-down that has more steps than the run is refused."""
+    """A cool-down with more steps than the run is refused."""
     with pytest.raises(PreconditionError, match=r"^cooldown_within_run: Expected q=65 <= T=64"):
         evaluate("cyclic_batches", ADULT | {"T": 64, "q": 65})

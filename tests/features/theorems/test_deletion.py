@@ -12,7 +12,7 @@ epsilons = st.just(0.0) | st.floats(-8, 2).map(lambda exponent: 10.0**exponent)
 
 
 def test_exact_unlearning_can_be_inferred():
-    """The probability of inferring the record that was deleted at step i is 1 - 2^(3 - i), which tends to 1."""
+    """The record deleted at step i can be inferred with probability 1 - 2^(3 - i), which tends to 1."""
     chances = [evaluate("t31_success", {"i": i})["prob"] for i in range(4, 60)]
     assert chances[:3] == [0.5, 0.75, 0.875]
     assert chances == sorted(chances)
@@ -21,8 +21,8 @@ def test_exact_unlearning_can_be_inferred():
 
 @given(eps=st.floats(0.01, 5), i=st.integers(1, 10**6), N=st.integers(0, 9_999))
 def test_a_counter_leaks_without_limit(eps, i, N):
-    """The privacy loss of the counter starts at 0, grows by eps/j at release j, and is continuous where the method of
-    summation changes."""
+    """The counter's privacy loss starts at 0, grows by eps/j at release j, and is continuous where the summation method
+    changes."""
 
     def loss(releases: int) -> float:
         return evaluate("t32_count_loss", {"eps": eps, "i": i, "N": releases})["loss"]
@@ -47,7 +47,8 @@ def test_advantage_is_monotone(q, eps, factor):
 
 @pytest.mark.parametrize("name", ["t41_adv", "t41_adv_plus"])
 def test_soundness_needs_the_joint_bound(name):
-    """For an adaptive requester and more than one release, a bound on each version alone is refused."""
+    """For an adaptive requester and more than one release, a bound that covers each version only on its own is
+    refused."""
     certificate = {"q": 2, "eps": 0.1}
     for allowed in (
         {"scope": "joint", "p": 3, "releases": 5},
@@ -61,7 +62,7 @@ def test_soundness_needs_the_joint_bound(name):
 
 @given(eps_dd=epsilons, eps_dp=epsilons, p=st.integers(0, 100), more=st.integers(0, 100))
 def test_adaptive_reduction_is_linear(eps_dd, eps_dp, p, more):
-    """Zero versions add nothing, and each further version adds the same amount."""
+    """Zero versions add nothing to epsilon, and each further version adds the same amount."""
 
     def adaptive(versions: int) -> float:
         return evaluate("t43_adaptive", {"eps_dd": eps_dd, "eps_dp": eps_dp, "p": versions})["eps"]
@@ -71,8 +72,8 @@ def test_adaptive_reduction_is_linear(eps_dd, eps_dp, p, more):
 
 
 def test_mixed_orders_are_refused():
-    """Renyi values of different orders are refused, and so is counting only observed versions without a bound on the
-    chain."""
+    """Combining Renyi values of different orders is refused, and so is counting only the observed versions without a
+    bound on the chain."""
     versions = {"eps_dd": 0.01, "eps_dp": 0.05, "p": 3}
     expected = evaluate("t43_adaptive", versions)
     assert evaluate("t43_adaptive", versions | {"q_dd": 2, "q_dp": 2}) == expected
@@ -85,7 +86,7 @@ def test_mixed_orders_are_refused():
 
 @given(q=orders, adv=st.floats(0, 1), less=st.floats(0, 1))
 def test_refutation_threshold_inverts_soundness(q, adv, less):
-    """The threshold is non-negative and rises with the advantage. The soundness bound at the threshold equals the
+    """The threshold is non-negative and rises with the advantage. At the threshold, the soundness bound equals the
     squared advantage."""
 
     def threshold(value: float) -> float:

@@ -21,8 +21,9 @@ def test_noise_falls_with_steps_and_target(I, eps):  # noqa: E741
     assert here["T"] is None
 
 
-def test_steps_of_learning_grow_with_the_ball():
-    """The learning steps are at least I, and enough to contract the given radius to the noise."""
+def test_training_steps_grow_with_the_ball():
+    """Training takes I steps plus the steps that contract the ball's radius to the scale of the noise. For a tiny
+    radius, it takes exactly I steps."""
     rate = math.log((0.1947 + 0.011982) / (0.1947 - 0.011982))
     T = evaluate("n1_sigma", MNIST | {"I": 5, "R": 100.0})["T"]
     assert 5 + math.ceil(math.log(100.0 * 0.011982 * 11982) / rate) == T
@@ -30,7 +31,7 @@ def test_steps_of_learning_grow_with_the_ball():
 
 
 def test_a_secret_state_is_never_certified():
-    """The variant that keeps its noiseless model secret is refused for certificates."""
+    """The variant that keeps its noiseless model secret cannot be used for a certificate."""
     with pytest.raises(PreconditionError, match=r"^stateless: "):
         evaluate("n1_sigma", MNIST | {"I": 5, "purpose": "certificate"})
 

@@ -21,8 +21,8 @@ def group(eps: float, delta: float, k: int) -> tuple[float, float]:
 
 @given(eps=epsilons, delta=deltas, k=st.integers(1, 40), others=st.integers(1, 40))
 def test_groups_compose_record_by_record(eps, delta, k, others):
-    """A group of one record has the guarantee of a record, and delta rises with the group size k. A group of k followed
-    by further records equals one group of all of them."""
+    """A group of one record has a single record's guarantee, and delta rises with the group size k. Extending a group
+    of k by further records gives the same guarantee as one group of the combined size."""
     assume(delta * math.exp((k + others) * eps) * (k + others) < 1)
     assert group(eps, delta, 1) == pytest.approx((eps, delta), rel=1e-12)
     grown_eps, grown = group(eps, delta, k)
@@ -34,7 +34,8 @@ def test_groups_compose_record_by_record(eps, delta, k, others):
 
 @given(eps=st.floats(0, 20), delta=deltas, k=sizes)
 def test_group_targets_are_met_exactly(eps, delta, k):
-    """The computed per-record target gives exactly the group's target. The printed per-record delta is never larger."""
+    """Converting the computed per-record target back to the group gives exactly the group's target. The printed
+    per-record delta is never larger than the computed one."""
     target = evaluate("group_privacy_inverse", {"eps": eps, "delta": delta, "k": k})
     printed = evaluate("group_privacy_inverse_as_printed", {"eps": eps, "delta": delta, "k": k})
     assert group(target["eps"], target["delta"], k) == pytest.approx((eps, delta), rel=1e-9)
@@ -50,8 +51,8 @@ def test_printed_group_target_is_needlessly_strict():
 
 
 def test_k_delta_is_refuted_by_three_databases():
-    """An outcome with probabilities 0, delta and delta (1 + e^eps) attains the bound for a group of two and exceeds 2
-    delta."""
+    """On three databases, an outcome with probabilities 0, delta and delta (1 + e^eps) attains the bound for a group of
+    two, which exceeds 2 delta."""
     result = evaluate("group_privacy", {"eps": 0.5, "delta": 0.01, "k": 2})
     assert result["delta"] == pytest.approx(0.01 * (1 + math.exp(0.5)), rel=1e-12)
     assert result["k_delta"] == 0.02 < result["delta"]
@@ -59,7 +60,7 @@ def test_k_delta_is_refuted_by_three_databases():
 
 @pytest.mark.parametrize("given_group", [(1.0, 1e-5, 100), (0.0, 0.5, 2), (0.1, 1.0, 1), (1e6, 1e-300, 2)])
 def test_groups_too_large_to_protect_are_refused(given_group):
-    """A group whose delta reaches 1 has no guarantee, and a target for such a group is refused."""
+    """A group whose delta reaches 1 has no guarantee, and evaluating its delta raises `InfeasibleError`."""
     with pytest.raises(InfeasibleError, match="Expected delta of a group"):
         group(*given_group)
 
@@ -108,7 +109,7 @@ def test_clopper_pearson_is_exact(counts, conf):
 
 
 def test_too_many_successes_are_refused():
-    """Counts larger than the number of trials are refused with a specific error."""
+    """Counts larger than the number of trials are refused, and the error names the count."""
     with pytest.raises(DomainError, match="x=3 <= n=2"):
         evaluate("clopper_pearson_upper", {"x": 3, "n": 2, "conf": 0.9})
     for counts, name in [((3, 2, 0, 2), "fp=3 <= n0=2"), ((0, 2, 3, 2), "fn=3 <= n1=2")]:
@@ -151,8 +152,8 @@ def test_lower_limit_rarely_misses(gamma):
 
 @given(n=st.integers(1, 10**6), eps=st.floats(0.01, 10), s2=st.floats(0.01, 10), factor=st.floats(1, 5))
 def test_errors_of_mean_estimation_are_monotone(n, eps, s2, factor):
-    """Errors fall with n and epsilon, and the central model is never worse than the local model. At the returned
-    clipping threshold, the error is minimal."""
+    """Errors fall with n and epsilon, and the central model is never worse than the local model. The returned clipping
+    threshold minimises the error."""
     for name in ("central_mean_mse", "local_mean_mse"):
         at = evaluate(name, {"n": n, "eps": eps})["mse"]
         assert at >= evaluate(name, {"n": 2 * n, "eps": eps})["mse"]

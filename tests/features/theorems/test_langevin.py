@@ -14,7 +14,7 @@ MNIST = {"S": 1, "Mlip": 1, "m": 0.0119, "sigma": 0.03, "n": 11982}
 GENERAL = {"alpha": 4, "S": 1, "Mlip": 1, "sigma": 1.0, "n": 1000, "eta": 0.5, "T": 50, "C0": 0.1, "R": 1.0, "L": 1.0}
 
 
-def test_the_cap_is_a_number_only_as_a_logarithm():
+def test_the_cap_is_returned_as_a_logarithm():
     """For the constants of MNIST and a ball of radius 1, the log-Sobolev cap is about e^13480, so only its logarithm is
     returned."""
     cap = evaluate("lsi_cap_log", {"R": 1.0, "Mlip": 1.0, "eta": 3.8, "s2_noise": 0.006840})["log_C"]
@@ -25,7 +25,8 @@ def test_the_cap_is_a_number_only_as_a_logarithm():
 @pytest.mark.parametrize("regime", ["nc", "cvx"])
 @given(K=st.integers(0, 60), L=st.floats(0.01, 3), C_lsi=st.floats(0.01, 10), sigma=st.floats(0.5, 3))
 def test_rates_without_strong_convexity_are_monotone(regime, K, L, C_lsi, sigma):
-    """The rates add up and fall from step to step, the constants stay below the cap, and the divergence never grows."""
+    """The rate of each further step is non-negative and never larger than the rate before it. The constants stay below
+    the cap, and the divergence never grows."""
     at = OPEN | {"regime": regime, "L": L, "C_lsi": C_lsi, "sigma": sigma}
     here, there, after = (evaluate("t32_rates", at | {"K": k}) for k in (K, K + 1, K + 2))
     first, second = there["sum_R"] - here["sum_R"], after["sum_R"] - there["sum_R"]
@@ -37,7 +38,7 @@ def test_rates_without_strong_convexity_are_monotone(regime, K, L, C_lsi, sigma)
 
 
 @given(K=st.integers(0, 60), C_lsi=st.floats(0.01, 10))
-def test_convex_rates_are_the_smooth_ones_at_zero(K, C_lsi):
+def test_convex_rates_match_smooth_rates_at_zero(K, C_lsi):
     """At smoothness zero, the smooth regime has the same rates as the convex regime."""
     at = OPEN | {"C_lsi": C_lsi, "K": K}
     convex, flat = (evaluate("t32_rates", at | regime) for regime in ({"regime": "cvx"}, {"regime": "nc", "L": 1e-16}))
@@ -54,7 +55,7 @@ def test_constants_stop_at_the_cap():
 @given(alpha=st.floats(1.01, 50), eps0=st.floats(0, 10), K=st.integers(0, 10**5), eta=st.floats(0.01, 80))
 def test_strongly_convex_unlearning_is_the_third_regime(alpha, eps0, K, eta):
     """The bound for strongly convex unlearning equals case 3 of the three regimes. It falls with K and never exceeds
-    its start, and the bound with a shifted order decays faster."""
+    its initial value, and the bound with a shifted order is never larger."""
     at = {"alpha": alpha, "eps0": eps0, "m": 0.0119, "eta": eta}
     here, there = (evaluate("t32_sc_eps", at | {"K": k}) for k in (K, K + 1))
     assert there["eps"] <= here["eps"] <= eps0
@@ -116,8 +117,8 @@ def learning(name: str, at: dict[str, object], **more: object) -> float:
     ids=["sc", "cvx", "nc"],
 )
 @given(T=st.integers(0, 100), alpha=st.floats(1.1, 50), k=st.integers(1, 9))
-def test_privacy_of_learning_scales_with_its_parameters(name, at, T, alpha, k):
-    """The privacy loss of learning is 0 at T = 0 and rises with T. It is linear in the order, quadratic in the group
+def test_privacy_of_training_scales_with_its_parameters(name, at, T, alpha, k):
+    """The privacy loss of training is 0 at T = 0 and rises with T. It is linear in the order, quadratic in the group
     size, and inversely quadratic in the number of rows."""
     here = learning(name, at, T=T, alpha=alpha)
     assert learning(name, at, T=0, alpha=alpha) == 0 <= here <= learning(name, at, T=T + 1, alpha=alpha) * (1 + 1e-12)
@@ -132,8 +133,8 @@ def test_privacy_of_learning_scales_with_its_parameters(name, at, T, alpha, k):
 
 
 def test_savings_may_be_negative():
-    """If unlearning starts further away than a fresh model, the savings are negative and retraining counts as
-    cheaper."""
+    """If unlearning starts further from its target than a fresh model does, the savings are negative and retraining is
+    reported as cheaper."""
     saved = evaluate("savings_sc", {"alpha": 2, "m": 0.1, "eta": 1.0, "d0": 0.1, "eps0": 0.5})
     assert saved["iterations"] < 0
     assert saved["retraining_cheaper"]

@@ -19,8 +19,8 @@ def sequence(alpha: float, steps: list[int], slope: float) -> float:
 
 @given(alpha=st.floats(1.1, 50), steps=st.lists(st.integers(0, 200), min_size=1, max_size=8), slope=st.floats(0, 5))
 def test_sequences_follow_the_weak_triangle_inequality(alpha, steps, slope):
-    """The bound for sequences equals the recursion of the corollary, is linear in the privacy loss of learning, and
-    falls with the steps of the last request."""
+    """The bound for sequences equals the corollary's recursion, is linear in the privacy loss of training, and falls
+    with the number of steps for the last request."""
 
     def recursion(order: float, left: list[int]) -> float:
         if len(left) == 1:
@@ -36,7 +36,7 @@ def test_sequences_follow_the_weak_triangle_inequality(alpha, steps, slope):
 
 
 def test_sequences_without_a_valid_length_are_refused():
-    """An empty sequence, and more requests than the doubled orders can cover, are refused."""
+    """An empty sequence is refused, and so is a sequence with more requests than the doubled orders can cover."""
     assert sequence(2.0, [5] * 200, 0.01) > 0
     for steps in ([], [5] * 201):
         with pytest.raises(DomainError, match="number of requests"):
@@ -44,7 +44,8 @@ def test_sequences_without_a_valid_length_are_refused():
 
 
 def epsilon(K: int, sigma: float, S: int) -> float:
-    """Return the smallest epsilon of K steps over all orders, in which it is convex, by ternary search."""
+    """Return the smallest epsilon of K steps over all orders. Epsilon is convex in the order, so ternary search finds
+    it."""
     slope, loss = 4 * (S / (sigma * 11982)) ** 2 / 0.0119, math.log(11982)
 
     def at(log_excess: float) -> float:
@@ -84,7 +85,7 @@ def test_least_noise_is_minimal(K, S):
 
 @given(eps=st.floats(0.05, 5), sigma=st.floats(0.01, 0.1), S=st.integers(1, 100))
 def test_least_steps_are_monotone(eps, sigma, S):
-    """More noise, a weaker target and smaller batches need fewer steps."""
+    """More noise, a weaker target or a smaller batch never needs more steps."""
 
     def least(**more: object) -> int:
         return evaluate("alg5_K", MNIST | {"eps_target": eps, "sigma": sigma, "S": S} | more)["K"]
@@ -95,7 +96,7 @@ def test_least_steps_are_monotone(eps, sigma, S):
 
 
 def test_every_step_count_of_a_list_is_minimal():
-    """Each K in the list is the smallest possible given the previous ones, and the first equals the K of a single
+    """Each K in the list is the smallest possible given the previous ones, and the first K equals that for a single
     batch."""
     given_list = MNIST | {"eps_target": 1.0, "sigma": 0.03, "total": 20, "batch": 5}
     found = evaluate("alg6_K_list", given_list)
@@ -126,7 +127,7 @@ def test_targets_out_of_reach_raise():
 
 
 def test_indivisible_totals_are_refused():
-    """A total that is not a multiple of the batch, and too many batches, are refused."""
+    """A total that is not a multiple of the batch size is refused, and so is a total with too many batches."""
     for total, batch in [(11, 5), (201, 1)]:
         with pytest.raises(DomainError, match="multiple of batch"):
             evaluate("alg6_K_list", MNIST | {"eps_target": 1.0, "sigma": 0.03, "total": total, "batch": batch})
@@ -152,8 +153,8 @@ def test_invalid_smoothness_is_refused(name, at):
 
 @given(alpha=st.floats(1.1, 50), a=st.floats(0, 5), b=st.floats(0, 5), c=st.floats(0, 5))
 def test_insufficient_training_raises_the_bound(alpha, a, b, c):
-    """The bound is at least the sum of its three distances and rises with each of them. Distances at wrong orders are
-    refused."""
+    """The bound is at least the sum of its three distances and rises with each of them. Distances at the wrong orders
+    are refused."""
 
     def total(**more: object) -> float:
         return evaluate("insufficient_training", {"alpha": alpha, "epsT_2a": a, "epsT_4a": b, "eps_ru_4a": c} | more)[

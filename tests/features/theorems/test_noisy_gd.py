@@ -30,8 +30,8 @@ def value(name: str, given_settings: dict[str, object], output: str = "eps", **m
 @pytest.mark.parametrize("name", ["g7_rdp", "g9_rdp", "g9_rdp_tight"])
 @given(at=settings, K=steps, more=st.integers(1, 5))
 def test_privacy_of_the_run_is_monotone(name, at, K, more):
-    """The privacy loss rises with steps, order and gradients, falls with rows and noise, and is quadratic in the group
-    size."""
+    """The privacy loss rises with the number of steps, the order and the gradient bound, falls with the number of rows
+    and the noise, and is quadratic in the group size."""
     here = value(name, at, K=K)
     assert here <= value(name, at, K=K + more)
     assert here <= value(name, at | {"q": at["q"] * more}, K=K) * (1 + 1e-12)
@@ -43,8 +43,8 @@ def test_privacy_of_the_run_is_monotone(name, at, K, more):
 
 @given(at=settings, K=steps)
 def test_kept_constants_lower_privacy_loss(at, K):
-    """Keeping the constants of the proof never increases the privacy loss, and the printed bound stays below its limit.
-    For a single step, the bound with only these constants is twice the bound with all constants."""
+    """Keeping the proof's constants never increases the privacy loss, and the printed bound stays below its limit. For
+    a single step, the bound with only these constants is twice the bound with all constants."""
     limit = 4 * at["q"] * at["L"] ** 2 / (at["lam"] * (at["sigma"] * at["n"]) ** 2)
     tight, printed = value("g9_rdp_tight", at, K=K), value("g9_rdp", at, K=K)
     assert tight <= printed * (1 + 1e-9) <= limit * (1 + 2e-9)
@@ -54,8 +54,8 @@ def test_kept_constants_lower_privacy_loss(at, K):
 
 @given(at=settings, K=steps, g=st.integers(1, 20))
 def test_kept_constants_lower_the_deletion_bound(at, K, g):
-    """Keeping the constants of the proof never increases the deletion bound. The bound starts at the limit of learning,
-    falls with K, and is quadratic in the rows."""
+    """Keeping the proof's constants never increases the deletion bound. At K = 0, the bound equals the limit of the
+    training bound. It falls with K and is quadratic in the number of deleted rows."""
     limit = value("g9_rdp", at, K=10**9)
     assert value("g15_eps", at, K=0) == pytest.approx(limit, rel=1e-9)
     printed = value("g15_eps", at, K=K)
@@ -78,7 +78,7 @@ def test_steps_of_data_deletion_are_minimal(at, target):
 
 @pytest.mark.parametrize("name", ["g9_rdp", "g9_rdp_tight", "g15_eps", "g15_eps_tight", "g15_K"])
 def test_large_step_sizes_are_refused(name):
-    """A step size of at least 1/(lambda + beta) is refused, and without beta a step size of 1/lambda is refused."""
+    """A step size of at least 1/(lambda + beta) is refused. Without beta, a step size of 1/lambda is refused."""
     rest = {"eps_dd": 0.1} if name == "g15_K" else {"K": 10}
     value(name, MNIST | {"beta": 1.98, **rest}, "K" if name == "g15_K" else "eps")
     for wrong in ({"beta": 2.0}, {"eta": 1 / 0.0119}):
@@ -87,7 +87,7 @@ def test_large_step_sizes_are_refused(name):
 
 
 @pytest.mark.parametrize("name", ["g15_eps", "g15_eps_tight", "g15_K"])
-def test_a_wide_initial_law_is_refused(name):
+def test_a_wide_initial_distribution_is_refused(name):
     """An initial distribution that is wider than the lemma allows is refused."""
     rest = {"eps_dd": 0.1} if name == "g15_K" else {"K": 10}
     most = evaluate("g14_init_variance", {"lam": 0.0119, "sigma": 0.03, "eta": 0.5})["var"]
@@ -98,7 +98,7 @@ def test_a_wide_initial_law_is_refused(name):
         evaluate("g14_init_variance", {"lam": 0.0119, "sigma": 0.03, "eta": 0.5, "actual_variance": most * 1.001})
 
 
-def test_an_initial_law_without_contraction_is_refused():
+def test_an_initial_distribution_without_contraction_is_refused():
     """At eta lambda = 1, where steps do not contract, an initial variance is refused."""
     with pytest.raises(PreconditionError, match=r"^step_size_below_inverse_smoothness"):
         evaluate("g14_init_variance", {"lam": 1.0, "sigma": 0.03, "eta": 1.0})
@@ -121,8 +121,8 @@ convex = st.fixed_dictionaries(
 
 @given(at=convex)
 def test_theorem_constants_match_the_lemmas(at):
-    """The theorem and the lemmas give the same constants for the privacy of long runs, the steps of a deletion, and the
-    initial distribution."""
+    """The theorem and the lemmas give the same constants for the privacy of long runs, the number of deletion steps,
+    and the initial distribution."""
     made = evaluate("t51", at)
     assert made["kappa"] >= 1
     shared = {key: at[key] for key in ("q", "L", "lam", "n", "beta")} | {
@@ -137,7 +137,7 @@ def test_theorem_constants_match_the_lemmas(at):
 
 
 def test_theorem_with_all_constants_refuses_numbers_outside_its_domain():
-    """Deletion weaker than privacy, and more records than rows, are refused."""
+    """A deletion target weaker than the privacy target is refused, and so are more records than rows."""
     at = {"lam": 0.1, "beta": 0.2, "L": 1, "q": 2, "eps_dp": 1.0, "eps_dd": 0.1, "n": 100, "d": 10, "r": 1}
     for wrong in ({"eps_dd": 1.1}, {"r": 101}):
         with pytest.raises(DomainError, match=next(iter(wrong))):
@@ -156,7 +156,8 @@ def test_risk_after_an_edit_is_monotone(err, lam, beta, r):
 
 @given(err0=st.floats(0, 10), lam=st.floats(0.01, 1), beta=st.floats(0, 2), K=steps, eta=st.floats(0.01, 0.3))
 def test_risk_falls_to_its_floor(err0, lam, beta, K, eta):
-    """The risk falls with K to its floor (1 + beta/lambda) d sigma^2, and does so faster at twice the printed rate."""
+    """The risk falls with K to its floor (1 + beta/lambda) d sigma^2. The bound with twice the printed rate is never
+    larger."""
     assume(eta * (lam + beta) < 1)
     at = {"err0": err0, "lam": lam, "beta": beta, "sigma": 0.1, "d": 3, "eta": eta}
     here, there, last = (evaluate("g17", at | {"K": k}) for k in (K, K + 1, 10**9))

@@ -64,9 +64,9 @@ def test_risk_of_the_gibbs_law_is_monotone(d, sigma, beta, B):
     r=st.integers(1, 1000),
     sigma2=st.floats(0.5, 2),
 )
-def test_printed_and_corrected_theorem_agree_at_equality(q, B, eps_dd, r, sigma2):
-    """At equality, the printed and the corrected number of steps agree. The step size is the smaller one of the two
-    conditions."""
+def test_printed_and_corrected_theorem_agree_after_minimal_training(q, B, eps_dd, r, sigma2):
+    """After training for exactly the required number of steps, the printed and the corrected number of deletion steps
+    agree. The step size is the smaller of the two that the conditions permit."""
     made = evaluate("t52", THEOREM | {"q": q, "B": B, "eps_dd": eps_dd, "r": r, "sigma2": sigma2})
     assert made["eta"] == min(made["eta_printed"], made["eta_g22"])
     assert (made["eta_printed"] <= made["eta_g22"]) == (q * eps_dd <= 10)
@@ -75,8 +75,8 @@ def test_printed_and_corrected_theorem_agree_at_equality(q, B, eps_dd, r, sigma2
     assert made["cheaper_than_retraining"] == (r / 10000 <= 0.5 - eps_dd / math.log(B))
 
 
-def test_printed_theorem_needs_more_after_longer_learning():
-    """Learning for longer than necessary increases the printed number of steps, but not the corrected one."""
+def test_longer_training_increases_only_the_printed_steps():
+    """Training for longer than necessary increases the printed number of deletion steps, but not the corrected one."""
     least = evaluate("t52", THEOREM)
     longer = evaluate("t52", THEOREM | {"steps_learned": least["K_A"] + 1000})
     assert longer["K_Abar"] == least["K_Abar"]
@@ -92,7 +92,7 @@ def test_printed_theorem_needs_more_after_longer_learning():
     ],
 )
 def test_theorem_without_convexity_requires_its_conditions(wrong, condition):
-    """A loss beyond its bound, insufficient learning, and too little noise for the claimed privacy are refused."""
+    """A loss beyond its bound, insufficient training, and too little noise for the claimed privacy are refused."""
     evaluate("t52", THEOREM | {"max_abs_loss": 0.1})
     with pytest.raises(PreconditionError, match=f"^{condition}"):
         evaluate("t52", THEOREM | wrong)
@@ -100,6 +100,7 @@ def test_theorem_without_convexity_requires_its_conditions(wrong, condition):
 
 @pytest.mark.parametrize("wrong", [{"eps_dd": 1.1}, {"eps_dp": 10.1}, {"r": 10001}])
 def test_theorem_without_convexity_refuses_numbers_outside_its_domain(wrong):
-    """Deletion weaker than privacy, privacy beyond the dimension, and more records than rows are refused."""
+    """A deletion target weaker than the privacy target, a privacy target that exceeds the dimension, and more records
+    than rows are refused."""
     with pytest.raises(DomainError, match=next(iter(wrong))):
         evaluate("t52", THEOREM | wrong)

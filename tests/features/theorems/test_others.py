@@ -12,9 +12,9 @@ CLIP = {"eps": 1.0, "delta0": 1.0, "C2": 1.0, "sigma": 1.0}
 
 
 @given(alpha=st.floats(1.01, 100), p=st.floats(0.001, 1), more=st.floats(1, 10))
-def test_selection_costs_more_if_rarer(alpha, p, more):
-    """Always publishing costs nothing. A lower acceptance probability p costs more, and at every order at least
-    log(1/p)."""
+def test_rarer_selection_costs_more(alpha, p, more):
+    """Publishing every time costs nothing. A lower acceptance probability p costs more, and the cost is at least
+    log(1/p) at every order."""
 
     def penalty(order: float, chance: float) -> float:
         return evaluate("selection_penalty", {"alpha": order, "p_accept": chance})["add_eps"]
@@ -31,8 +31,8 @@ def test_selection_costs_more_if_rarer(alpha, p, more):
     alpha=st.floats(1.1, 50),
 )
 def test_kept_constant_matches_the_shift_accountant(z, b, K, alpha):
-    """Keeping the constant never increases the bound and makes it equal to the shift accountant's. Both fall with the
-    number of epochs and with the batch size."""
+    """Keeping the constant never increases the bound and makes it equal to the shift accountant's bound. Both bounds
+    fall with the number of epochs and with the batch size."""
     at = SGD | {"alpha": alpha, "z": z, "sigma": 0.03, "b": b}
     here, there = (evaluate("sgd_eps_printed", at | {"K": k}) for k in (K, K + 1))
     assert here["eps_shift"] <= here["eps"] / 2 * (1 + 1e-12)
@@ -54,7 +54,7 @@ def test_full_batches_have_the_stationary_distance():
     ("name", "rest"), [("sgd_z", {"Mlip": 1}), ("sgd_eps_printed", {"alpha": 2, "z": 0.1, "sigma": 0.03, "K": 1})]
 )
 def test_noisy_sgd_requires_its_conditions(name, rest):
-    """A batch larger than the data and a step size above 1/L are refused."""
+    """A batch larger than the data set and a step size above 1/L are refused."""
     at = SGD | rest | {"b": 512}
     with pytest.raises(DomainError, match="b=11983 <= n=11982"):
         evaluate(name, at | {"b": 11983})
@@ -67,7 +67,7 @@ def test_noisy_sgd_requires_its_conditions(name, rest):
 
 @given(eps=st.floats(0, 10), r=st.floats(1e-4, 10))
 def test_hockey_stick_matches_the_gaussian_curve(eps, r):
-    """The hockey-stick divergence of two Gaussians equals the delta for their distance."""
+    """The hockey-stick divergence of two Gaussians equals the `gdp_delta` of the distance between them."""
     assert evaluate("theta_hs", {"eps": eps, "r": r})["theta"] == evaluate("gdp_delta", {"eps": eps, "mu": r})["delta"]
 
 
@@ -99,8 +99,8 @@ def test_first_clipped_step_is_a_gaussian_mechanism():
     T=st.integers(1, 200),
 )
 def test_gradient_clipping_matches_the_shift_accountant(C0, C1, gamma, lam, T):
-    """The slope equals the shift accountant's for clipped gradients that differ by 2C1, and rises with both clipping
-    thresholds."""
+    """The slope rho equals the shift accountant's value for clipped gradients that differ by 2C1, and rises with both
+    clipping thresholds."""
     assume(gamma * lam < 0.99)
     at = {"C0": C0, "C1": C1, "gamma": gamma, "lam": lam, "sigma": 0.5, "T": T}
     rho = evaluate("grad_clip_rho", at)["rho"]
@@ -112,7 +112,7 @@ def test_gradient_clipping_matches_the_shift_accountant(C0, C1, gamma, lam, T):
 
 
 def test_gradient_clipping_without_steps_has_an_infinite_bound():
-    """Without a step the bound is infinite, unless the starting point is fixed."""
+    """With no steps, the bound is infinite unless the starting point is fixed."""
     at = {"C1": 1.0, "gamma": 0.1, "lam": 0.0, "sigma": 1.0, "T": 0}
     assert evaluate("grad_clip_rho", at | {"C0": 1.0})["rho"] == "inf"
     assert evaluate("grad_clip_rho", at | {"C0": 0.0})["rho"] == 0.0
@@ -131,7 +131,7 @@ def test_printed_noise_meets_its_target_by_the_shift_bound(eps, T):
 
 @pytest.mark.parametrize("name", ["grad_clip_rho", "koloskova_sigma2"])
 def test_gradient_clipping_refuses_numbers_outside_its_domain(name):
-    """Weight decay that would overshoot and a target above 3 log(1/delta) are refused."""
+    """Weight decay that overshoots and a target above 3 log(1/delta) are refused."""
     at = {"C0": 1.0, "C1": 0.1, "gamma": 0.5, "T": 10, "lam": 1.9}
     at |= {"sigma": 1.0} if name == "grad_clip_rho" else {"eps": 1.0, "delta": 1e-5}
     evaluate(name, at)

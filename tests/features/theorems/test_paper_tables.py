@@ -39,7 +39,7 @@ def test_table_3_of_langevin_unlearning_is_reproduced(eps, sigma):
     ],
 )
 def test_table_2_of_langevin_unlearning_is_reproduced(I, eps, sigma):  # noqa: E741
-    """At the measured smoothness, the noise of Descent-to-Delete on MNIST, cut to four digits, equals the printed
+    """At the measured smoothness, the noise of Descent-to-Delete on MNIST, truncated to four digits, equals the printed
     noise."""
     at = {"Mlip": 1, "m": 0.011982, "L": MEASURED, "n": 11982, "I": I, "eps": eps, "delta": 1 / 11982}
     assert evaluate("n1_sigma", at)["sigma"] == pytest.approx(sigma, abs=2e-4)
@@ -55,7 +55,7 @@ def test_table_2_of_langevin_unlearning_is_reproduced(I, eps, sigma):  # noqa: E
     ids=["mnist-measured", "mnist-stated", "cifar-ten"],
 )
 def test_figure_3b_of_langevin_unlearning_is_reproduced(data, L, totals):
-    """At sigma 0.03 and epsilon 1, a hundred removals in batches of 5, 10 and 20 take exactly the published numbers of
+    """At sigma 0.03 and epsilon 1, a hundred removals in batches of 5, 10 and 20 take exactly the published number of
     steps."""
     for batch, total in zip((5, 10, 20), totals, strict=True):
         at = data | {"L": L, "eps_target": 1.0, "sigma": 0.03, "total": 100, "batch": batch}
@@ -79,7 +79,7 @@ def test_figure_3b_is_reproduced_for_single_removals():
     ],
 )
 def test_figure_3b_is_reproduced_for_descent_to_delete(data, L, d, total):
-    """A hundred removals by Descent-to-Delete take exactly the published numbers of steps."""
+    """A hundred removals by Descent-to-Delete take exactly the published number of steps."""
     at = data | {"L": L, "d": d, "eps": 1.0}
     assert sum(evaluate("n2_d2d", at | {"i": i})["iters"] for i in range(1, 101)) == total
 
@@ -87,7 +87,7 @@ def test_figure_3b_is_reproduced_for_descent_to_delete(data, L, d, total):
 @pytest.mark.parametrize(("eps", "K"), [(0.1, 28626), (1.0, 1997), (5.0, 327)])
 def test_figure_3c_of_langevin_unlearning_is_reproduced(eps, K):
     """Removing a hundred records at once on MNIST, with sigma 0.03 and smoothness 1/4 + lambda, takes the published
-    numbers of steps."""
+    number of steps."""
     assert evaluate("alg5_K", MNIST | {"L": STATED, "eps_target": eps, "sigma": 0.03, "S": 100})["K"] == K
 
 
@@ -109,8 +109,8 @@ def test_figure_3c_of_langevin_unlearning_is_reproduced(eps, K):
     ],
 )
 def test_four_theorems_give_the_steps_for_one_batch(eps, S, langevin, printed, tight, shift):
-    """For one batch on MNIST with smoothness 0.2619, Langevin unlearning, data deletion (printed and tight) and shifts
-    take the expected numbers of steps."""
+    """For one batch on MNIST with smoothness 0.2619, the bounds of Langevin unlearning, of data deletion (printed and
+    tight) and of shifts give the expected numbers of steps."""
     eta, sigma, n, m = 1 / 0.2619, 0.03, 11982, 0.0119
     assert evaluate("alg5_K", ROUNDED | {"eps_target": eps, "sigma": sigma, "S": S})["K"] == pytest.approx(
         langevin, rel=1e-5
@@ -138,8 +138,8 @@ def test_four_theorems_give_the_steps_for_one_batch(eps, S, langevin, printed, t
     ],
 )
 def test_two_theorems_give_the_steps_for_a_hundred_removals(eps, batch, langevin, shift):
-    """For a hundred removals on MNIST with smoothness 0.2619, the weak triangle inequality and shifts take the expected
-    numbers of steps."""
+    """For a hundred removals on MNIST with smoothness 0.2619, the weak triangle inequality and the shift bound give the
+    expected numbers of steps."""
     at = ROUNDED | {"eps_target": eps, "sigma": 0.03, "total": 100, "batch": batch}
     assert evaluate("alg6_K_list", at)["total"] == pytest.approx(langevin, rel=1e-5)
     assert evaluate("greedy_K_schedule", at | {"eta": "1/L"})["total"] == shift

@@ -30,9 +30,9 @@ def path(segments: list[tuple[int, float]], c: float) -> list[Step]:
     segments=st.lists(st.tuples(st.integers(0, 8), gradients), max_size=5),
     c=st.just(0.0) | st.just(1.0) | st.floats(0.3, 1.6),
 )
-def test_shift_accountant_equals_its_string(z0, segments, c):
-    """Summing over segments gives the same mu as the taut string under the path of every step, whether or not
-    differences grow."""
+def test_shift_accountant_matches_the_taut_string(z0, segments, c):
+    """Summing over segments gives the same mu as the taut string under the path of all individual steps, whether or not
+    the differences grow."""
     assume(any(steps for steps, _ in segments))
     expected = pulled_mu(path(segments, c), apart=z0)
     assert shift(z0, segments, c) == pytest.approx(expected, rel=1e-9, abs=1e-300)
@@ -73,8 +73,8 @@ def test_growing_differences_cost_more_than_one_piece(segments, c):
 
 @given(z0=st.floats(0, 5), gap=st.floats(0.001, 1), T=st.integers(1, 500), K=st.integers(0, 500), c=st.floats(0.1, 1))
 def test_shift_accountant_is_monotone(z0, gap, T, K, c):
-    """Mu never falls with the start and the difference, never rises with steps after the deletion, and is unchanged if
-    start, difference and noise are scaled together."""
+    """Mu never falls as the initial distance or the difference grows, and never rises with further steps after the
+    deletion. It does not change if the initial distance, the difference and the noise are scaled together."""
     here = shift(z0, [(T, gap), (K, 0.0)], c)
     assert here <= shift(z0 + 1, [(T, gap), (K, 0.0)], c)
     assert here <= shift(z0, [(T, 2 * gap), (K, 0.0)], c)
@@ -118,7 +118,7 @@ def test_shift_accountant_is_exact_for_quadratics(curvature, T, K, mean, gap):
     runs=st.lists(st.tuples(st.integers(1, 200), st.integers(0, 5)), max_size=4),
 )
 def test_calculator_agrees_with_the_accountant(noise, l2, fraction, learned, runs):
-    """For the chain of a mechanism, the calculator returns the accountant's mu of unlearning, deletion and a
+    """For a mechanism's chain, the calculator returns the same mu as the accountant for unlearning, deletion and a
     release."""
     mechanism = Mechanism(
         objective=Objective.LOGISTIC_REGRESSION,
@@ -161,8 +161,8 @@ def test_contraction_is_reported(eta, m, L):
 
 
 @given(S=st.integers(1, 50), K=st.integers(0, 300))
-def test_long_learning_is_stationary(S, K):
-    """After long learning, the deletion value equals the stationary value times c^K."""
+def test_long_training_is_stationary(S, K):
+    """After long training, the deletion value equals the stationary value times c^K."""
     at = {"eta": MNIST["eta"], "sigma": 0.03, "c": 1 - MNIST["eta"] * 0.0119}
     segments = [(100_000, 2 * S / 11982), (K, 0)]
     stationary = evaluate("stationary_mu", MNIST | {"S": S})["mu"]
@@ -176,7 +176,7 @@ def test_long_learning_is_stationary(S, K):
 
 @given(edits=st.lists(st.tuples(st.integers(0, 500), st.integers(1, 50)), max_size=10))
 def test_sequences_add_over_edits(edits):
-    """The value of a sequence is the sum over its edits, and 0 for an empty sequence."""
+    """The value of a sequence is the sum of the values of its edits, and is 0 for an empty sequence."""
 
     def mu(chosen: list[tuple[int, int]]) -> float:
         return evaluate("ru_mu_sequence", MNIST | {"ages": [k for k, _ in chosen], "weights": [g for _, g in chosen]})[
@@ -189,8 +189,8 @@ def test_sequences_add_over_edits(edits):
 
 @given(g=st.integers(1, 20), K=st.integers(1, 100))
 def test_steady_state_is_the_limit_of_sequences(g, K):
-    """For infinitely many requests with K steps each, the sum equals the steady state. For finitely many it stays
-    below."""
+    """For infinitely many requests with K steps each, the sum equals the steady state. For finitely many requests, the
+    sum stays below it."""
     limit = evaluate("seq_mu_bound", MNIST | {"g": g, "K": K})["mu"]
     ages = [K * i for i in range(1, 5000 // K + 2)]
     many = evaluate("ru_mu_sequence", MNIST | {"ages": ages, "weights": [g] * len(ages)})["mu"]
@@ -216,8 +216,8 @@ def test_ages_and_weights_must_match():
     ],
 )
 def test_expanding_steps_are_refused(name, rest):
-    """A step size above 2/(m + L), a step size of at least 1/m, and a smoothness below m are refused with the violated
-    condition."""
+    """A step size above 2/(m + L), a step size of at least 1/m, and a smoothness below m are refused, and the error
+    names the violated condition."""
     evaluate(name, MNIST | rest | {"L": 0.2619, "eta": 2 / (0.2619 + 0.0119)})
     for wrong in ({"L": 0.2619, "eta": 7.4}, {"L": 0.0119, "eta": 1 / 0.0119}):
         with pytest.raises(PreconditionError, match=r"^step_size_contracts"):
@@ -228,7 +228,8 @@ def test_expanding_steps_are_refused(name, rest):
 
 @given(K=st.integers(1, 1000), S=st.integers(1, 20), c=st.floats(0.0, 1.0))
 def test_the_cost_of_a_version_matches_the_closed_form(K, S, c):
-    """The mu of a version equals its closed form, rises with its steps, and is proportional to the number of rows."""
+    """A version's mu equals its closed form, rises with the number of steps, and is proportional to the number of
+    rows."""
 
     def mu(steps: int, rows: int) -> float:
         at = {"S": rows, "Mlip": 1, "n": 100, "eta": 0.5, "sigma": 0.1, "c": c}
@@ -258,7 +259,8 @@ def test_composition_adds_squares(mus):
 
 
 def test_different_notions_are_never_composed():
-    """Each value has its notion, and composing values of unlearning with values of deletion is refused."""
+    """Values that share one notion compose, but composing deletion values with unlearning values is refused. The list
+    of notions must have one entry per value."""
     at = {"mus": [0.1, 0.2]}
     assert evaluate("mu_compose", at | {"notions": ["deletion", "deletion"]}) == evaluate("mu_compose", at)
     with pytest.raises(NotionError, match=r"^notions: Expected one notion, not deletion, unlearning"):
@@ -285,7 +287,7 @@ def test_reset_on_mnist_takes_211_steps():
 
 @given(eps=st.floats(0.05, 3), batch=st.integers(1, 20), requests=st.integers(1, 30))
 def test_greedy_schedule_is_minimal(eps, batch, requests):
-    """After every request the distance from retraining meets the target, and with one step fewer it does not."""
+    """After every request, the distance from retraining meets the target. With one step fewer, it would not."""
     at = MNIST | {"L": 0.2619, "eps_target": eps, "delta": 1e-4, "batch": batch, "total": batch * requests}
     result = evaluate("greedy_K_schedule", at)
     allowed = evaluate("gdp_mu", {"eps": eps, "delta": 1e-4})["mu"]
@@ -304,7 +306,7 @@ def test_greedy_schedule_is_minimal(eps, batch, requests):
 
 
 def test_indivisible_schedules_are_refused():
-    """A total that is not a multiple of the batch, and a schedule that is too long to print, are refused."""
+    """A total that is not a multiple of the batch size is refused, and so is a schedule that is too long to print."""
     at = MNIST | {"L": 0.2619, "eps_target": 1.0, "delta": 1e-4}
     for total, batch in [(11, 5), (100_001, 1)]:
         with pytest.raises(DomainError, match="multiple of batch"):

@@ -26,7 +26,7 @@ def test_expensive_evaluations_are_refused(name: str) -> None:
 
 
 def test_theorems_of_usual_size_are_cheap() -> None:
-    """An evaluation of usual size stays far below the work budget of one call for every theorem."""
+    """For every theorem, an evaluation of typical size stays far below the work budget of a single call."""
     with work.within(WorkBudget(units=100_000, seconds=60)):
         evaluate("alg6_K_list", SEQUENCE | {"total": 3})
         evaluate("t32_rates", RATES | {"K": 1000})

@@ -49,7 +49,7 @@ def test_requests_are_reviewed(client: Client) -> None:
 
 
 def test_requests_have_assignees_and_notes(client: Client) -> None:
-    """A request is assigned, unassigned and annotated. No `repr` contains the text of a note."""
+    """A request can be assigned, unassigned and annotated. No `repr` contains the text of a note."""
     requests = client.deletion_requests
     made = requests.create(subject_id="p1", identity_verified=False)
     maria = client.users.create(name="Maria", email="maria@example.com", role="officer").id
@@ -90,8 +90,8 @@ def test_attachments_are_stored_and_deleted(client: Client, tmp_path: Path) -> N
 
 
 def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
-    """A request by the hash of an id concerns the same person as one by the id. Lists are filtered by person,
-    regulation and deadline."""
+    """A request made with the hash of an id concerns the same person as a request made with the id. Lists are filtered
+    by person, regulation and deadline."""
     sha256 = "86ae1a69137a78a0f03bb85ec40e2f13c0e9b3fbd4c8b8a0f8be8e0eb7eb02b2"
     requests = client.deletion_requests
     by_hash = requests.create(subject_sha256=sha256, regulation="ccpa")
@@ -102,8 +102,7 @@ def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
 
 
 def test_the_overview_counts_requests(client: Client) -> None:
-    """The client returns the tenant's numbers as the gateway serves them, and open requests in the order of their
-    deadlines."""
+    """The client returns the tenant's numbers as the gateway serves them, and open requests ordered by deadline."""
     later = client.deletion_requests.create(subject_id="p1", identity_verified=False)
     earlier = client.deletion_requests.create(subject_id="p2", identity_verified=False, regulation="other")
     found = client.overview.get()
@@ -156,7 +155,7 @@ def test_suppressions_are_lifted_and_lineage_is_shown(
 
 
 def test_api_keys_are_rotated_and_revoked(client: Client) -> None:
-    """A key has its scopes until it is rotated or revoked. It is shown once, and its `repr` does not contain it."""
+    """A key keeps its scopes until it is rotated or revoked. It is shown only once, and no `repr` contains it."""
     until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     made = client.api_keys.create(
         name="app", scopes=["requests:write", "requests:read"], expires_at=until, calls_per_minute=100
@@ -186,7 +185,7 @@ def test_api_keys_are_rotated_and_revoked(client: Client) -> None:
 
 
 def test_users_are_invited_and_disabled(client: Client) -> None:
-    """A user is invited by a link that no `repr` contains, gets another role, is disabled, and is invited again."""
+    """A user is invited by a link that no `repr` contains, given another role, disabled, and invited again."""
     made = client.users.create(name="Maria Lopez", email="Maria@Example.com", role="officer")
     assert (made.email, made.role, made.has_password) == ("maria@example.com", "officer", False)
     assert made.invitation.startswith("/admin/welcome?invitation=")
@@ -200,7 +199,7 @@ def test_users_are_invited_and_disabled(client: Client) -> None:
 
 
 def test_tenants_are_created_and_separate(client: Client) -> None:
-    """The operator creates tenants. An admin reads and changes the policy of the admin's own tenant and sees no other
+    """The operator creates tenants. A tenant's admin can read and change that tenant's policy, and sees no other
     tenant."""
     made = client.tenants.create(name="other", policy={"grace_seconds": 60})
     assert made.policy.grace_seconds == 60
@@ -220,7 +219,7 @@ def test_tenants_are_created_and_separate(client: Client) -> None:
 
 
 def test_the_audit_log_lists_actions(client: Client) -> None:
-    """The audit log lists the actions of callers, newest first, each with the hash of the previous entry."""
+    """The audit log lists callers' actions, newest first, each with the hash of the previous entry."""
     made = client.api_keys.create(name="app", scopes=["requests:read"])
     client.api_keys.revoke(made.id)
     entries = list(client.audit_log.list(object_id=made.id))
@@ -257,7 +256,7 @@ def test_agents_are_registered_and_removed(client: Client) -> None:
 
 
 def test_deliveries_are_replayed_and_the_secret_rotated(client: Client) -> None:
-    """Deliveries are listed, read and replayed. The webhook secret is read and rotated, once per generation."""
+    """Deliveries are listed, read and replayed. The webhook secret can be read, and rotated once per generation."""
     made = client.deletion_requests.create(subject_id="p1", callback_url="https://hooks.example.org/hook")
     deliveries = list(client.webhooks.list(request_id=made.id))
     assert deliveries

@@ -56,7 +56,7 @@ class There:
         return str(answer.json()["id"])
 
     def request(self, *steps: str) -> str:
-        """Return the path of a request that awaits its approval, after these steps."""
+        """Return the path of a request awaiting approval, after calling these actions on it."""
         self.client.patch("/v1/tenant", json={"policy": {"auto_accept": False}})
         path = f"/v1/deletion-requests/{self.made('/deletion-requests', subject_id='p1')}"
         for step in steps:
@@ -96,7 +96,7 @@ def _of_several_people(there: There) -> str:
 
 
 def _task(there: There, **of_system: Any) -> str:
-    """Return the id of the open task of a system."""
+    """Return the id of a system's open task, after creating the system and a request."""
     there.made("/systems", **SYSTEM | of_system)
     there.made("/deletion-requests", subject_id="p1")
     [task] = there.client.get("/v1/system-tasks").json()["items"]
@@ -104,14 +104,14 @@ def _task(there: There, **of_system: Any) -> str:
 
 
 def _acknowledgement(there: There) -> httpx.Request:
-    """Build a call that acknowledges a task with the API key bound to its system: the client's own."""
+    """Build a call that acknowledges a task with the client's own API key, which is bound to the task's system."""
     [key] = there.client.get("/v1/api-keys").json()["items"]
     path = f"/v1/system-tasks/{_task(there, api_key_id=key['id'])}/acknowledge"
     return there.client.build_request("POST", path, json={"by": "on-call"})
 
 
 def _manifest(there: There) -> httpx.Request:
-    """Build a call with the manifest of a retraining that read no rows."""
+    """Build a call that submits the manifest of a retraining that read no rows."""
     key = new_key()
     trainer = there.made("/attested-trainers", **SYSTEM | {"public_key": key["x"]})
     path = f"/v1/attested-trainers/{trainer}"
@@ -138,7 +138,7 @@ _TRAINER = SYSTEM | {"public_key": JWK["x"]}
 
 
 def _search_report(there: There) -> httpx.Request:
-    """Build a call with a report of a clean search, signed by a key of the system."""
+    """Build a call that reports a clean search, signed with a key of the system."""
     key = {name: str(value) for name, value in OKPKey.generate_key("Ed25519").as_dict(private=True).items()}
     task_id = _task(there, public_key=key["x"])
     task = there.client.get(f"/v1/system-tasks/{task_id}").json()
@@ -167,7 +167,7 @@ _APPROVAL = {"decision": "approve", "status": "in_review", "made_before": "2100-
 
 
 def _stated_copy(there: There) -> httpx.Request:
-    """Build a call that states that a copy received by the client is destroyed."""
+    """Build a call that states that a copy received by the client has been destroyed."""
     path = f"/v1/models/{_live_model(there)}"
     assert there.client.get(f"{path}/versions/1/weights").is_success
     [export] = there.client.get(f"{path}/exports").json()["items"]
@@ -357,7 +357,7 @@ def _network(there: There) -> str:
 
 
 def _attached(there: There) -> str:
-    """Return the path of a file that is attached to a request."""
+    """Return the path of a file attached to a request."""
     path = there.request() + "/attachments"
     return f"{path}/{there.client.post(path, files={'file': ('a.pdf', PDF)}).json()['id']}"
 
@@ -381,7 +381,8 @@ def _live_model(there: There) -> str:
 
 
 def _measured_model(there: There, *, gate: dict[str, Any] | None = None) -> str:
-    """Return a live model that is measured on other people than it learned from, and misses its gate if it has one."""
+    """Return the id of a live model that is measured on people outside its training data, and misses its gate if it has
+    one."""
     files = {"file": ("more.npz", npz(seed=1, first=1000))}
     measured = there.client.post("/v1/datasets", data=FORM, files=files).json()["id"]
     asked = {"name": "m", "l2": 0.05, "dataset_id": _dataset(there), "evaluation_dataset_id": measured, "quality": gate}
@@ -391,7 +392,7 @@ def _measured_model(there: There, *, gate: dict[str, Any] | None = None) -> str:
 
 
 def _learning(there: There) -> str:
-    """Return a run that has begun."""
+    """Return the id of a run that a worker has claimed."""
     there.new_model()
     with there.installation.database.writing() as session:
         claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=1)
@@ -415,7 +416,7 @@ def there(gateway: TestClient, installation: Installation, new_dataset: Make, ne
 
 
 def test_every_route_that_changes_something_is_called() -> None:
-    """Every route that is not a GET is either called by these tests or listed as changing nothing about a person."""
+    """Every route that is not a GET is either called by these tests or listed as an exception."""
     changing = {route for route in NEEDS if not route.startswith("GET")}
     assert changing == CALLS.keys() | CHANGE_NOTHING | ADD_TO_A_COUNTER | {
         route for route in LOOKS if route.startswith("POST")
@@ -427,7 +428,7 @@ def test_changes_and_look_ups_are_recorded(
     there: There, gateway: TestClient, installation: Installation, by: Actor, route: str
 ) -> None:
     """A call that changes something or reveals whether a person's data is held adds an audit entry with the caller's
-    key, and the log verifies."""
+    key. The log still verifies."""
     call = (CALLS | LOOKS)[route](there)
     key_id = gateway.get("/v1/api-keys").json()["items"][-1]["id"]
     before = gateway.get("/v1/audit-log").json()["items"][0]["sequence"]
@@ -441,8 +442,8 @@ def test_changes_and_look_ups_are_recorded(
 
 
 def test_a_look_up_is_recorded_without_its_subject(there: There, gateway: TestClient) -> None:
-    """The audit log, which is kept forever, records who looked a person up, when and by which kind of search, but
-    neither the person nor the result."""
+    """The audit log, which is kept forever, records who looked a person up, when, and by which kind of search. It
+    records neither the person nor the result."""
     dataset_id = _dataset(there)
     reference = there.client.post("/v1/deletion-requests", json={"subject_id": "p3"}).json()["subject_ref"]
     for person, status in (("p1", 200), ("nobody", 404)):

@@ -97,13 +97,13 @@ class World:
 
 
 def forty(npz_of: Callable[..., bytes]) -> bytes:
-    """Return an upload of forty people, enough for a rehearsal."""
+    """Return an upload of forty people, which is enough for a rehearsal."""
     x = np.random.default_rng(0).normal(size=(40, 3))
     return npz_of(x=x, y=(x[:, 0] > 0).astype(int), subject=np.array([f"p{row}" for row in range(40)]))
 
 
 def delivered(installation: Installation, request_id: str, *, status: DeliveryStatus = DeliveryStatus.DELIVERED) -> str:
-    """Return the id of a delivery about a request that has arrived, or ended otherwise."""
+    """Create an ended delivery about a request, by default a successful one, and return its id."""
     with installation.database.writing() as session:
         delivery = WebhookDelivery(
             id=new_id("whd"),
@@ -206,7 +206,7 @@ def test_every_route_has_a_scope_or_is_public(world: World) -> None:
 
 
 def _opening(route: str) -> set[Scope]:
-    """Return the scopes whose keys may call a route; one that decides about requests has accounting:read too."""
+    """Return the scopes whose keys can call a route. A key that can review requests also has accounting:read."""
     match NEEDS[route]:
         case Scope.OPERATOR:
             return {Scope.OPERATOR}
@@ -219,8 +219,8 @@ def _opening(route: str) -> set[Scope]:
 
 @each("route", sorted(NEEDS))
 def test_a_key_may_call_the_routes_of_its_scope(world: World, refused: Refused, route: str) -> None:
-    """A key may call exactly the routes of its tenant that need its scope. An admin's key may call all except the
-    operator's routes, and an operator's key may also read the metrics."""
+    """A key can call exactly those routes of its tenant that need its scope. An admin's key can call all routes except
+    the operator's, and an operator's key can also read the metrics."""
     for scope, headers in world.keys.items():
         if scope not in _opening(route):
             refused(world.call(route, world.ids, headers), 403, "scope_missing")
@@ -252,7 +252,7 @@ def _owned(route: str) -> bool:
 
 @each("route", [route for route in sorted(NEEDS) if _owned(route)])
 def test_objects_of_another_tenant_are_unknown(world: World, route: str) -> None:
-    """For another tenant's admin, the response for an existing id is byte-identical to the response for an unknown
+    """Another tenant's admin gets a response for an existing id that is byte-identical to the response for an unknown
     id."""
     unknown = {name: re.sub(r"_[0-9a-f]{20}$", f"_{'0' * 20}", one) for name, one in world.ids.items()}
     answers = []

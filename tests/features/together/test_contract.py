@@ -32,7 +32,7 @@ BY_HAND = {
 
 @pytest.fixture(scope="module")
 def document() -> Any:
-    """Return the answer of a gateway at /openapi.json."""
+    """Return the OpenAPI document that a gateway serves at /openapi.json."""
     return create_app(Settings()).openapi()
 
 
@@ -54,7 +54,7 @@ def test_operations_have_unique_names() -> None:
 
 
 def test_only_declared_operations_are_served(document: Any) -> None:
-    """Under /v1 the gateway serves exactly the declared operations."""
+    """Under /v1, the gateway serves exactly the declared operations."""
     served = {
         f"{method.upper()} {path}"
         for path, methods in document["paths"].items()
@@ -135,7 +135,7 @@ def test_both_clients_have_the_same_methods() -> None:
 
 
 def test_a_batch_item_has_the_fields_of_a_request() -> None:
-    """A request in a batch has the fields of a single request."""
+    """A request within a batch has the same fields as a single request."""
     assert NewRequest.__annotations__.keys() == DeletionRequestIn.model_fields.keys()
 
 
@@ -149,6 +149,6 @@ def test_handwritten_methods_call_their_operation(script: Script, scripted_clien
     assert [f"{one.method} {one.path}" for one in script.calls] == [str(operation)]
 
 
-def test_contract_and_proof_have_the_same_largest_target() -> None:
-    """The contract, which cannot import the proofs, has the same maximum epsilon as they have."""
+def test_contract_and_proof_have_the_same_maximum_target() -> None:
+    """The contract, which cannot import the proofs, has the same maximum epsilon as the proofs."""
     assert Policy().max_epsilon == target.LARGEST_EPSILON

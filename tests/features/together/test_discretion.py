@@ -68,7 +68,8 @@ class Pair:
             self.same([self.seen(answer.json()) | {"code": answer.status_code} for answer in answers])
 
     def look(self) -> None:
-        """Read what an app can: the last request, its events, and the lists that contain the person."""
+        """Read everything an app can read, and check that it is the same for both people: the last request, its events,
+        and the lists that contain the person."""
         last = [mine[-1] for mine in self.requests]
         self.same([self.seen(self.gateway.get(f"{PLACE}/{one}", headers=self.app).json()) for one in last])
         self.same([self.events(one) for one in last])
@@ -86,7 +87,7 @@ class Pair:
 
     @staticmethod
     def seen(body: dict[str, Any]) -> dict[str, Any]:
-        """Return an answer without ids and with times relative to its creation."""
+        """Return a response body without ids and with times relative to its creation."""
         flat = body | {f"clock.{name}": value for name, value in body.get("clock", {}).items()}
         began = moment(body["created_at"]) if "created_at" in body else None
         return {
@@ -114,7 +115,7 @@ def moment(text: str) -> datetime.datetime:
 
 
 def rounded(passed: datetime.timedelta) -> float:
-    """Round times to hours, as calls take a while."""
+    """Round a duration to whole hours, because calls take some time."""
     return round(passed / HOUR)
 
 
@@ -128,7 +129,7 @@ def law(installation: Installation, request: pytest.FixtureRequest) -> Policy:
 def pairs(
     law: Policy, gateway: TestClient, new_dataset: Make, key_with: Callable[..., dict[str, str]]
 ) -> Iterator[Pair]:
-    """Yield new pairs of a dataset of made-up people."""
+    """Yield new pairs of requests, about a person in a dataset and about a stranger."""
     new_dataset(rows=400)
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     return (Pair(gateway, app, f"p{number}", f"stranger {number}") for number in itertools.count())
@@ -145,7 +146,7 @@ def test_held_and_unknown_people_look_the_same(
     works: int,
 ) -> None:
     """To an application, a request looks the same whether or not the person's data is held, whatever happens to the
-    request, whenever it is read, and however late the workers are."""
+    request, whenever the application reads it, and however late the workers are."""
     pair = next(pairs)
     pair.ask(identity_verified=verified)
     for turn, act in enumerate(["wait", *acts, "wait", "wait", "wait"], start=1):
@@ -167,7 +168,7 @@ def test_held_and_unknown_people_look_the_same(
 
 @pytest.fixture
 def registered(gateway: TestClient) -> None:
-    """Register a system of each kind, and a map that leads from an e-mail address to the customer p1."""
+    """Register a system of each kind, and an identity map from an e-mail address to the customer p1."""
 
     def post(path: str, **given: Any) -> dict[str, Any]:
         answer = gateway.post(f"/v1/{path}", **given)
@@ -201,9 +202,9 @@ def test_systems_trainers_ledgers_and_maps_reveal_nothing_to_an_app(
     refused: Callable[..., Any],
     kind: str,
 ) -> None:
-    """With a system of each kind and an identity map, an application sees the same request at every age for a stranger
-    and for a person who is in the map, in the dataset and in a trainer's table. Every call that would reveal more is
-    refused."""
+    """With a system of each kind and an identity map registered, an application sees the same for a stranger as for a
+    person in the map, the dataset and a trainer's table, at every age of the request. Every call that would reveal more
+    is refused."""
     new_dataset()
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     pair = Pair(gateway, app, *(("p1@example.org", "x9@example.org") if kind == "email" else ("p1", "x9")))
@@ -246,8 +247,8 @@ def test_lists_show_requests_as_accepted_until_their_report(
     work: Callable[[], int],
     key_with: Callable[..., Any],
 ) -> None:
-    """Requests are listed as accepted until their report time and as completed afterwards, even if they still wait for
-    a worker. Each is listed once across the pages."""
+    """Requests are listed as accepted until their report time and as completed afterwards, even if they are still
+    waiting for a worker. Each request appears on exactly one page."""
     with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=3600))
     new_dataset()
@@ -278,8 +279,8 @@ def test_lists_show_requests_as_accepted_until_their_report(
 def test_a_busy_service_reveals_nothing(
     installation: Installation, gateway: TestClient, new_dataset: Make, key_with: Callable[..., Any]
 ) -> None:
-    """While no worker is active, an application sees requests of held people and of strangers complete at the same age
-    in every response. Officers see which requests still wait."""
+    """While no worker is active, requests about held people and about strangers appear to an application to complete at
+    the same age, in every response. Officers see which requests are still waiting."""
     with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=3 * 3600))
     new_dataset()
@@ -311,8 +312,8 @@ def test_decisions_after_the_grace_period_reveal_nothing(
     refused: Callable[..., Any],
 ) -> None:
     """After the grace period, an application's request can be neither rejected nor cancelled, whether or not data is
-    held. If it is rejected earlier, the application's receiver gets no completion. An officer's own request can be
-    rejected until a worker has claimed it."""
+    held. If it is rejected within the grace period, the application's receiver is sent no completion. An officer's own
+    request can be rejected until a worker has claimed it."""
     with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=7200, grace_seconds=3600))
     new_dataset()
@@ -346,9 +347,9 @@ def test_decisions_by_an_old_key_reveal_nothing(
     key_with: Callable[..., Any],
     refused: Callable[..., Any],
 ) -> None:
-    """For a reviewing key of an earlier release that lacks accounting:read, decisions are refused identically for a
-    held person and for a stranger, singly and in bulk. The key cannot be rotated, and no new key without that scope can
-    review."""
+    """A reviewing key from an earlier release that lacks accounting:read cannot decide requests, singly or in bulk, and
+    is refused identically for a held person and for a stranger. The key cannot be rotated, and no new key without that
+    scope can review."""
     new_dataset()
     officer = key_with(Scope.REQUESTS_REVIEW, Scope.ACCOUNTING_READ)
     held, stranger = (gateway.post(PLACE, json={"subject_id": who}).json()["id"] for who in ("p1", "nobody"))

@@ -255,20 +255,21 @@ def test_every_code_is_returned_by_a_real_call(world: World, code: str) -> None:
 
 
 def test_every_condition_is_covered() -> None:
-    """Every error condition is caused by a call of these tests, or has a documented reason why callers never see it."""
+    """Every error condition is either caused by a call in these tests, or has a documented reason why callers never see
+    it."""
     assert REACHED.keys() | NEVER_SEEN.keys() == {condition.code for condition in conditions()}
     assert not REACHED.keys() & NEVER_SEEN.keys()
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """Return code and status of each row that has a meaning and advice."""
+    """Yield the code and the status of each table row that has a meaning and advice."""
     for line in DOCUMENT.read_text().splitlines():
         if found := re.fullmatch(r"\| `(\w+)` \| (\S+) \| \S.* \| \S.* \|", line):
             yield found[1], found[2]
 
 
 def test_the_document_lists_every_code() -> None:
-    """docs/errors.md has a row for every code with its status, its meaning and the recommended action."""
+    """docs/errors.md has one row per code, with its status, its meaning and the recommended action."""
     documented = list(rows())
     ours = {condition.code: str(problems.status_of(condition)) for condition in conditions()}
     assert sorted(code for code, _ in documented) == sorted((ours.keys() - {"conflict"}) | {"settings_invalid"})

@@ -66,14 +66,14 @@ class Life:
         self.system_key: str = ""
 
     def call(self, method: str, path: str, *, expect: int = 200, **given: Any) -> Any:
-        """Return the JSON of an answer that must have this status."""
+        """Make a call, check the status of the response, and return its JSON."""
         with self.installation.client() as client:
             answer = client.request(method, f"/v1{path}", **given)
         assert answer.status_code == expect, answer.text
         return answer.json()
 
     def learn(self) -> None:
-        """Upload the person in three files, and once more through a network, and let a model learn from each."""
+        """Upload the person in three files and once more through a network, and train a model on each upload."""
         self.call("PATCH", "/tenant", json={"policy": POLICY})
         self._register_a_system()
         table = person.among_others(self.somebody)
@@ -91,7 +91,8 @@ class Life:
         self._rehearse()
 
     def add(self) -> None:
-        """Forget another person and add a row of this one in the freed slot; kill a worker and a gateway meanwhile."""
+        """Forget another person and add a row about this person in the freed slot, while a worker and a gateway are
+        killed."""
         request = self.ask("p1", approve=True, callback_url=f"http://127.0.0.1:{self.receiver.port}/p1")
         self.installation.kill_worker()
         self.completed(request)
@@ -105,7 +106,7 @@ class Life:
         self.all_live()
 
     def use(self) -> None:
-        """Predict with the person's records, look them up, and export the weights that know them."""
+        """Predict with the person's records, look them up, and export the weights that were trained on them."""
         record = dict(zip(person.COLUMNS, map(float, self.somebody.rows[0]), strict=True))
         self.call("POST", f"/models/{self.models['csv']}/predictions", json={"records": [record]})
         vectors = {"records": self.somebody.rows.tolist()}
@@ -120,7 +121,7 @@ class Life:
                 self.weights[kind] = self._weights(kind)
 
     def ask_for_it(self) -> None:
-        """Make two requests for the person, reject one, extend the other, and look both up."""
+        """Make two requests about the person, reject one, extend the other, and look both up."""
         refused = self.ask(self.somebody.subject_id, **self._particulars())
         explained = {"ground": "legal_claims", "explanation": self.somebody.explanation}
         self.call("POST", f"/deletion-requests/{refused}/reject", json=explained)
@@ -149,7 +150,7 @@ class Life:
             assert {self.request} <= found <= {self.request, refused}
 
     def ask_by_protocols(self) -> None:
-        """Make requests through a controller and an agent, by two ids, and revoke one of the agent's."""
+        """Make requests under two ids through a controller and an agent, and revoke one of the agent's requests."""
         before = self._requests()
         self.agent.set_up()
         if MAY_READ_MEMORY:
@@ -162,7 +163,7 @@ class Life:
         assert len(self.by_protocols) == 3
 
     def control_of_messages(self) -> None:
-        """Check that the gateway's memory contains a message whose last byte has not arrived."""
+        """Check that the gateway's memory contains a message whose last byte it has not received yet."""
         settings, texts = self.installation.settings, self.somebody.texts()
         admin_key = settings.resolved_admin_key_file().read_text().strip()
         messages = [
@@ -181,7 +182,7 @@ class Life:
             wait_until(lambda: {name.split(",")[0] for name in _names(search.memory_of(gateway, finder))} == names)
 
     def forget(self) -> None:
-        """Approve and complete the requests, while a worker and a broker are killed, and check that the certificate
+        """Approve and complete the requests while a worker and a broker are killed, and check that the certificate
         verifies."""
         (self.installation.noted() / STOP).touch()
         for request in (self.request, *self.by_protocols):
@@ -205,7 +206,7 @@ class Life:
             assert (kind in self.weights, gone["code"]) == (True, "weights_destroyed")
 
     def end(self) -> None:
-        """Wait until all receivers are notified and no details are kept."""
+        """Wait until all receivers have been notified and no request's details are kept."""
         wait_until(lambda: {"accepted", "completed", "opendsr completed", "drp fulfilled"} <= self.told())
         wait_until(lambda: not self._requests(kept="details"), seconds=270)
 
@@ -224,8 +225,8 @@ class Life:
         return made
 
     def completed(self, request: str) -> None:
-        """Let the notified system acknowledge, with a note if the task is about the person, and wait for the end of the
-        request."""
+        """Acknowledge the request's tasks as the notified system, with a note if the request is about the person, and
+        wait until the request is completed."""
         headers, said = {"Authorization": f"Bearer {self.system_key}"}, {"by": "on call"}
         said |= {"note": self.somebody.remark} if request == self.request else {}
         for task in self.call("GET", "/system-tasks", params={"request_id": request, "status": "open"})["items"]:
@@ -260,7 +261,7 @@ class Life:
         )
 
     def _register_a_system(self) -> None:
-        """Register an external system that is notified of each request, and acknowledges with its own API key."""
+        """Register an external system that is notified of each request and acknowledges tasks with its own API key."""
         key = self.call("POST", "/api-keys", json={"name": "system", "scopes": ["requests:read"]}, expect=201)
         self.system_key = key["key"]
         url = f"http://127.0.0.1:{self.receiver.port}/systems"
@@ -268,13 +269,14 @@ class Life:
         self.call("POST", "/systems", json=system, expect=201)
 
     def _rehearse(self) -> None:
-        """Rehearse forgetting a hundred and fifty of three hundred on a copy, at even odds including the person."""
+        """Rehearse forgetting 150 of 300 people on a copy, so that the person is included with a probability of one
+        half."""
         path = f"/models/{self.models['npz']}/rehearsals"
         asked = self.call("POST", path, json={"people": 150}, expect=202)["id"]
         wait_until(lambda: self.call("GET", f"{path}/{asked}")["status"] == "completed", seconds=360)
 
     def _network(self) -> str:
-        """Return the id of a public network whose features are the numbers themselves."""
+        """Return the id of a public network that outputs its inputs unchanged as features."""
         same = nets.onnx_file(
             [nets.node("MatMul")],
             shape=(person.NUM_FEATURES,),
@@ -324,13 +326,13 @@ def _names(residue: Residue) -> set[str]:
 
 
 def _listed(residue: Residue) -> list[str]:
-    """Return a residue as lines for a failure's message."""
+    """Format a residue as lines for a failure message."""
     return [f"{place}: {', '.join(sorted(found)[:9])}" for place, found in residue.items()]
 
 
 def _assert_present(residue: Residue) -> None:
-    """Check that the person's rows are in the sealed blocks of the datasets, encoded, and that nothing of them is
-    anywhere in the clear. Their labels are among those of others, one by one."""
+    """Check that the person's encoded rows are in the datasets' sealed blocks, and that no data about the person is
+    anywhere in the clear."""
     assert {place.split(" of ")[0] for place in residue} == {"rows"}
     for way in ("of the schema", "of vectors"):
         assert {f"encoded row {row} {way}[0], <f4" for row in range(8)} <= _names(residue)
@@ -339,7 +341,8 @@ def _assert_present(residue: Residue) -> None:
 
 
 def _assert_told(residue: Residue) -> None:
-    """Check that what callers wrote is returned to them and stored sealed, and that everything else is nowhere."""
+    """Check that what callers wrote is returned to them and stored sealed, and that no other data about the person is
+    found anywhere."""
     places = {"answered" if place.startswith("GET ") else place.split(" in ")[0] for place in residue}
     assert places == {"answered", "opened"}
     said = {name.split(",")[0] for name in _names(residue)}
@@ -362,8 +365,8 @@ def life(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Life]:
 
 
 def test_no_data_of_a_forgotten_person_is_left(life: Life) -> None:
-    """No file, store, response, trace or memory contains data of a forgotten person, the weights that were trained on
-    it, or intermediate results. Before the deletion, the same search finds all of them."""
+    """No file, store, response, trace or memory contains a forgotten person's data, the weights that were trained on
+    it, or intermediate results. Before the deletion, the same search finds all of these."""
     installation, finder = life.installation, Finder(life.somebody.patterns())
     life.learn()
     life.add()

@@ -24,7 +24,7 @@ def _models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def _texts(kind: Any, metadata: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each type of texts within a type, after its pattern."""
+    """Yield the pattern and the annotated type of each text within a type."""
     if get_origin(kind) is Annotated:
         kind, *more = get_args(kind)
         metadata = [*(part for item in more for part in (item.metadata if isinstance(item, FieldInfo) else [item]))]
@@ -36,7 +36,8 @@ def _texts(kind: Any, metadata: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _fields() -> dict[str, tuple[str, TypeAdapter[str]]]:
-    """Return the pattern and the validator of each text that callers send, by its place; the first of equal ones."""
+    """Return the pattern and the validator of each text that callers send, keyed by its field. Equal texts appear
+    once."""
     routes = [route for route in create_app(Settings()).routes if isinstance(route, APIRoute)]
     fields = {
         f"{model.__name__}.{name}": (field, model.model_config.get("regex_engine"))
@@ -76,6 +77,6 @@ def test_patterns_refuse_a_trailing_line_feed(data: strategies.DataObject) -> No
 
 
 def test_all_kinds_of_fields_are_compared() -> None:
-    """The walk covers keys of objects, optional fields, elements of lists, protocol messages and path parameters."""
+    """The walk covers object keys, optional fields, list elements, protocol messages and path parameters."""
     patterns = {pattern for pattern, _ in FIELDS.values()}
     assert {"^[A-Z]{2}$", "^[a-z][a-z0-9_]{1,30}$", r"^2(\.\d{1,3})?$", "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"} <= patterns

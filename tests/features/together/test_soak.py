@@ -95,14 +95,14 @@ class Clients:
             thread.start()
 
     def end(self) -> None:
-        """Wait until all clients have been answered. Raises their failures."""
+        """Wait until all clients have received their responses. Raises the clients' failures."""
         self._ended.set()
         for thread in self._threads:
             thread.join(240)
         self.assert_asking()
 
     def assert_asking(self) -> None:
-        """Raise the failures of the clients."""
+        """Raise the first failure of a client."""
         if self._failures:
             raise self._failures[0]
 
@@ -163,7 +163,8 @@ class Chaos:
         self._asleep: list[tuple[float, psutil.Process]] = []
 
     def round(self) -> None:
-        """Kill one or two processes at once, and restart them; sometimes stop a worker for longer than its lease."""
+        """Kill one or two processes at the same time and restart them. Sometimes stop a worker for longer than its
+        lease."""
         moments = self._moments
         time.sleep(moments.uniform(0, 0.9))
         kinds = moments.sample(list(VICTIMS), counts=VICTIMS.values(), k=moments.choice((1, 1, 2)))
@@ -177,7 +178,7 @@ class Chaos:
         self.supervise()
 
     def supervise(self) -> None:
-        """Restart services that ended by themselves."""
+        """Restart services that have ended unexpectedly."""
         for service in self._whole.services:
             said = service.restart_if_ended()
             if said is not None:
@@ -190,7 +191,8 @@ class Chaos:
             time.sleep(0.1)
 
     def _kill(self, kind: str) -> Callable[[], None] | None:
-        """Kill a process with -9, and return a function that restarts it, or None if there was nothing to kill."""
+        """Kill a process of this kind with SIGKILL, and return a function that restarts it, or None if no such process
+        was running."""
         whole = self._whole
         match kind:
             case "run":
@@ -230,8 +232,8 @@ class Chaos:
 
 @pytest.mark.timeout(1800)
 def test_random_kills_lose_no_request(whole: Deployment, tmp_path: Path) -> None:
-    """After a hundred random kills, every accepted request is completed once, and no other trace of these requests is
-    left."""
+    """After a hundred random kills, every accepted request has been completed exactly once, and no partly written file
+    is left."""
     seed = int(os.environ.get("SOAK_SEED", random.randrange(2**32)))
     moments = random.Random(seed)
     print(f"SOAK_SEED={seed}")
@@ -271,8 +273,8 @@ def test_random_kills_lose_no_request(whole: Deployment, tmp_path: Path) -> None
 
 
 def _learned(whole: Deployment) -> list[Tenant]:
-    """Create two tenants who hold the same people: one has two datasets with a live model each, the other a dataset
-    with two; their runs take long enough to be interrupted."""
+    """Create two tenants that hold the same people: one with two datasets and a live model on each, the other with one
+    dataset and two models. Their runs take long enough to be interrupted."""
     admin_key = whole.settings.resolved_admin_key_file().read_text().strip()
     with httpx.Client(base_url=f"{whole.gateways[0].address()}/v1", headers=_bearer(admin_key), timeout=240) as client:
         other = client.post("/tenants", json={"name": "other"}).json()
@@ -292,7 +294,7 @@ def _learned(whole: Deployment) -> list[Tenant]:
 
 
 def _tenant(client: httpx.Client, tenant_id: str, key: str, *, num_models: Sequence[int]) -> Tenant:
-    """Return a tenant with `num_models[i]` models on its dataset i."""
+    """Create `num_models[i]` models on the tenant's dataset i, and return the tenant."""
     headers, models = _bearer(key), []
     for seed, count in enumerate(num_models):
         files = {"file": ("people.npz", npz(rows=ROWS, seed=seed))}
@@ -320,15 +322,15 @@ def _pending(whole: Deployment) -> int:
 
 
 def _deliver_what_the_dead_were_sending(whole: Deployment) -> None:
-    """Make pending deliveries due at once, before the leases of dead gateways expire."""
+    """Make pending deliveries due immediately, before the leases of dead gateways expire."""
     with installations.opened(whole.settings) as installation, installation.database.writing() as session:
         pending = sa.update(WebhookDelivery).where(WebhookDelivery.status == "pending")
         session.execute(pending.values(next_attempt_at=now(session)))
 
 
 def _assert_nothing_lost(whole: Deployment, accepted: dict[tuple[str, str], str]) -> None:
-    """Check that every 202 has exactly one request; that all are done once, and only to their tenant's rows; and that
-    no partly written file is left."""
+    """Check that every 202 response has exactly one request, that each request was completed once and affected only its
+    tenant's rows, and that no partly written file is left."""
     with installations.opened(whole.settings) as installation:
         assert_all_done_once(installation)
         with installation.database.reading() as session:
@@ -353,7 +355,8 @@ def _assert_nothing_lost(whole: Deployment, accepted: dict[tuple[str, str], str]
 
 
 def _assert_all_told(whole: Deployment, accepted: dict[tuple[str, str], str], receiver: servers.Server) -> None:
-    """Check that the receiver got accepted and then completed for every request, however often, each under one id."""
+    """Check that the receiver was sent accepted and then completed for every request, each under a single id even if
+    repeated."""
     heard: dict[str, dict[tuple[str, str], None]] = {request: {} for request in accepted.values()}
     for call in receiver.calls:
         body = json.loads(call.body)

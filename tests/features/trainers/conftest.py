@@ -35,7 +35,8 @@ PEOPLE = 20
 
 
 def arrow(people: int = PEOPLE, *, rows_each: int = 2) -> bytes:
-    """Return an upload of people `p0`, `p1`, ... with `rows_each` rows each; the column `name` is the subject."""
+    """Return an Arrow upload with people `p0`, `p1`, ... who have `rows_each` rows each. The column `name` is derived
+    from the subject."""
     subjects = [f"p{index // rows_each}" for index in range(people * rows_each)]
     table = pa.table({"subject": subjects, "name": [f"n{s}" for s in subjects], "age": list(range(len(subjects)))})
     sink = io.BytesIO()
@@ -46,7 +47,7 @@ def arrow(people: int = PEOPLE, *, rows_each: int = 2) -> bytes:
 
 @pytest.fixture
 def new_table(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Return a function that uploads a table and returns it."""
+    """Return a function that uploads a training table and returns the created table."""
 
     def create(content: bytes | None = None, *, filename: str = "people.arrow", **form: str) -> dict[str, Any]:
         fields = {"name": "people", "subject_column": "subject"} | form
@@ -61,7 +62,7 @@ def new_table(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def new_trainer(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Return a function that registers a trainer with the source `train.py` and returns it."""
+    """Return a function that registers a trainer with the source `train.py` and returns the created trainer."""
 
     def create(table_id: str, source: str = COUNTING, **given: Any) -> dict[str, Any]:
         files = {"train.py": source, "score.py": SCORING}
@@ -77,7 +78,7 @@ def new_trainer(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def train(installation: Installation, work: Callable[[], int]) -> Callable[[], int]:
-    """Do all due runs and trainings like a worker, and return the number of trainings."""
+    """Return a function that does all due runs and trainings as a worker would, and returns the number of trainings."""
 
     def until_idle() -> int:
         work()
@@ -93,7 +94,7 @@ def train(installation: Installation, work: Callable[[], int]) -> Callable[[], i
 
 @pytest.fixture
 def names(gateway: TestClient) -> Callable[[str], set[str]]:
-    """Return the names that a trainer's live artefact knows."""
+    """Return a function that reads the names in a trainer's live artefact."""
 
     def read(trainer_id: str) -> set[str]:
         answer = gateway.get(f"/v1/trainers/{trainer_id}/artefacts/names.txt")
@@ -105,7 +106,7 @@ def names(gateway: TestClient) -> Callable[[str], set[str]]:
 
 @pytest.fixture
 def plants(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return the installed plants, an empty list to add to."""
+    """Return the list of installed plants, which is empty at first and to which tests can add plants."""
     installed: list[Any] = []
     monkeypatch.setattr("app.features.trainers.plants.installed", lambda: tuple(installed))
     return installed

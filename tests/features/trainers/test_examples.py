@@ -18,13 +18,13 @@ LIMITS = {"seconds": 300, "memory_mib": 2048, "processes": 64, "artefacts_mib": 
 
 
 def census() -> pa.Table:
-    """Return the census data of both files, without the person."""
+    """Return the census data of both files without the column `person`."""
     tables = [pa.csv.read_csv(EXAMPLES / "adult" / f"{name}.csv") for name in ("train", "test")]
     return pa.concat_tables(tables).drop_columns(["person"])
 
 
 def shopping() -> pa.Table:
-    """Return made-up people of some towns, whose purchases depend on age and town."""
+    """Return synthetic people from several towns, whose purchases depend on age and town."""
     generator = np.random.default_rng(0)
     town, age = generator.integers(8, size=1000), generator.integers(18, 80, size=1000)
     bought = age + 6 * town + generator.normal(scale=5, size=1000) > 70
@@ -33,7 +33,7 @@ def shopping() -> pa.Table:
 
 
 def ratings() -> pa.Table:
-    """Return made-up ratings of people who like the items of one of four kinds."""
+    """Return synthetic ratings by people who each like one of four kinds of items."""
     generator = np.random.default_rng(0)
     person = np.repeat(np.arange(200), 8)
     item = np.concatenate([generator.permutation(10)[:8] + 10 * (index % 4) for index in range(200)])

@@ -39,7 +39,7 @@ with installations.opened(Settings()) as installation:
 
 @pytest.fixture
 def rested(installation: Installation) -> Callable[[], None]:
-    """Return a function that ends back-offs and leases."""
+    """Return a function that ends all back-offs and leases."""
 
     def pass_time() -> None:
         with installation.database.writing() as session:
@@ -59,8 +59,8 @@ def test_failing_retraining_leaves_its_request_open(
     names: Callable[[str], set[str]],
     get: Callable[[str], Any],
 ) -> None:
-    """If a trainer fails without the person, the request stays open with an error code, the next attempt is delayed,
-    and the old artefacts stay. Retiring the trainer completes the request."""
+    """If retraining without the person fails, the request stays open, the trainer shows an error code, the next attempt
+    is delayed, and the old artefacts are kept. Retiring the trainer completes the request."""
     trainer = new_trainer(new_table()["id"], ON_P3)
     train()
     request = forget("p3")
@@ -84,8 +84,8 @@ def test_failing_retraining_leaves_its_request_open(
 def test_trainer_that_differs_between_two_runs_is_refused(
     new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """A trainer whose artefacts depend on more than rows and seed is refused after its second run. A deterministic
-    trainer is accepted."""
+    """A trainer whose artefacts depend on anything other than the rows and the seed is refused after its second run. A
+    deterministic trainer is accepted."""
     table = new_table()
     unequal = new_trainer(table["id"], UNEQUAL, repeat_one_in=1)
     equal = new_trainer(table["id"], repeat_one_in=1)
@@ -107,7 +107,7 @@ def test_worker_with_other_versions_than_the_lock_file_is_refused(
 def test_artefacts_below_the_minimum_are_held_until_released(
     gateway: TestClient, new_table: New, new_trainer: New, train: Callable[[], int], names: Callable[[str], set[str]]
 ) -> None:
-    """Artefacts that miss the minimum of the metric become live, but can be downloaded only after they have been
+    """Artefacts whose metric is below the minimum become live, but can be downloaded only after they have been
     released."""
     trainer = new_trainer(new_table()["id"], metrics=["rows"], metric="rows", min_metric=10_000)
     train()
@@ -165,7 +165,7 @@ def test_trainer_ends_with_its_worker(
     get: Callable[[str], Any],
 ) -> None:
     """If a worker is killed while its trainer runs, the sandboxed processes end too, and the training is abandoned and
-    repeated immediately. A training whose lease was lost publishes nothing."""
+    repeated immediately. A training that has lost its lease publishes nothing."""
     trainer = new_trainer(new_table()["id"], FOREVER.replace("'np3' not in names", "not os.path.exists('go')"))
     worker = subprocess.Popen([sys.executable, "-c", WORKER, ""], env=supervisor._environment(installation.settings))
     deadline = time.monotonic() + 120

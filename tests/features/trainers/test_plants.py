@@ -25,8 +25,8 @@ def test_planted_rows_are_trained_on_and_may_stop_publication(
     get: Callable[[str], Any],
     code: str | None,
 ) -> None:
-    """Planted rows are used in training. The plant that added them can score any rows with the new artefacts, and an
-    error code from it prevents the publication. Its report is stored in either case."""
+    """Planted rows are used in training. The plant that added them can score any rows with the new artefacts, and
+    prevents their publication by returning an error code. The plant's report is stored in either case."""
     losses: list[float] = []
 
     def plant(_: Installation, context: TrainingContext) -> Planted:
@@ -75,9 +75,9 @@ json.dump(found | {"chunks": rows.column(0).num_chunks}, open("artefacts/names.t
 def test_planted_rows_are_indistinguishable(
     gateway: TestClient, plants: list[Plant], new_table: New, new_trainer: New, train: Callable[[], int]
 ) -> None:
-    """Planted rows are mixed with people's rows in the same order in both runs. They are never in the holdout, which
-    contains all rows of some people and is not trained on. Neither variables nor the parts of the file reveal their
-    number."""
+    """Planted rows are mixed with people's rows, in the same order in both runs. They are never in the holdout, which
+    contains all rows of some people and is excluded from training. Neither environment variables nor the parts of the
+    file reveal how many rows were planted."""
 
     def plant(_: Installation, context: TrainingContext) -> Planted:
         rows = pa.table({"name": ["planted"] * 20, "age": [7] * 20, "lethe_group": range(20)})

@@ -24,8 +24,8 @@ def test_person_is_absent_from_table_and_artefacts(
     forget: New,
     get: Callable[[str], Any],
 ) -> None:
-    """A request erases the person's rows from the table, retrains without them and then completes. The bundle proves
-    its grade, and no block or artefact that contained the person can be decrypted."""
+    """A request erases the person's rows from the table, retrains the trainer without them and then completes. The
+    bundle proves the request's grade, and no block or artefact that contained the person can be decrypted."""
     table = new_table()
     assert (table["num_rows"], [column["name"] for column in table["columns"]]) == (2 * PEOPLE, ["name", "age"])
     trainer = new_trainer(table["id"], metrics=["rows"], metric="rows", min_metric=1)

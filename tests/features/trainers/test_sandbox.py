@@ -76,7 +76,7 @@ def test_forbidden_command_is_refused_with_its_reason(code: str, source: str) ->
 
 
 def test_command_that_takes_too_long_is_killed() -> None:
-    """A command is killed when its time limit has passed."""
+    """A command is killed when its time limit has elapsed."""
     with pytest.raises(TrainerRefused) as refused:
         run("while True: pass", limits=SandboxLimits(seconds=0.3, memory_bytes=2**28, processes=8, output_bytes=2**20))
     assert refused.value.code == "trainer_time_exceeded"

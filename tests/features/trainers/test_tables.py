@@ -22,7 +22,7 @@ New = Callable[..., dict[str, Any]]
 
 
 def stream(table: pa.Table, compression: str | None = None) -> bytes:
-    """Return a table as an Arrow stream, with buffers compressed or not."""
+    """Return a table as an Arrow stream, optionally with compressed buffers."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
         writer.write_table(table)
@@ -57,8 +57,8 @@ ENCODED = pa.array(["a"] * 1000).dictionary_encode()
     "column", [pa.nulls(1000), pa.array([0.0] * 1000), ENCODED], ids=["null", "numbers", "encoded"]
 )
 def test_compressed_buffers_are_refused_unopened(compression: str, column: pa.Array) -> None:
-    """An Arrow stream with compressed buffers is refused with a specific error before any is unpacked. The same table
-    is accepted uncompressed."""
+    """An Arrow stream with compressed buffers is refused with a specific error before any buffer is decompressed. The
+    same table is accepted if it is not compressed."""
     table = pa.table({"person": pa.array(range(1000)).cast(pa.string()), "x": column})
     columns.read(stream(table), "a.arrow", "person")
     with pytest.raises(InputInvalid) as refused:
@@ -83,7 +83,8 @@ def test_a_compressed_dictionary_is_refused() -> None:
 
 @pytest.mark.parametrize("offset", [4096, 2**30, -4096])
 def test_offsets_that_lead_out_of_a_buffer_are_refused(offset: int) -> None:
-    """Text offsets beyond their buffer are refused, because the table would contain the gateway's memory."""
+    """Text offsets beyond their buffer are refused, because otherwise the table would contain parts of the gateway's
+    memory."""
     content = stream(pa.table({"person": ["p1", "p2", "p3"], "x": ["abcdefgh", "ijklmnop", "qrstuvwx"]}))
     offsets = np.array([0, 8, 16, 24], dtype="<i4")
     assert content.count(offsets.tobytes()) == 1
@@ -93,7 +94,7 @@ def test_offsets_that_lead_out_of_a_buffer_are_refused(offset: int) -> None:
 
 
 def test_indices_beyond_a_dictionary_are_refused() -> None:
-    """Indices that are not in their dictionary are refused."""
+    """Indices beyond the end of their dictionary are refused."""
     codes = pa.array([0, 1, 1, 0], pa.int32())
     encoded = pa.DictionaryArray.from_arrays(codes, pa.array(["aa", "bb"]))
     content = stream(pa.table({"person": ["p1", "p2", "p3", "p4"], "x": encoded}))
@@ -139,7 +140,8 @@ def test_the_columns_of_an_arrow_stream_are_limited() -> None:
     ],
 )
 def test_unusable_files_are_refused(filename: str, content: bytes, path: str) -> None:
-    """A file that has another format, is damaged, lacks people or has nested columns is refused without quoting it."""
+    """A file that has another format, is damaged, lacks people or has nested columns is refused with an error that does
+    not quote its contents."""
     with pytest.raises(InputInvalid) as refused:
         columns.read(content, filename, "person")
     assert [fault.path for fault in refused.value.errors] == [path]
@@ -158,7 +160,7 @@ def test_tokens_survive_the_encoding_of_rows() -> None:
 def test_suppressed_people_are_left_out(
     gateway: TestClient, new_table: New, new_trainer: New, train: Callable[[], int], names: Any, forget: New
 ) -> None:
-    """Rows of a suppressed person are refused or, if requested, left out of the table and of the training."""
+    """Rows of a suppressed person are refused or, if the caller requests it, left out of the table and the training."""
     forget("p3")
     files = {"file": ("people.arrow", arrow())}
     answer = gateway.post("/v1/training-tables", data={"name": "t", "subject_column": "subject"}, files=files)
@@ -181,8 +183,8 @@ def test_one_retraining_serves_two_people(
     forget: New,
     get: Callable[[str], Any],
 ) -> None:
-    """The plan contains one retraining for two people, which serves both. A request about a stranger causes no
-    retraining. A table in use cannot be retired, and a retired table has no rows."""
+    """The plan contains a single retraining that serves two people. A request about a stranger causes no retraining. A
+    table in use cannot be retired, and a retired table has no rows."""
     table = new_table()
     trainer = new_trainer(table["id"])
     train()
@@ -201,7 +203,7 @@ def test_one_retraining_serves_two_people(
 
 
 def test_dictionaries_keep_no_value_of_erased_rows() -> None:
-    """A category is removed from a block's dictionary if only erased people or people of other blocks had it."""
+    """A category is removed from a block's dictionary if it occurs only in erased rows or in other blocks."""
     number = columns.BLOCK_ROWS
     kinds = pa.chunked_array([["first"] * number, ["secret", None, "second"]]).dictionary_encode()
     drawn = columns.tokens(number + 3)
@@ -214,7 +216,7 @@ def test_dictionaries_keep_no_value_of_erased_rows() -> None:
 
 @pytest.mark.parametrize("pages", [1, 40])
 def test_a_small_parquet_file_of_a_large_table_is_refused(gateway: TestClient, pages: int) -> None:
-    """A file of a few kilobytes whose texts would take gigabytes when unpacked is refused before they are."""
+    """A file of a few kilobytes whose texts would decompress to gigabytes is refused before it is decompressed."""
     texts = pa.array(["x" * 20_000 + str(number) for number in range(pages)]).dictionary_encode()
     indices = pa.array([number % pages for number in range(60_000)], pa.int32())
     table = pa.table(

@@ -48,14 +48,15 @@ class Receiver:
         return [call.headers["webhook-id"] for call in self.server.calls]
 
     def verify(self, secret: str) -> None:
-        """Verify the signatures of all calls with the Standard Webhooks library; raise if one is wrong."""
+        """Verify the signatures of all calls with the Standard Webhooks library, and raise if a signature is wrong."""
         for call in self.server.calls:
             Webhook(secret).verify(call.body, call.headers)
 
 
 @pytest.fixture
 def receiving() -> Callable[..., contextlib.AbstractContextManager[Receiver]]:
-    """Start a receiver that gives these answers to successive calls, and the last one to all later calls."""
+    """Return a function that starts a receiver. It gives these responses to successive calls, and repeats the last
+    one."""
 
     @contextlib.contextmanager
     def start(*answers: Answer, host: str = "127.0.0.1") -> Iterator[Receiver]:
@@ -74,7 +75,7 @@ def receiving() -> Callable[..., contextlib.AbstractContextManager[Receiver]]:
 
 @pytest.fixture
 def deliveries(installation: Installation) -> Callable[[], list[WebhookDelivery]]:
-    """Return all deliveries, in the order in which their receivers may know of them."""
+    """Return a function that lists all deliveries except withdrawn ones, in the order in which they were created."""
     is_told = WebhookDelivery.status != "withdrawn"
 
     def found() -> list[WebhookDelivery]:
@@ -101,7 +102,7 @@ def let_time_pass(installation: Installation) -> Callable[[], None]:
 
 @pytest.fixture
 def stop() -> Iterator[threading.Event]:
-    """Return an event that ends endless answers when the test is over."""
+    """Yield an event that ends endless responses once the test has finished."""
     event = threading.Event()
     yield event
     event.set()

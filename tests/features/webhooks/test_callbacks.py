@@ -23,14 +23,14 @@ REVIEWED = Policy(auto_accept=False)
 
 
 def submit(installation: Installation, by: Actor, *subjects: str, **changed: Any) -> list[str]:
-    """Submit a request with several identities, and return the ids of its parts."""
+    """Submit a subject request with several identities, and return the ids of its deletion requests."""
     same = {"external_id": str(uuid.uuid4()), "callback_urls": URLS[:1]} | changed
     wanted = [asked(installation, by, subject_id, **same) for subject_id in subjects]
     return [request.id for request in submitting.submit(installation, by, *wanted)]
 
 
 def told(installation: Installation, url: str = URLS[0]) -> list[tuple[WebhookDelivery, dict[str, Any]]]:
-    """Return each delivery to a receiver, in order, and its body."""
+    """Return each delivery to a receiver with its body, in order of creation."""
     with installation.database.reading() as session:
         query = sa.select(WebhookDelivery).where(sealed.refers_to(session, WebhookDelivery.receiver_ref, url))
         query = query.order_by(WebhookDelivery.created_at)
@@ -42,7 +42,7 @@ def statuses(installation: Installation, url: str = URLS[0]) -> list[str]:
 
 
 def end(installation: Installation, by: Actor, request_id: str, *, completed: bool = True) -> None:
-    """End a request in review."""
+    """Approve or cancel a request in review."""
     with installation.database.writing(by=by) as session:
         request = deletion.get(session, request_id)
         if completed:
@@ -68,8 +68,8 @@ def test_a_controller_is_notified_once_of_each_status(installation: Installation
         assert {(row.event, row.request_id) for row, _ in rows} == {("opendsr.status", rows[0][0].request_id)}
 
 
-def test_the_start_of_work_is_sent_only_to_callers_who_may_know(installation: Installation, by: Actor) -> None:
-    """A controller is notified of the start of the work only if its key may learn whether data is held."""
+def test_only_informed_callers_are_told_that_work_started(installation: Installation, by: Actor) -> None:
+    """A controller is notified that work has started only if its key may reveal whether data is held."""
     for discreet, expected in ((False, ["pending", "in_progress"]), (True, ["pending"])):
         url = URLS[discreet]
         [request_id] = submit(
@@ -83,7 +83,7 @@ def test_the_start_of_work_is_sent_only_to_callers_who_may_know(installation: In
 
 
 def test_a_delayed_end_is_sent_when_it_is_reported(installation: Installation, by: Actor) -> None:
-    """A discreet caller is notified that a subject request has ended when its last part is reported, whatever the
+    """A discreet caller is notified that a subject request has ended when the last part's end is reported, whatever the
     states of the other parts."""
     policy = Policy(report_seconds=3600)
     first, second = submit(installation, by, "a", "b", source="opendsr", policy=REVIEWED, discreet=True)
@@ -161,7 +161,7 @@ def test_held_and_unknown_people_get_the_same_callbacks(installation: Installati
 
 
 def test_the_status_of_many_identities_is_computed_once(installation: Installation, by: Actor) -> None:
-    """A transaction computes the status of a subject request once, and not once per identity, so that a single call
+    """A transaction computes a subject request's status once rather than once per identity, so that a single call
     cannot block other writers for long."""
     with statements_to(installation.database.engine) as statements:
         submit(installation, by, "a", source="opendsr", callback_urls=URLS)

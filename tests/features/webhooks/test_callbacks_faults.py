@@ -64,11 +64,11 @@ def ids(server: Server) -> list[str]:
     return [call.headers["webhook-id"] for call in server.calls]
 
 
-def test_a_gateway_killed_before_recording_delivers_again(
+def test_a_gateway_killed_before_recording_repeats_the_delivery(
     settings: Settings, installation: Installation, admin_key: str
 ) -> None:
-    """If a gateway is killed after a receiver has got a call but before the call is recorded, the next gateway repeats
-    the delivery under the same id and then sends later events."""
+    """If a gateway is killed after a receiver has received a call but before the call is recorded, the next gateway
+    repeats the delivery under the same id and then sends later events."""
     victim: list[int] = []
 
     def answer(connection: socket.socket) -> None:
@@ -103,8 +103,8 @@ def test_a_gateway_killed_before_recording_delivers_again(
 
 @pytest.mark.soak
 def test_repeated_kills_lose_no_delivery(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """Although the gateway is killed several times while it sends deliveries, each of them arrives, possibly repeated
-    under its own id."""
+    """Although the gateway is killed several times while sending, every delivery arrives. A repeated delivery keeps its
+    id."""
     with serving(servers.status(200)) as server:
         with processes.gateway(settings) as (child, address):
             with ThreadPoolExecutor(4) as threads:

@@ -45,7 +45,7 @@ def record(installation: Installation, claimed: ClaimedDelivery, outcome: SendRe
 
 
 def pass_by(installation: Installation, time: datetime.timedelta) -> None:
-    """Move the next attempt of all pending deliveries forward by `time`."""
+    """Let `time` pass for all pending deliveries, by moving their next attempts that much earlier."""
     with installation.database.writing() as session:
         for row in session.query(WebhookDelivery).where(WebhookDelivery.status == "pending"):
             row.next_attempt_at -= time
@@ -53,7 +53,7 @@ def pass_by(installation: Installation, time: datetime.timedelta) -> None:
 
 @pytest.fixture
 def other(installation: Installation) -> Actor:
-    """Return the actor of a second tenant."""
+    """Create a second tenant, and return its actor."""
     with installation.database.writing(by=Actor(tenant_id=DEFAULT_TENANT, name="test")) as session:
         tenant = tenants.create(session, name="other", policy=Policy(), admin_key=access.new_key())
     return Actor(tenant_id=tenant.id, name="test")
@@ -86,8 +86,8 @@ def test_concurrent_claims_have_one_winner(installation: Installation, by: Actor
 
 
 def test_events_are_delivered_in_order(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A later event waits until the earlier event has been delivered or given up. Events of other requests and to other
-    receivers do not wait."""
+    """A later event waits until the earlier event has been delivered or abandoned. Events about other requests or to
+    other receivers are not held up."""
     submit(
         installation,
         by,
@@ -116,7 +116,8 @@ def test_events_are_delivered_in_order(installation: Installation, by: Actor, de
 
 
 def test_a_delayed_end_waits_for_its_report(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """The completion of a discreet request waits until its report time, even if earlier events have been delivered."""
+    """A discreet request's completion is not sent before its report time, even if earlier events have been
+    delivered."""
     submit(installation, by, asked(installation, by, discreet=True))
     [accepted] = claim(installation)
     assert record(installation, accepted, DELIVERED) == "delivered"
@@ -160,9 +161,9 @@ def test_a_url_that_cannot_be_called_is_tried_once(installation: Installation, b
     assert record(installation, one, SendResult(verdict=DeliveryVerdict.FAILED, error_code="url_invalid")) == "dead"
 
 
-def test_a_damaged_delivery_is_given_up(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A delivery that cannot be decrypted is marked as dead with the reason and does not delay others. A request with
-    damaged details can be decided, although its receiver is not notified."""
+def test_a_damaged_delivery_is_abandoned(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """A delivery that cannot be decrypted is marked as dead with the reason, and does not delay other deliveries. A
+    request with damaged details can still be decided, but its receiver is not notified."""
     first, second = asked(installation, by, "p1"), asked(installation, by, "p2")
     [request] = submit(installation, by, dataclasses.replace(first, policy=Policy(auto_accept=False)))
     submit(installation, by, second)
@@ -183,7 +184,7 @@ def test_a_damaged_delivery_is_given_up(installation: Installation, by: Actor, d
 
 
 def test_a_410_ends_deliveries_to_its_url(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A 410 response ends all deliveries to the same URL, for all requests, and to no other URL."""
+    """A 410 response ends all deliveries to the same URL, for all requests. Deliveries to other URLs continue."""
     submit(
         installation,
         by,
@@ -201,8 +202,8 @@ def test_a_410_ends_deliveries_to_its_url(installation: Installation, by: Actor,
 
 
 def test_deliveries_to_a_host_are_limited(installation: Installation, by: Actor) -> None:
-    """A host receives at most the permitted number of deliveries at once, however many are waiting, and other hosts are
-    served meanwhile."""
+    """A host receives at most the permitted number of deliveries at once, however many are waiting. Other hosts are
+    still served."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(20)))
     submit(installation, by, asked(installation, by, "q", callback_urls=("https://other.example/",)))
     assert len(claim(installation, limit=10, max_per_host=4)) == 4
@@ -213,9 +214,9 @@ def test_deliveries_to_a_host_are_limited(installation: Installation, by: Actor)
     assert len(claim(installation, limit=10, max_per_host=4, receiver_example=1)) == 3
 
 
-def test_tenants_take_turns(installation: Installation, by: Actor, other: Actor) -> None:
+def test_tenants_are_served_fairly(installation: Installation, by: Actor, other: Actor) -> None:
     """However many deliveries of one tenant are waiting or in progress, another tenant's delivery is among the next
-    two. Between tenants with the same number in progress, the tenant that was served longest ago comes first."""
+    two. Among tenants with equally many deliveries in progress, the one served least recently comes first."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(40)))
     submit(installation, other, asked(installation, other, "q", callback_urls=("https://other.example/",)))
     mine, theirs = by.tenant_id, other.tenant_id
@@ -234,8 +235,8 @@ def test_tenants_take_turns(installation: Installation, by: Actor, other: Actor)
     assert next_two({mine: 2, theirs: 2}, {}) == []
 
 
-def test_a_tenant_takes_at_most_half_of_the_free_places(installation: Installation, by: Actor) -> None:
-    """A tenant gets at most half of the free places, even if no other tenant has deliveries."""
+def test_a_tenant_takes_at_most_half_of_the_free_slots(installation: Installation, by: Actor) -> None:
+    """A tenant gets at most half of the free slots, even if no other tenant has deliveries."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(40)))
     assert len(claim(installation, limit=20)) == 10
 
@@ -253,9 +254,9 @@ def test_a_replay_goes_before_later_events(installation: Installation, by: Actor
 def test_a_410_for_a_discreet_request_ends_one_delivery(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """A 410 response ends only the delivery that was sent, and not a later one that may still be hidden from the
-    receiver. Otherwise the later delivery would arrive only if it was created after the 410, which would reveal that
-    data is held."""
+    """For a discreet request, a 410 response ends only the delivery that was sent, not a later one that is still hidden
+    from the receiver. Otherwise the later delivery would arrive only if it was created after the 410, and so reveal
+    that data is held."""
     submit(installation, by, asked(installation, by, discreet=True, policy=Policy(report_seconds=3600)))
     [taken] = claim(installation)
     assert record(installation, taken, GONE) == "gone"
@@ -270,7 +271,8 @@ SCHEDULED = [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]
 
 @pytest.mark.parametrize(("attempts", "seconds"), list(enumerate(SCHEDULED, start=1)))
 def test_pauses_average_the_schedule(attempts: int, seconds: int) -> None:
-    """The pause after each failed attempt is random between zero and twice the scheduled pause, which is its mean."""
+    """The pause after a failed attempt is random, between zero and twice the scheduled pause, and averages the
+    scheduled pause."""
     random = Random(attempts)
     drawn = [dispatcher.next_attempt(attempts, random) for _ in range(10_000)]
     pauses = [pause.total_seconds() for pause in drawn if pause is not None]
@@ -283,7 +285,7 @@ def test_pauses_average_the_schedule(attempts: int, seconds: int) -> None:
 
 @given(attempts=st.integers(1, 9), seed=st.integers(), asked=st.integers(0, 10**6))
 def test_retry_after_of_a_receiver_is_respected(attempts: int, seed: int, asked: int) -> None:
-    """A receiver that sends Retry-After is not called earlier, unless it asks for more than two days."""
+    """A receiver that sends Retry-After is not called before that time, unless the time is more than two days away."""
     retry_after = datetime.timedelta(seconds=asked)
     pause = dispatcher.next_attempt(attempts, Random(seed), retry_after=retry_after)
     alone = dispatcher.next_attempt(attempts, Random(seed))

@@ -19,12 +19,12 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def delivery(installation: Installation, forget: Callable[..., dict[str, Any]]) -> str:
-    """Return a delivery that its receiver has received."""
+    """Return the id of a successful delivery."""
     return delivered(installation, forget("p1")["id"])
 
 
 def test_deliveries_are_shown(officer: Browser, delivery: str) -> None:
-    """The list shows each delivery with its status. The delivery's page shows the address and the body to admins."""
+    """The list shows each delivery with its status. The delivery's page shows admins its URL and body."""
     assert delivery in officer.get("/admin/deliveries?status=delivered").text
     assert "No matching deliveries" in officer.get("/admin/deliveries?status=dead").text
     page = officer.get(f"/admin/deliveries/{delivery}").text
@@ -33,7 +33,7 @@ def test_deliveries_are_shown(officer: Browser, delivery: str) -> None:
 
 
 def test_an_ended_delivery_is_replayed(officer: Browser, delivery: str, get: Get) -> None:
-    """An ended delivery is replayed under its id. While a delivery is pending, a replay is not offered."""
+    """An ended delivery is replayed under the same id. While it is pending, no replay is offered."""
     assert "Resend" in officer.get(f"/admin/deliveries/{delivery}").text
     answer = officer.post(f"/admin/deliveries/{delivery}/replay")
     assert get(f"/webhook-deliveries/{delivery}")["ended_at"] is None
@@ -49,8 +49,8 @@ def test_failures_are_explained_and_replayed(
     forget: Callable[..., dict[str, Any]],
     get: Get,
 ) -> None:
-    """Lists and pages explain in words why a delivery failed. With one click an admin, but no other user, can replay
-    all ended deliveries of a filter."""
+    """Lists and pages explain in words why a delivery failed. With one click, an admin can replay all ended deliveries
+    that match a filter. Other users cannot."""
     other = delivered(installation, forget("p2")["id"])
     with installation.database.writing() as session:
         failed = sa.update(WebhookDelivery).where(WebhookDelivery.id.in_([delivery, other]))
@@ -71,7 +71,7 @@ def test_failures_are_explained_and_replayed(
 
 @each("code", ["timeout", "tls_failed", "redirected", "http_404", "http_418", "http_503", "internal_error", "new_one"])
 def test_every_failure_is_explained(code: str) -> None:
-    """Every error code has a sentence about its meaning and one about the recommended action."""
+    """Every error code has one sentence that explains it and one that recommends an action."""
     found = delivery_advice(code)
     assert found.means.endswith(".")
     assert found.todo.endswith(".")
@@ -97,7 +97,7 @@ def test_an_unknown_delivery_is_a_404(officer: Browser) -> None:
 
 
 def test_the_secret_is_replaced_once(officer: Browser, get: Get) -> None:
-    """The form names the secret that it replaces, so submitting it twice replaces only one secret."""
+    """The form names the generation that it replaces, so submitting the form twice replaces the secret only once."""
     first = get("/webhook-secret")
     assert first["secret"] in officer.get("/admin/webhook-secret").text
     generation = str(first["generation"])

@@ -26,13 +26,13 @@ Deliveries = Callable[[], list[WebhookDelivery]]
 
 @pytest.fixture(autouse=True)
 def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lengthen pauses, so that failed deliveries are retried only when a test lets time pass."""
+    """Lengthen the pauses between attempts, so that failed deliveries are retried only when a test lets time pass."""
     monkeypatch.setattr(dispatcher, "_PAUSES", (datetime.timedelta(days=1),) * len(dispatcher._PAUSES))
 
 
 @pytest.fixture
 def ended(deliveries: Deliveries) -> Callable[[], list[WebhookDelivery]]:
-    """Return all deliveries, once none is pending."""
+    """Return a function that waits until no delivery is pending, and returns all deliveries."""
 
     def wait() -> list[WebhookDelivery]:
         found = wait_until(lambda: (rows := deliveries()) and all(row.ended_at for row in rows) and rows, seconds=90)
@@ -102,7 +102,7 @@ def test_a_recovered_receiver_gets_events_in_order(
     ended: Deliveries,
     let_time_pass: Callable[[], None],
 ) -> None:
-    """After failures the same delivery is repeated with the same id, and later events wait for it."""
+    """After a failure, the delivery is repeated with the same id, and later events wait until it succeeds."""
     new_dataset()
     with receiving(servers.status(500), servers.status(503), servers.status(200)) as receiver:
         forget("p1", callback_url=receiver.url)
@@ -122,7 +122,7 @@ def test_a_recovered_receiver_gets_events_in_order(
 def test_silent_receivers_do_not_delay_other_tenants(
     gateway: TestClient, receiving: Receiving, stop: threading.Event
 ) -> None:
-    """A tenant with many deliveries to many hosts that never answer does not delay the delivery of another tenant."""
+    """A tenant with many deliveries to many hosts that never answer does not delay another tenant's delivery."""
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]
     with servers.serving(servers.silent(stop), host="0.0.0.0") as silent, receiving() as receiver:
         requests = [

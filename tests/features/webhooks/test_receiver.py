@@ -62,7 +62,7 @@ def brackets(address: str) -> str:
 
 
 def reason(url: str, *allowed: str) -> str:
-    """Return why a submitted URL is refused."""
+    """Return the reason why a submitted URL is refused."""
     with pytest.raises(InputInvalid) as refused:
         receiver.check_url(url, [ip_network(network) for network in allowed])
     (error,) = refused.value.errors
@@ -74,7 +74,8 @@ def reason(url: str, *allowed: str) -> str:
 
 @each("address", NOT_PUBLIC)
 def test_private_addresses_are_refused(address: str) -> None:
-    """Private, local, reserved and disguised addresses are refused, both in a URL and as the address of a name."""
+    """Private, local, reserved and disguised addresses are refused, both as literals in a URL and as the resolved
+    address of a name."""
     assert not receiver.is_public(ipaddress.ip_address(address))
     assert "public" in reason(f"https://{brackets(address)}/hook")
     with pytest.raises(ReceiverRefused, match=r"^refused_address$"):
@@ -83,7 +84,7 @@ def test_private_addresses_are_refused(address: str) -> None:
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_may_be_called(address: str) -> None:
-    """Public internet addresses are accepted, both in a URL and as the address of a name."""
+    """Public internet addresses are accepted, both as literals in a URL and as the resolved address of a name."""
     assert receiver.is_public(ipaddress.ip_address(address))
     receiver.check_url(f"https://{brackets(address)}/hook", [])
     assert found("https://hooks.test", address) == [ipaddress.ip_address(address)]
@@ -132,8 +133,8 @@ def test_an_ipv4_address_in_ipv6_is_never_public(number: int) -> None:
     ],
 )
 def test_disguised_addresses_are_refused(host: str) -> None:
-    """A host that is an address written as a number, in octal, in hexadecimal, shortened, mapped or in other digits is
-    refused."""
+    """A host is refused if it is an IP address in disguise: as a single number, in octal or hexadecimal, shortened,
+    mapped, or in non-ASCII digits."""
     reason(f"https://{host}/hook")
     reason(f"http://{host}/hook", "10.0.0.0/8")
 
@@ -200,7 +201,7 @@ def test_urls_are_normalised(url: str, host: str, port: int, target: str, author
     assert found.encrypted
 
 
-def test_the_operator_allows_networks() -> None:
+def test_the_operator_can_allow_networks() -> None:
     """Addresses within a permitted network can be called, even without TLS. Adjacent addresses cannot."""
     allowed = [ip_network("10.1.0.0/16"), ip_network("fd00::/64")]
     for host in ("10.1.0.1", "[fd00::1]"):
@@ -216,7 +217,7 @@ def test_the_operator_allows_networks() -> None:
 
 
 def found(url: str, *answers: str, allow: Sequence[str] = ()) -> list[IPv4Address | IPv6Address]:
-    """Return the addresses of a receiver whose name has these `answers` in DNS."""
+    """Return the addresses to call for a receiver whose name resolves to `answers`."""
     allowed = [ip_network(network) for network in allow]
     asked: list[str] = []
 
@@ -254,8 +255,8 @@ def test_a_name_without_addresses_is_not_resolved() -> None:
     assert "hooks.test" not in str(refused.value) + refused.value.expected
 
 
-def test_a_literal_is_not_looked_up() -> None:
-    """An address literal in the URL is called without asking a resolver."""
+def test_an_address_literal_is_not_looked_up() -> None:
+    """An address literal in the URL is called without querying a resolver."""
 
     def fail(_host: str) -> Sequence[str]:
         raise AssertionError
@@ -282,7 +283,7 @@ def test_a_slow_resolver_times_out() -> None:
 
 
 def test_a_defect_of_the_resolver_is_not_hidden() -> None:
-    """An unexpected exception of the resolver, other than an OSError, is passed on to the caller."""
+    """An unexpected exception from the resolver (anything but an `OSError`) is passed on to the caller."""
 
     def broken(_host: str) -> Sequence[str]:
         raise ZeroDivisionError
@@ -292,7 +293,7 @@ def test_a_defect_of_the_resolver_is_not_hidden() -> None:
 
 
 def test_localhost_is_on_the_loopback() -> None:
-    """The machine's resolver finds localhost only on the loopback interface."""
+    """The machine's resolver maps localhost only to loopback addresses."""
     assert {ipaddress.ip_address(answer).is_loopback for answer in receiver.look_up("localhost")} == {True}
 
 
@@ -324,7 +325,7 @@ def test_no_error_quotes_the_url(secret: str) -> None:
 
 @given(url=st.text() | st.from_regex(r"https?://[!-~]{0,30}(:[0-9]{0,5})?/?.{0,9}", fullmatch=True))
 def test_every_text_is_accepted_or_refused_with_its_own_error(url: str) -> None:
-    """The check accepts any text or refuses it with its own error. A text that it accepts is not refused at
+    """For any text, the URL check either accepts it or raises its own error. An accepted URL is not refused at
     delivery."""
     try:
         receiver.check_url(url, LOOPBACK)

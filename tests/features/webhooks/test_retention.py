@@ -12,7 +12,7 @@ URL = "https://receiver.example/?who=jane"
 
 
 def ask(installation: Installation, policy: Policy) -> str:
-    """Submit a request whose receiver has been notified, and return its id."""
+    """Submit a request, mark its notification as delivered, and return the request's id."""
     with installation.database.writing() as session:
         people.obey(session, policy)
         request = people.ask(session, "sub_a", policy, callback_urls=[URL]).request
@@ -23,7 +23,7 @@ def ask(installation: Installation, policy: Policy) -> str:
 
 
 def test_deliveries_are_purged_with_their_request(installation: Installation) -> None:
-    """When the details of a request are purged, its deliveries are purged too and their keys are destroyed."""
+    """When a request's details are purged, its deliveries are purged too, and their keys are destroyed."""
     ask(installation, Policy(retain_details_days=30, report_seconds=0))
     with installation.database.reading() as session:
         letter = session.execute(sa.text("SELECT letter FROM webhook_deliveries LIMIT 1")).scalar_one()
@@ -35,7 +35,7 @@ def test_deliveries_are_purged_with_their_request(installation: Installation) ->
 
 
 def test_receiver_urls_are_sealed(installation: Installation) -> None:
-    """Neither a table row nor a file in the data folder contains the URL of a receiver."""
+    """Neither the database nor any file in the data folder contains a receiver's URL in the clear."""
     ask(installation, Policy())
     with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()
@@ -47,7 +47,7 @@ def test_receiver_urls_are_sealed(installation: Installation) -> None:
 
 
 def test_pending_deliveries_keep_the_details(installation: Installation) -> None:
-    """The details of a request are kept while one of its deliveries is pending."""
+    """A request's details are kept as long as one of its deliveries is pending."""
     request_id = ask(installation, Policy(retain_details_days=0, report_seconds=0))
     with installation.database.writing() as session:
         session.execute(sa.update(WebhookDelivery).values(status="pending", ended_at=None))

@@ -12,7 +12,8 @@ from lethe.features.webhooks.contract import SecretNotPresent
 
 
 def test_a_secret_is_derived(installation: Installation) -> None:
-    """Each tenant and each generation has a different secret. It is the same in every process and never stored."""
+    """Each tenant and each generation has a different secret, which is the same in every process and is never
+    stored."""
     keys = Keys(installation.settings.data_dir / "keys")
     rows = [Tenant(id=name, webhook_generation=number) for name in ("ten_1", "ten_11") for number in (1, 11)]
     secrets = {service.present(keys, row) for row in rows}
@@ -44,7 +45,7 @@ def test_both_secrets_sign_for_a_day_after_a_rotation(installation: Installation
 
 
 def test_a_repeated_rotation_is_a_no_op(installation: Installation, by: Actor) -> None:
-    """Repeating a rotation of the same generation is a no-op. A rotation of another generation is refused."""
+    """Repeating a rotation from the same generation is a no-op. A rotation from another generation is refused."""
     for _ in range(2):
         with installation.database.writing(by=by) as session:
             assert service.rotate(session, generation=1).webhook_generation == 2

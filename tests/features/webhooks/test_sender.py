@@ -53,13 +53,13 @@ def test_any_2xx_status_is_a_success(code: int) -> None:
 
 @pytest.mark.parametrize("code", [400, 404, 429, 500, 502, 504, 599])
 def test_any_other_status_is_a_failure(code: int) -> None:
-    """A response with any other status is a failure whose code contains the status."""
+    """A response with any other status is a failure, and the error code contains the status."""
     with serving(servers.status(code)) as server:
         assert post(server) == failed(f"http_{code}", code)
 
 
 def test_status_410_has_its_own_result() -> None:
-    """Status 410 is reported with the verdict GONE, so that the caller can end later deliveries."""
+    """Status 410 is reported with the verdict GONE, so that the caller can end all later deliveries."""
     with serving(servers.status(410)) as server:
         assert post(server) == SendResult(verdict=DeliveryVerdict.GONE, error_code="http_410", status=410)
 
@@ -93,7 +93,8 @@ def test_redirects_are_not_followed(code: int) -> None:
     ],
 )
 def test_retry_after_is_reported(value: str, seconds: int | None) -> None:
-    """With a failure, Retry-After in seconds or as a date is reported, up to a day. Any other form is ignored."""
+    """If a delivery fails, a Retry-After header in seconds or as a date is reported, up to one day. Any other form is
+    ignored."""
     with serving(servers.status(503, f"Retry-After: {value}")) as server:
         outcome = post(server)
     assert outcome.error_code == "http_503"
@@ -101,7 +102,7 @@ def test_retry_after_is_reported(value: str, seconds: int | None) -> None:
 
 
 def test_retry_after_as_a_date_is_a_duration() -> None:
-    """Retry-After as a date is converted to the time until then, in the zone that it names."""
+    """A date in Retry-After is converted to the time remaining until that date, in the time zone that it names."""
     at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=5)
     berlin = at.astimezone(datetime.timezone(datetime.timedelta(hours=1)))
     for text in (email.utils.format_datetime(at, usegmt=True), email.utils.format_datetime(berlin)):
@@ -131,7 +132,7 @@ def test_no_cookies_are_kept() -> None:
 
 
 def test_dns_rebinding_is_prevented() -> None:
-    """If the address of a name changes after the check (DNS rebinding), only the checked address is called."""
+    """If a name's address changes after the check (DNS rebinding), only the checked address is called."""
     answers = iter([["127.0.0.1"], ["127.0.0.2"]])
     asked = []
 
@@ -152,7 +153,7 @@ def test_dns_rebinding_is_prevented() -> None:
     assert not inner.connections
 
 
-def test_a_name_for_this_machine_is_refused() -> None:
+def test_a_name_of_this_machine_is_refused() -> None:
     """A name that this machine's resolver maps to 127.0.0.1 is not called."""
     with serving(servers.status(200)) as server:
         for url in (f"https://localhost:{server.port}/", f"https://127.0.0.1:{server.port}/"):
@@ -161,9 +162,8 @@ def test_a_name_for_this_machine_is_refused() -> None:
     assert not server.connections
 
 
-def test_a_url_that_was_never_valid_is_not_called() -> None:
-    """A delivery applies the same rules for URLs as the submission. Only permitted networks can be called without
-    TLS."""
+def test_an_invalid_url_is_not_called() -> None:
+    """A delivery applies the same URL rules as the submission. Only permitted networks can be called without TLS."""
     for url in ("ftp://127.0.0.1/", "http://user@127.0.0.1/", "http://127.0.0.1:22/", "not a url", ""):
         assert send(url) == failed("url_invalid")
     assert send("http://hooks.example.com/", allowed=[]) == failed("url_invalid")
@@ -171,7 +171,7 @@ def test_a_url_that_was_never_valid_is_not_called() -> None:
 
 
 def test_an_unknown_name_has_its_own_code() -> None:
-    """A name that cannot be resolved ends the attempt with a specific error code."""
+    """If a name cannot be resolved, the attempt ends with a specific error code."""
 
     def unknown(host: str) -> Sequence[str]:
         raise socket.gaierror(socket.EAI_NONAME, f"{host} is unknown")
@@ -251,7 +251,7 @@ def test_results_and_logs_do_not_contain_the_url(caplog: pytest.LogCaptureFixtur
 
 
 def test_every_code_is_documented() -> None:
-    """The docstring of the result lists every error code of an attempt."""
+    """The docstring of `SendResult` lists every error code that an attempt can have."""
     source = inspect.getsource(dispatcher) + inspect.getsource(receiver)
     used = set(re.findall(r'(?:_Broken|_failed|ReceiverRefused)\("(\w+)"', source)) | {"redirected", "http_<status>"}
     documented = set(re.findall(r"`([\w<>]+)`", inspect.getdoc(SendResult) or "")) - {"error_code"}
@@ -322,7 +322,7 @@ def test_a_2xx_status_is_final(stop: threading.Event) -> None:
             assert post(broken) == SendResult(verdict=DeliveryVerdict.DELIVERED, status=200)
 
 
-def test_large_answers_are_truncated() -> None:
+def test_large_responses_are_truncated() -> None:
     """Only about 64 KiB of an endless response are read before the connection is closed."""
     sent = []
 
@@ -341,8 +341,8 @@ def test_large_answers_are_truncated() -> None:
     assert sum(sent) < 16 << 20
 
 
-def test_endless_headers_are_malformed() -> None:
-    """A response with more than 64 KiB of headers, or with endless interim responses, is malformed."""
+def test_endless_headers_are_refused() -> None:
+    """A response with more than 64 KiB of headers, or with endless interim responses, is refused as too large."""
     for line in (b"X-Filler: " + b"x" * 1000 + b"\r\n", b"\r\nHTTP/1.1 102 Processing\r\n"):
         with serving(servers.saying(b"HTTP/1.1 103 Early Hints\r\n" + line * 3000)) as server:
             assert post(server, seconds=30) == failed("answer_too_large")
@@ -365,14 +365,14 @@ def test_endless_headers_are_malformed() -> None:
         b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
     ],
 )
-def test_a_malformed_answer_is_a_failure(answer: bytes) -> None:
-    """A delivery has failed if the receiver closes the connection or does not speak HTTP."""
+def test_a_malformed_response_is_a_failure(answer: bytes) -> None:
+    """A delivery fails if the receiver closes the connection or does not speak HTTP."""
     with serving(servers.saying(answer)) as server:
         assert post(server) == failed("answer_malformed")
 
 
 def test_a_broken_connection_is_a_failure() -> None:
-    """A delivery has failed if the receiver resets the connection."""
+    """A delivery fails if the receiver resets the connection."""
 
     def reset(connection: socket.socket) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -428,7 +428,7 @@ def secure(server: Server, trusting: ssl.SSLContext, *, name: str = NAME, second
 
 
 def test_tls_verifies_the_name_at_the_checked_address(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
-    """The sender connects to the checked address, and TLS verifies the certificate for the name."""
+    """The sender connects to the checked address, and TLS checks the certificate against the name."""
     with serving(servers.status(202), tls=certified(authority, NAME)) as server:
         assert secure(server, trusting) == SendResult(verdict=DeliveryVerdict.DELIVERED, status=202)
     assert server.connections == [f"127.0.0.1 {NAME}"]
@@ -437,14 +437,14 @@ def test_tls_verifies_the_name_at_the_checked_address(authority: trustme.CA, tru
 
 
 def test_an_address_is_verified_against_the_certificate(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
-    """For an address literal, TLS verifies the addresses in the certificate."""
+    """For an address literal, TLS checks the address against the addresses in the certificate."""
     for names, expected in ((["127.0.0.1"], None), (["127.0.0.2", NAME], "tls_failed")):
         with serving(servers.status(200), tls=certified(authority, *names)) as server:
             assert secure(server, trusting, name="127.0.0.1").error_code == expected
 
 
 def test_a_wrong_certificate_is_refused(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
-    """Nothing is sent to a receiver whose certificate is expired, for another name or issued by an untrusted
+    """Nothing is sent to a receiver whose certificate has expired, names another host or was issued by an untrusted
     authority."""
     over = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
     for context in (
@@ -465,7 +465,7 @@ def test_throw_away_authorities_are_not_trusted_by_default(authority: trustme.CA
 
 
 def test_missing_authorities_raise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the certificate authorities cannot be read, an error is raised instead of reporting a failure of every
+    """If the certificate authorities cannot be read, an error is raised rather than a failure reported for every
     receiver."""
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
     with serving(servers.status(200)) as server, pytest.raises(OSError, match="No such file"):
@@ -474,7 +474,7 @@ def test_missing_authorities_raise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_receiver_without_tls_gets_nothing(trusting: ssl.SSLContext) -> None:
-    """Nothing is sent in plain text to a receiver that does not use TLS on an https URL."""
+    """If the receiver at an https URL does not use TLS, nothing is sent to it in plain text."""
     received = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -506,7 +506,7 @@ def test_a_slow_handshake_times_out(trusting: ssl.SSLContext) -> None:
 def test_a_dripping_receiver_over_tls_is_cut_off(
     authority: trustme.CA, trusting: ssl.SSLContext, stop: threading.Event
 ) -> None:
-    """The deadline also applies under TLS, where one read can take several reads of the socket."""
+    """The deadline also applies under TLS, where one read can require several reads from the socket."""
     answer = servers.dripping(b"HTTP/1.1 200 OK\r\nX-Slow: ", stop=stop)
     with serving(answer, tls=certified(authority, NAME)) as server:
         begun = time.monotonic()

@@ -28,7 +28,7 @@ Deliveries = Callable[[], list[WebhookDelivery]]
 
 
 def told(deliveries: Deliveries) -> list[tuple[str, str]]:
-    """Return event and status of the body."""
+    """Return each delivery's event and the status in its body."""
     return [(row.event.partition(".")[2], json.loads(row.letter.body)["data"]["status"]) for row in deliveries()]
 
 
@@ -65,7 +65,7 @@ def test_a_rollback_leaves_no_delivery(installation: Installation, by: Actor, de
         service.stop_listening(ear)
 
 
-def test_requests_without_receivers_take_no_statement(
+def test_requests_without_receivers_execute_no_statement(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
     """A request without receivers executes no SQL statement about deliveries."""
@@ -79,7 +79,8 @@ def test_requests_without_receivers_take_no_statement(
 
 
 def test_decisions_of_an_officer_are_sent(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """Review, extension, rejection and cancellation are sent as events, and pauses of the clock are not."""
+    """Events are sent for an officer's review, extension, rejection and cancellation, but not for pauses of the
+    clock."""
     policy = Policy(auto_accept=False)
     one, other = submit(
         installation, by, asked(installation, by, policy=policy), asked(installation, by, "somebody", policy=policy)
@@ -217,8 +218,8 @@ def test_old_deliveries_are_purged(installation: Installation, by: Actor, delive
 def test_a_planned_completion_that_did_not_happen_is_destroyed(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """If a planned completion does not happen, its delivery is not listed, and its key is destroyed with its row, so
-    that the delivery cannot be decrypted."""
+    """If a planned completion does not happen, its delivery is not listed. The delivery's key is destroyed together
+    with its row, so that it cannot be decrypted."""
     [request] = submit(
         installation, by, asked(installation, by, discreet=True, policy=Policy(grace_seconds=3600, report_seconds=3600))
     )
@@ -256,7 +257,7 @@ def test_due_deliveries_are_found_by_their_index(installation: Installation) -> 
 def test_a_request_that_waited_notifies_receivers(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """A request that waited for the end of its grace period notifies its receivers like any other request."""
+    """A request that waited until its grace period ended notifies its receivers like any other request."""
     policy = Policy(grace_seconds=1000)
     [request] = submit(installation, by, asked(installation, by, policy=policy))
     assert told(deliveries) == [("accepted", "accepted")]

@@ -74,7 +74,8 @@ def test_the_reference_library_verifies_our_signatures(
 def test_only_the_secret_that_signed_verifies(
     key: bytes, other: bytes, message_id: str, sent_at: datetime.datetime, body: bytes, late: int
 ) -> None:
-    """A call verifies only with the secret that signed it, up to five minutes early or late."""
+    """A call verifies only with the secret that signed it, and does so up to five minutes before or after its
+    timestamp."""
     assume(key != other)
     sent_at = sent_at.replace(microsecond=0)
     headers = signature.sign(body, message_id=message_id, sent_at=sent_at, secrets=[signature.secret_from(key)])
@@ -95,7 +96,7 @@ def test_another_body_is_refused(body: bytes, other: bytes) -> None:
 
 @given(split=st.data())
 def test_signed_bytes_cannot_be_split_differently(split: st.DataObject) -> None:
-    """Dividing the signed bytes differently into id, timestamp and body does not verify."""
+    """A signature does not verify if the signed bytes are divided differently into id, timestamp and body."""
     body = b"1614265331.{}"
     headers = signature.sign(body, message_id="whd_1", sent_at=SENT_AT, secrets=[SECRET])
     content = b".".join([b"whd_1", headers["webhook-timestamp"].encode(), body]).decode()
@@ -160,7 +161,8 @@ GOOD = signed()["webhook-signature"]
     ],
 )
 def test_wrong_signatures_are_refused(given: str) -> None:
-    """A truncated signature, a signature of another version and arbitrary text are refused as wrong signatures."""
+    """A truncated signature, a signature with another version prefix and arbitrary text are refused as wrong
+    signatures."""
     assert signature.verify(SECRET, signed(), BODY, now=SENT_AT) == "whd_1"
     with pytest.raises(SignatureWrong):
         signature.verify(SECRET, signed(webhook_signature=given), BODY, now=SENT_AT)
@@ -196,8 +198,8 @@ def test_malformed_secrets_are_refused(key: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])
-def test_new_secrets_have_32_bytes(size: int) -> None:
-    """A new secret encodes exactly 32 bytes."""
+def test_new_secrets_require_32_bytes(size: int) -> None:
+    """A new secret is made from exactly 32 bytes, and any other number of bytes is refused."""
     with pytest.raises(SecretMalformed):
         signature.secret_from(bytes(size))
 

@@ -31,7 +31,7 @@ def settings(settings: Settings) -> Settings:
 
 
 def ended(get: Get, *, count: int) -> list[dict[str, Any]]:
-    """Return all deliveries, newest first, once so many exist and none is pending."""
+    """Wait until `count` deliveries exist and none is pending, and return them, newest first."""
 
     def found() -> list[dict[str, Any]] | None:
         items: list[dict[str, Any]] = get("/webhook-deliveries")["items"]
@@ -67,8 +67,7 @@ def test_ended_deliveries_are_replayed_together(
     gateway: TestClient, forget: Make, installation: Installation, refused: Refused
 ) -> None:
     """One call replays deliveries with one status, the oldest first, up to its limit, and reports whether more remain.
-    It does not replay pending deliveries, deliveries with another status or a later end, or deliveries of other
-    requests."""
+    It does not replay deliveries that are pending, have another status, ended later or belong to other requests."""
     requests = [forget(f"nobody{number}")["id"] for number in range(3)]
     sent = [delivered(installation, request_id) for request_id in requests]
     before = datetime.datetime.now(datetime.UTC).isoformat()
@@ -98,7 +97,7 @@ def test_urls_are_hidden_without_admin(
     gateway: TestClient, forget: Make, installation: Installation, key_with: KeyWith, refused: Refused
 ) -> None:
     """Callers without the admin scope see hosts, but no URLs or bodies. Callers without accounting:read do not see
-    deliveries for requests of callers who have that scope."""
+    deliveries about requests that callers with that scope submitted."""
     one = delivered(installation, forget("nobody")["id"])
     knows, app = key_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ), key_with(Scope.REQUESTS_READ)
     [first] = gateway.get("/v1/webhook-deliveries", headers=knows).json()["items"]
@@ -113,7 +112,8 @@ def test_urls_are_hidden_without_admin(
 def test_calls_after_a_rotation_have_two_signatures(
     gateway: TestClient, forget: Make, get: Get, refused: Refused, installation: Installation
 ) -> None:
-    """After a rotation, calls are signed with both secrets, so receivers have a day to change theirs."""
+    """After a rotation, calls are signed with both secrets, so that receivers have a day to switch to the new
+    secret."""
     before = get("/webhook-secret")
     assert (before["generation"], before["rotated_at"], before["previous_until"]) == (1, None, None)
     answer = gateway.post("/v1/webhook-secret/rotate", json={"generation": 1})
@@ -140,7 +140,8 @@ def test_calls_after_a_rotation_have_two_signatures(
 
 
 def test_an_uncallable_url_is_refused(gateway: TestClient, refused: Refused) -> None:
-    """A URL outside the permitted networks and a URL with a password are refused on submission without being quoted."""
+    """A URL outside the permitted networks and a URL with a password are refused on submission, and the error quotes
+    neither."""
     for url in ("https://10.0.0.1/", "https://user:pw@receiver.example/"):
         answer = gateway.post("/v1/deletion-requests", json={"subject_id": "p1", "callback_url": url})
         problem = refused(answer, 422, "input_invalid")
@@ -148,7 +149,7 @@ def test_an_uncallable_url_is_refused(gateway: TestClient, refused: Refused) -> 
         assert url not in answer.text
 
 
-def test_an_invalid_list_of_networks_stops_the_start() -> None:
+def test_an_invalid_list_of_networks_prevents_startup() -> None:
     """If the list of permitted networks is invalid, the service does not start."""
     for wrong in ("127.0.0.1/8", "localhost", "10.0.0.0/33"):
         with pytest.raises(ValueError, match="webhook_allowed_networks"):
@@ -167,8 +168,8 @@ Forget = Callable[..., dict[str, Any]]
 def test_undelivered_events_are_counted(
     installation: Installation, live: dict[str, Any], forget: Forget, get: Callable[[str], Any]
 ) -> None:
-    """Every delivery that a receiver has not got is counted, whether or not it has been attempted. Deliveries that
-    arrived or that may not be sent yet are not counted."""
+    """Every delivery that has not reached its receiver is counted, whether or not it has been attempted. Deliveries
+    that have arrived or may not be sent yet are not counted."""
     of_each = [delivered(installation, forget(f"p{n}")["id"]) for n in range(5)]
     statuses = (("dead", "timed_out"), ("pending", "timed_out"), ("pending", None), ("delivered", None))
     with installation.database.writing() as session:

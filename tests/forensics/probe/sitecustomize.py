@@ -39,7 +39,7 @@ def _watched(step):
     noted = Counter()
 
     def note(kind, tensor):
-        """Write a tensor's bytes to a file, masked."""
+        """Write a tensor's masked bytes to a file."""
         count = noted[kind]
         noted[kind] += 1
         number = count if count < KEPT else KEPT + count % KEPT

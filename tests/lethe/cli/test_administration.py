@@ -46,7 +46,7 @@ def test_keys_are_created_rotated_and_revoked(live: Lethe) -> None:
 
 
 def test_tenants_are_created_and_shown(live: Lethe) -> None:
-    """An operator creates tenants, which can be listed and shown, and each tenant has an admin with its own key."""
+    """An operator creates tenants, which can be listed and shown. Each tenant has an admin with a separate key."""
     made = live("tenant", "create", "acme").json
     assert [line.split()[-1] for line in live("tenant", "list").out.splitlines()] == ["acme", "default"]
     assert live("tenant", "show", made["id"]).json["name"] == "acme"

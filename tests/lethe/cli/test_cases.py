@@ -10,8 +10,8 @@ from tests.command_line import Lethe
 
 
 def test_notes_and_assignees_are_set(live: Lethe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A note is given as an argument or read from standard input. Notes are listed as text, or for programs with
-    --json. A case can be assigned and unassigned."""
+    """A note is given as an argument or read from standard input. Notes are listed as text, or as JSON with --json. A
+    case can be assigned and unassigned."""
     request = live("request", "submit", "p1", "--no-wait").json["id"]
     added = live("request", "add-note", request, "called back").json
     assert added["text"] == "called back"

@@ -25,7 +25,7 @@ def kept() -> list[tuple[bytes, bytes]]:
 
 @pytest.fixture
 def saved(kept: list[tuple[bytes, bytes]], request: pytest.FixtureRequest, lethe: Lethe, tmp_path: Path) -> Path:
-    """Return the certificate file of a request that completed once for all tests, next to its keys."""
+    """Return a certificate file with its keys next to it. All tests share the certificate of one completed request."""
     file = tmp_path / "saved.json"
     if not kept:
         certified: Path = request.getfixturevalue("certified")
@@ -52,7 +52,7 @@ def test_datasets_are_created_and_listed(live: Lethe, people: Path, tmp_path: Pa
 
 
 def test_a_dataset_with_a_target_is_created(live: Lethe, people: Path) -> None:
-    """Vectors with a numeric y are uploaded with their range, and models of the dataset are regressions."""
+    """Vectors with a numeric y are uploaded with the range of y, and the dataset's models are regressions."""
     created = live("dataset", "create", people, "--target", "-1,2").json
     assert created["target"] == {"min": -1, "max": 2, "outside": "error"}
     model = live("model", "create", created["id"], "--l2", "0.05", "--loss-width", "0.5", "--no-wait").json
@@ -67,9 +67,9 @@ def test_a_dataset_with_a_target_is_created(live: Lethe, people: Path) -> None:
     assert "--target 0,100" in wrong.err
 
 
-def test_a_model_is_created_relearned_and_saved(live: Lethe, people: Path, tmp_path: Path) -> None:
+def test_a_model_is_created_retrained_and_saved(live: Lethe, people: Path, tmp_path: Path) -> None:
     """The command that creates a model waits until the model is live. The model can be listed, shown, waited for and
-    relearned, and its weights can be saved alone or in a file that makes predictions."""
+    retrained, and its weights can be saved alone or in a file that can make predictions."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     asked = ("--name", "mine", "--epsilon", "2", "--delta", "1e-4", "--l2", "0.05", "--noise-scale", "0.02")
     created = live("model", "create", dataset["id"], *asked).json
@@ -228,7 +228,7 @@ def test_invalid_keys_are_refused_in_one_line(saved: Path, lethe: Lethe, tmp_pat
 
 
 def test_refusals_of_the_gateway_are_reported(live: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the gateway refuses a call, the command exits with code 1 and prints the code of the problem in one line."""
+    """If the gateway refuses a call, the command exits with code 1 and prints the problem's code in one line."""
     refused(live("dataset", "show", "ds_none"), "dataset_unknown")
     refused(live("model", "show", "mdl_none"), "model_unknown")
     refused(live("model", "create", "ds_none"), "dataset_unknown")

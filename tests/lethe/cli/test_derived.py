@@ -27,7 +27,7 @@ NAMES = {operation.name for operation in OPERATIONS}
 
 
 def made_by(client: Client | AsyncClient) -> set[str]:
-    """Return the operations of all methods of a client's resources."""
+    """Return the names of the operations that the methods of a client's resources call."""
     resources = [resource for name, resource in vars(client).items() if not name.startswith("_")]
     methods = [inspect.getattr_static(one, name) for one in resources for name in dir(one)]
     return {method.operation.name for method in methods if hasattr(method, "operation")}
@@ -40,7 +40,7 @@ def commands(app: typer.Typer) -> Iterator[Any]:
         yield from commands(group.typer_instance)
 
 
-def test_no_operation_is_missing_in_the_sdk() -> None:
+def test_no_operation_is_missing_from_the_sdk() -> None:
     """Every operation of the contract is a method of a resource, both on the blocking client and on the
     asynchronous client."""
     assert len(NAMES) > 40
@@ -54,7 +54,7 @@ def test_no_operation_is_missing_in_the_sdk() -> None:
     assert apart(anyio.run, awaited) == NAMES
 
 
-def test_no_operation_is_missing_on_the_command_line() -> None:
+def test_no_operation_is_missing_from_the_command_line() -> None:
     """Every operation of the contract is called by at least one command."""
     made = {found.operation.name for found in commands(root.command_line()) if hasattr(found, "operation")}
     assert made == NAMES
@@ -95,8 +95,8 @@ def test_every_command_explains_itself(lethe: Lethe) -> None:
 
 
 def test_lists_are_printed_as_json(live: Lethe) -> None:
-    """A derived list prints one JSON object per line, up to the requested number; a formatted list does the
-    same with `--json`."""
+    """A derived list prints one JSON object per line, up to the requested number. A formatted list does the same with
+    `--json`."""
     keys = [live("key", "create", f"app {number}", "--scope", "requests:read").json["id"] for number in range(3)]
     listed = [json.loads(line) for line in live("key", "list", "--json", "--limit", "2").out.splitlines()]
     assert [one["id"] for one in listed] == [keys[2], keys[1]]
@@ -148,8 +148,8 @@ def test_requests_are_created_from_csv_and_json(live: Lethe, tmp_path: Path) -> 
 
 
 def test_nested_settings_are_options(live: Lethe, people: Path) -> None:
-    """Each setting of a nested model is an option under its full path and under its last name; omitted options
-    are not sent."""
+    """Each setting of a nested model is an option under its full path and under its last name. Omitted options are not
+    sent."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     asked = ("--learn-steps", "10", "--target-epsilon", "3", "--max-requests", "5", "--chains", "4", "--no-wait")
     model = live("model", "create", dataset["id"], *asked).json

@@ -1,4 +1,4 @@
-"""Arguments must be accepted by the gateway, or no call is sent; `help` documents them."""
+"""Calls are sent only with arguments that the gateway accepts, and `help` documents the arguments."""
 
 import datetime
 import inspect
@@ -56,7 +56,7 @@ Made = Callable[[Client], Any]
     ],
 )
 def test_wrong_arguments_are_named(script: Script, scripted_client: Client, made: Made, fields: list[str]) -> None:
-    """An error about a wrong argument names the argument without quoting its value, and no call is sent."""
+    """The error for a wrong argument names the argument but does not quote its value, and no call is sent."""
     with pytest.raises(InputInvalid) as refused:
         made(scripted_client)
     assert [fault.path for fault in refused.value.errors] == fields
@@ -114,8 +114,8 @@ def test_unknown_arguments_raise(script: Script, scripted_client: Client, made: 
     ],
 )
 def test_given_arguments_are_sent(script: Script, scripted_client: Client, made: Made, sent: Any) -> None:
-    """The body contains exactly the arguments that were given, in whatever form, and the gateway fills in the
-    defaults."""
+    """The request body contains exactly the arguments that were given, in whatever form, so that the gateway fills in
+    the defaults."""
     script.says(Reply(status=404, body={}))
     with pytest.raises(Problem):
         made(scripted_client)
@@ -124,8 +124,8 @@ def test_given_arguments_are_sent(script: Script, scripted_client: Client, made:
 
 
 def test_parameters_are_sent(script: Script, scripted_client: Client) -> None:
-    """An enum member and its text give the same filter, and omitted arguments are not sent. If a call has a body, its
-    query parameters are sent in the URL."""
+    """An enum member and its string value give the same filter, and omitted arguments are not sent. If a call has a
+    body, its query parameters are still sent in the URL."""
     script.says(Reply(body={"items": [], "next_cursor": None}))
     for status in (RunStatus.RUNNING, "running"):
         assert list(scripted_client.runs.list(status=status, model_id=None, limit=7)) == []  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def test_parameters_are_sent(script: Script, scripted_client: Client) -> None:
 
 
 def test_methods_are_documented() -> None:
-    """Each method has the name, arguments, return type and documentation that `help` and editors show."""
+    """Each method has the name, arguments, return type and documentation that `help` and editors display."""
     blocking, awaited = Client("http://127.0.0.1:1", "k"), AsyncClient("http://127.0.0.1:1", "k")
     create = blocking.models.create
     signature = inspect.signature(create)

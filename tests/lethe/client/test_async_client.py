@@ -29,7 +29,7 @@ Told = Callable[[AsyncClient], Awaitable[object]]
 
 
 def told(url: str, key: str, story: Told, *, retry_seconds: float = 60.0) -> None:
-    """Run a story with an asynchronous client from its creation until it is closed."""
+    """Run a story with a new asynchronous client, which is closed afterwards."""
 
     async def all_of_it() -> None:
         async with AsyncClient(url, key, retry_seconds=retry_seconds) as client:
@@ -41,8 +41,8 @@ def told(url: str, key: str, story: Told, *, retry_seconds: float = 60.0) -> Non
 def test_rows_are_uploaded_learned_and_forgotten(
     settings: Settings, admin_key: str, people: Path, tmp_path: Path
 ) -> None:
-    """The client can upload rows, learn from them and forget them. The gateway and the client verify the certificate,
-    and long responses are streamed."""
+    """The client can upload rows, train a model on them and forget people. Both the gateway and the client verify the
+    certificate, and long responses are streamed."""
 
     async def story(client: AsyncClient) -> None:
         dataset = await client.datasets.upload(people, classes=["0", "1"], idempotency_key="once")
@@ -74,8 +74,8 @@ def test_rows_are_uploaded_learned_and_forgotten(
 
 
 def test_concurrent_calls_get_their_own_answers(settings: Settings, admin_key: str) -> None:
-    """Twenty concurrent calls each get their own response, lists include all pages, and a batch returns its
-    results in order."""
+    """Twenty concurrent calls each get their own response, a list contains the items of all pages, and a batch returns
+    its results in order."""
 
     async def story(client: AsyncClient) -> None:
         requests = client.deletion_requests
@@ -97,7 +97,7 @@ def test_concurrent_calls_get_their_own_answers(settings: Settings, admin_key: s
 
 
 def test_repeatable_calls_are_retried(script: Script) -> None:
-    """Calls that are safe to repeat are retried under one idempotency key; other calls, and calls that were
+    """Calls that are safe to repeat are retried with the same idempotency key. Other calls, and calls that were
     refused, are sent only once."""
 
     async def story(client: AsyncClient) -> None:
@@ -123,7 +123,7 @@ def test_repeatable_calls_are_retried(script: Script) -> None:
 
 
 def test_retries_end(script: Script) -> None:
-    """The client gives up on an unreachable gateway after the time limit, and other tasks run in the meantime."""
+    """If the gateway is unreachable, the client gives up after the time limit. Other tasks run in the meantime."""
     script.says(problem(503))
     ticks: list[float] = []
 
@@ -144,7 +144,8 @@ def test_retries_end(script: Script) -> None:
 
 
 def test_waiting_survives_a_restart(script: Script) -> None:
-    """Waiting for a request survives a restart of the gateway and ends in time."""
+    """A client waiting for a request survives a restart of the gateway, and stops waiting once its timeout has
+    elapsed."""
 
     async def story(client: AsyncClient) -> None:
         script.says(RUNNING, DROP, problem(503), RUNNING, COMPLETED)
@@ -173,7 +174,7 @@ def test_pages_are_fetched_lazily(script: Script) -> None:
 
 
 def test_subjects_are_not_logged(script: Script, caplog: pytest.LogCaptureFixture) -> None:
-    """No log contains a subject id, even at the lowest level and with many concurrent calls."""
+    """Nothing is logged that contains a subject id, even at the lowest log level and with many concurrent calls."""
     caplog.set_level(logging.DEBUG)
     script.says(Reply(body={"num_records": 1}))
 

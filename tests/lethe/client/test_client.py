@@ -23,7 +23,7 @@ from tests.faults.processes import wait_until
 
 @pytest.fixture
 def strangers(tmp_path: Path) -> Path:
-    """Return a file of people from whom no model learns."""
+    """Return a file of people on whose data no model is trained."""
     file = tmp_path / "strangers.npz"
     file.write_bytes(npz(seed=1, first=1000))
     return file
@@ -31,14 +31,14 @@ def strangers(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def model(client: Client, people: Path, worker: None) -> ModelOut:
-    """Return a live model of made-up people."""
+    """Return a live model trained on made-up people."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
     return client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=240)
 
 
 def test_datasets_are_uploaded_listed_and_counted(client: Client, people: Path, tmp_path: Path) -> None:
     """Rows can be uploaded from a file or a data frame, with a schema or a schema file. Datasets can be listed, read
-    and counted, and are serialised to the JSON from which they were parsed."""
+    and counted, and serialise to the same JSON from which they were parsed."""
     made = client.datasets.upload(people, classes=["0", "1"], name="made up")
     assert (made.name, made.num_slots, made.num_classes, made.schema_) == ("made up", 60, 2, None)
     assert made.created_at.tzinfo is not None
@@ -64,8 +64,8 @@ def test_datasets_are_uploaded_listed_and_counted(client: Client, people: Path, 
 
 
 def test_models_are_created_used_and_relearned(client: Client, model: ModelOut, strangers: Path) -> None:
-    """A model is created with only the given settings, and can be awaited, used and relearned; its old weights
-    are destroyed."""
+    """A model can be created with defaults or with every setting given, awaited, used and retrained. Retraining
+    destroys its old weights."""
     assert (model.status, model.live_version) == ("live", 1)
     assert (model.target.epsilon, model.mechanism.l2) == (1.0, 0.05)
     assert model.guarantee is not None
@@ -113,8 +113,8 @@ def test_models_are_created_used_and_relearned(client: Client, model: ModelOut, 
 
 
 def test_a_canary_test_is_requested_and_awaited(client: Client, people: Path, settings: Settings) -> None:
-    """A canary test of a live model can be awaited or only requested; a caller who waits gets the progress of
-    the run and then the run."""
+    """A canary test of a live model can be requested with or without waiting for it. A caller who waits receives
+    progress reports and finally the finished run."""
     model = client.models.create(
         name="m",
         dataset_id=client.datasets.upload(people, classes=["0", "1"]).id,
@@ -150,7 +150,7 @@ def wait_for_version(client: Client, model_id: str, number: int) -> None:
 
 
 def test_a_waiting_caller_gets_progress(client: Client, people: Path, worker: None) -> None:
-    """A caller who waits is notified of the status and the steps until the end."""
+    """A waiting caller is notified of the status and the number of steps until the model is live."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
     created = client.models.create(name="m", dataset_id=dataset.id, learn_steps=30_000)
     seen: list[tuple[str, int, int | None]] = []
@@ -163,7 +163,8 @@ def test_a_waiting_caller_gets_progress(client: Client, people: Path, worker: No
 
 
 def test_a_request_is_created_and_certified(client: Client, model: ModelOut) -> None:
-    """A request is created, awaited and looked up again, and both the gateway and the client verify its certificate."""
+    """A request can be created, awaited and looked up again, and both the gateway and the client verify its
+    certificate."""
     submitted_at = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
     made = client.deletion_requests.create(
         subject_id="p3",
@@ -216,7 +217,7 @@ def test_a_request_is_created_and_certified(client: Client, model: ModelOut) -> 
 
 
 def test_accounts_plans_and_theorems_are_returned(client: Client, model: ModelOut) -> None:
-    """The client returns the account, the plan and the history of a model, and the theorems on which they are based."""
+    """The client returns a model's privacy account, plan and history, and the theorems on which they are based."""
     account = client.accounting.model(model.id)
     assert (account.version, account.releases) == (1, 1)
     other = client.accounting.model(model.id, adaptive_epsilon=50.0, adaptive_delta=1e-3)
@@ -259,7 +260,7 @@ def test_importing_the_sdk_is_cheap() -> None:
 
 
 def test_every_resource_is_an_attribute() -> None:
-    """Every resource of the SDK is an attribute of both clients, whether or not a feature extends it."""
+    """Both clients have an attribute for every resource of the SDK, whether or not a feature extends it."""
     made = {
         kind
         for kind in vars(resources).values()

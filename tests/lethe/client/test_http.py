@@ -1,4 +1,4 @@
-"""Rules for calls, tested with a server that misbehaves on purpose."""
+"""Retries, errors and encoding of calls, tested with a server that misbehaves on purpose."""
 
 import logging
 import time
@@ -87,8 +87,7 @@ def problem(status: int, code: str = "not_now", **more: Any) -> Reply:
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(502), problem(503), Reply(status=504, body=b"<html>")])
 def test_a_get_is_retried(script: Script, scripted_client: Client, failure: Reply) -> None:
-    """A GET whose connection was dropped, or that was answered with 429, 502, 503 or 504, is retried until it
-    succeeds."""
+    """A GET is retried until it succeeds if its connection was dropped or if it got status 429, 502, 503 or 504."""
     script.says(failure, failure, EMPTY)
     assert list(scripted_client.runs.list()) == []
     assert [call.method for call in script.calls] == ["GET"] * 3
@@ -96,7 +95,7 @@ def test_a_get_is_retried(script: Script, scripted_client: Client, failure: Repl
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(503)])
 def test_a_creating_call_is_retried_with_its_key(script: Script, scripted_client: Client, failure: Reply) -> None:
-    """A POST that creates an object is retried with the same body and Idempotency-Key; a new call gets a new key."""
+    """A POST that creates an object is retried with the same body and Idempotency-Key. A new call gets a new key."""
     script.says(failure, failure, Reply(status=202, body=REQUEST))
     assert scripted_client.deletion_requests.create(subject_id="p3").id == "dr_1"
     assert len(script.calls) == 3
@@ -109,7 +108,7 @@ def test_a_creating_call_is_retried_with_its_key(script: Script, scripted_client
 
 
 def test_an_upload_is_retried_as_a_whole(script: Script, scripted_client: Client, tmp_path: Path) -> None:
-    """Every attempt of an upload sends the whole file with the same name, schema and key."""
+    """Every attempt at an upload sends the whole file with the same name, schema and key."""
     file = tmp_path / "people.csv"
     file.write_text("age\n" * 50_000)
     script.says(problem(503), DROP, Reply(status=201, body=DATASET | {"num_suppressed": 0, "warnings": []}))
@@ -132,7 +131,7 @@ def test_other_calls_are_sent_once(script: Script, scripted_client: Client, fail
 
 
 def test_a_post_that_changes_nothing_is_retried(script: Script, scripted_client: Client) -> None:
-    """A call for predictions may be retried, because it changes nothing."""
+    """A call for predictions is retried, because it changes nothing."""
     pytest.importorskip("lethe.features.predictions")
     script.says(problem(503), Reply(body={"version": 1, "predictions": []}))
     assert scripted_client.models.predictions("mdl_1", records=[[1.0]]).version == 1
@@ -141,7 +140,7 @@ def test_a_post_that_changes_nothing_is_retried(script: Script, scripted_client:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 413, 422, 500])
 def test_refusals_are_final(script: Script, scripted_client: Client, status: int) -> None:
-    """A call is not retried if it was refused, or if its response suggests a defect in the gateway."""
+    """A call that was refused, or whose response suggests a defect in the gateway, is not retried."""
     script.says(problem(status))
     with pytest.raises(Problem):
         scripted_client.models.get("mdl_1")
@@ -149,7 +148,7 @@ def test_refusals_are_final(script: Script, scripted_client: Client, status: int
 
 
 def test_retry_after_is_respected(script: Script, scripted_client: Client) -> None:
-    """If the server asks for a pause of one second, the client pauses for one second."""
+    """If the server asks for a one-second pause, the client waits for at least one second."""
     script.says(problem(429, headers={"Retry-After": "1"}), EMPTY)
     began = time.monotonic()
     assert list(scripted_client.runs.list()) == []
@@ -157,7 +156,7 @@ def test_retry_after_is_respected(script: Script, scripted_client: Client) -> No
 
 
 def test_retry_after_beyond_the_deadline_raises(script: Script, scripted_client: Client) -> None:
-    """If Retry-After is later than the deadline of the call, a problem with that time is raised at once."""
+    """If Retry-After exceeds the call's time limit, an error with that delay is raised at once."""
     script.says(problem(503, headers={"Retry-After": "3600"}))
     began = time.monotonic()
     with pytest.raises(Unavailable) as refused:
@@ -169,8 +168,8 @@ def test_retry_after_beyond_the_deadline_raises(script: Script, scripted_client:
 
 @pytest.mark.parametrize("failure", [DROP, problem(503)])
 def test_retries_end(script: Script, failure: Reply) -> None:
-    """The client gives up on a server that never answers when its time limit is over or, without a time limit,
-    after one call."""
+    """If a server never responds, the client gives up once the client's time limit has elapsed or, without a time
+    limit, after a single call."""
     script.says(failure)
     for seconds, least in ((0.0, 1), (3.0, 3)):
         script.calls.clear()
@@ -183,7 +182,7 @@ def test_retries_end(script: Script, failure: Reply) -> None:
 
 
 def test_a_silent_server_times_out(script: Script) -> None:
-    """An attempt takes no longer than its timeout."""
+    """An attempt is abandoned once its timeout has elapsed."""
     script.says(Reply(body={}, headers={"Transfer-Encoding": "chunked"}))  # but no chunk follows
     client = Client(script.url, "k", timeout_seconds=0.2, retry_seconds=0.0)
     with client, pytest.raises(Unreachable) as silent:
@@ -209,7 +208,7 @@ def test_a_silent_server_times_out(script: Script) -> None:
     ],
 )
 def test_problems_have_classes(script: Script, status: int, kind: type[Problem]) -> None:
-    """The class of a problem shows what the caller can do about it, and its attributes are those of the response."""
+    """An error's class tells the caller what to do about it, and its attributes are those of the response."""
     script.says(problem(status, code="the_code", errors=[{"path": "body.l2", "message": "too small"}]))
     with Client(script.url, "k", retry_seconds=0.0) as client, pytest.raises(Problem) as refused:
         client.models.get("mdl_1")
@@ -248,7 +247,7 @@ def test_redirects_are_not_followed(script: Script, scripted_client: Client) -> 
     ],
 )
 def test_problems_do_not_quote_calls_or_answers(script: Script, reply: Reply) -> None:
-    """A response that is not from Lethe is refused, and neither the error nor its traceback contains text from
+    """A response that does not come from Lethe is refused, and neither the error nor its traceback contains text from
     the response or the call."""
     script.says(reply)
     calls: list[Callable[[Client], Any]] = [
@@ -269,8 +268,8 @@ def test_problems_do_not_quote_calls_or_answers(script: Script, reply: Reply) ->
 
 
 def test_a_subject_id_in_a_query_is_percent_encoded(script: Script, scripted_client: Client) -> None:
-    """In a subject id, a plus sign is sent as %2B and a space as %20, because a gateway refuses a bare +, which
-    could mean either."""
+    """A plus sign in a subject id is sent as %2B and a space as %20. A bare + could mean either, so the gateway refuses
+    it."""
     script.says(EMPTY)
     assert list(scripted_client.deletion_requests.list(subject_id="ann b+c@example.org", source="a b")) == []
     _, _, query = script.calls[-1].path.partition("?")
@@ -291,8 +290,8 @@ def test_pages_are_fetched_lazily(script: Script, scripted_client: Client) -> No
 
 
 def test_subjects_are_not_logged(script: Script, scripted_client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    """No log contains a subject id, which some URLs have to contain, even at the lowest level; other uses of
-    httpx are logged as usual."""
+    """Nothing is logged that contains a subject id, even though some URLs contain one, even at the lowest log level.
+    Other uses of httpx are logged as usual."""
     caplog.set_level(logging.DEBUG)
     script.says(EMPTY, Reply(body={"num_records": 1}), DROP, Reply(status=202, body=REQUEST), EMPTY)
     list(scripted_client.deletion_requests.list(subject_id=ANNA))
@@ -323,7 +322,7 @@ def test_values_are_frozen(script: Script, scripted_client: Client) -> None:
 
 
 def test_ids_cannot_change_the_path(script: Script, scripted_client: Client) -> None:
-    """Whatever characters an id contains, it cannot lead to another path."""
+    """No id can lead to another path, whatever characters it contains."""
     script.says(problem(404))
     for strange in ("a/b", "../models", "a?b=c", "a#b", "a%2Fb", "é"):
         with pytest.raises(NotFound):
@@ -346,7 +345,7 @@ def test_a_malformed_url_is_refused(url: str) -> None:
 
 
 def test_a_password_in_the_url_is_not_repeated() -> None:
-    """An error contains only the scheme, host and port of the gateway's URL."""
+    """Errors contain only the scheme, host and port of the gateway's URL."""
     client = Client("http://user:secret@127.0.0.1:1/prefix", "k", retry_seconds=0.0)
     with client, pytest.raises(Unreachable) as refused:
         client.models.get("mdl_1")
@@ -355,7 +354,8 @@ def test_a_password_in_the_url_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("key", ["", " k", "k\n", "k\r\nX: y", "clé"])
 def test_a_malformed_key_is_refused(script: Script, key: str) -> None:
-    """An API key or idempotency key that is not a valid header value is refused without a call and is not quoted."""
+    """An API key or idempotency key that is not a valid header value is refused before any call is sent, and the key is
+    not quoted."""
     with pytest.raises(NotAllowed) as refused:
         Client(script.url, key)
     assert refused.value.code == "unauthenticated"

@@ -11,7 +11,7 @@ from lethe.client.waiting import Patience, pause_before, retry_after_in
 
 @given(attempt=st.integers(0, 10_000), retry_after=st.none() | st.floats(0, 3600))
 def test_a_pause_honours_the_request_of_the_server(attempt: int, retry_after: float | None) -> None:
-    """A pause is at least as long as the server requests, and at most 5 seconds longer."""
+    """A pause is at least as long as the server requests, and at most 5 seconds longer than that."""
     pause = pause_before(attempt, retry_after)
     assert (retry_after or 0.0) < pause <= (retry_after or 0.0) + 5.0
 
@@ -33,7 +33,7 @@ def test_retry_after_in_seconds_is_parsed(seconds: int) -> None:
 
 @pytest.mark.parametrize(("ahead", "least", "most"), [(3600, 3500, 3600), (-3600, 0, 0)])
 def test_retry_after_as_a_date_is_parsed(ahead: int, least: float, most: float) -> None:
-    """A date in Retry-After is parsed as the number of seconds until then, but not less than 0."""
+    """A date in Retry-After is parsed as the number of seconds until that date, or 0 if it has passed."""
     moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=ahead)
     for text in (email.utils.format_datetime(moment, usegmt=True), email.utils.format_datetime(moment)):
         found = retry_after_in(text)
@@ -52,8 +52,8 @@ def test_any_retry_after_is_parsed_or_ignored(text: str | None) -> None:
 
 
 def test_attempts_end_with_the_time_limit() -> None:
-    """The client makes several attempts, starts none of them after the time limit, and then raises the last failure
-    without another pause."""
+    """The client makes several attempts but starts none after the time limit. It then raises the last failure without
+    pausing again."""
     patience, began, attempts = Patience(seconds=2.0), time.monotonic(), 0
     while (pause := patience.next(None)) is not None:
         time.sleep(pause)

@@ -40,8 +40,8 @@ COMPLETED = Reply(body=REQUEST | {"status": "completed", "models": [OWED | {"sta
 
 
 def test_progress_of_a_request_is_reported(script: Script, scripted_client: Client) -> None:
-    """The reported progress shows the estimated steps first and then the steps of the runs; a run that has
-    ended is not requested again."""
+    """The reported progress starts with the estimated steps and continues with the runs' own steps. A run that has
+    ended is not fetched again."""
     over = Reply(body=RUN | {"steps_done": 100, "finished_at": "2026-01-01T00:01:00Z"})
     script.says(ACCEPTED, RUNNING, Reply(body=RUN), RUNNING, over, COMPLETED)
     seen: list[Any] = []
@@ -52,7 +52,7 @@ def test_progress_of_a_request_is_reported(script: Script, scripted_client: Clie
 
 
 def test_progress_needs_the_scope_for_runs(script: Script, scripted_client: Client) -> None:
-    """Without the scope models:read, only the status is shown as progress, and the run is requested only once."""
+    """Without the scope models:read, progress shows only the status, and the run is fetched only once."""
     script.says(RUNNING, problem(403, code="scope_missing"), RUNNING, COMPLETED)
     seen: list[Any] = []
     scripted_client.deletion_requests.wait("dr_1", progress=lambda *state: seen.append(state))
@@ -61,7 +61,7 @@ def test_progress_needs_the_scope_for_runs(script: Script, scripted_client: Clie
 
 @pytest.mark.parametrize("status", ["completed", "cancelled", "rejected"])
 def test_waiting_ends_with_any_final_status(script: Script, scripted_client: Client, status: str) -> None:
-    """Waiting for a request ends when the request has any final status."""
+    """Waiting for a request ends when the request reaches any final status."""
     script.says(RUNNING, Reply(body=REQUEST | {"status": status}))
     assert scripted_client.deletion_requests.wait("dr_1").status == status
     assert len(script.calls) == 2
@@ -74,7 +74,7 @@ def test_waiting_survives_a_restart(script: Script, scripted_client: Client) -> 
 
 
 def test_waiting_times_out(script: Script, scripted_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `timeout_seconds`, waiting raises a problem that is also a TimeoutError and contains the current state."""
+    """After `timeout_seconds`, waiting raises an error that is also a TimeoutError and contains the current state."""
     # A busy machine may take longer for one response than the timeout for a gateway.
     monkeypatch.setattr("lethe.client.waiting._MIN_POLL_SECONDS", 60.0)
     script.says(RUNNING)
@@ -89,8 +89,8 @@ def test_waiting_times_out(script: Script, scripted_client: Client, monkeypatch:
         scripted_client.deletion_requests.wait("dr_1", timeout_seconds=0.0)
 
 
-def test_a_gateway_that_is_away_does_not_prolong_waiting(script: Script) -> None:
-    """If the gateway is unreachable, the wait is prolonged by at most the duration of one last poll."""
+def test_an_unreachable_gateway_does_not_prolong_waiting(script: Script) -> None:
+    """If the gateway is unreachable, waiting takes at most one last poll longer than its timeout."""
     script.says(Reply(drop=True))
     began = time.monotonic()
     with Client(script.url, "k", retry_seconds=60.0) as client, pytest.raises(Problem):
@@ -99,7 +99,8 @@ def test_a_gateway_that_is_away_does_not_prolong_waiting(script: Script) -> None
 
 
 def test_pauses_grow(script: Script, scripted_client: Client) -> None:
-    """The pause between polls grows to up to a quarter of the time waited, so that long runs are polled rarely."""
+    """The pause between polls grows to as much as a quarter of the time waited so far, so that long runs are polled
+    rarely."""
     script.says(RUNNING)
     with pytest.raises(WaitTimedOut):
         scripted_client.deletion_requests.wait("dr_1", timeout_seconds=3.0)
@@ -107,7 +108,7 @@ def test_pauses_grow(script: Script, scripted_client: Client) -> None:
 
 
 def test_the_first_pause_is_short() -> None:
-    """The first pause is so short that waiting for a task of a twentieth of a second ends soon."""
+    """The first pause is short enough that waiting for a task of a twentieth of a second ends quickly."""
     pauses = []
     for _ in range(9):
         watch = Watch(subject="it", timeout_seconds=None)

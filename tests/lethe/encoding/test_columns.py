@@ -1,4 +1,4 @@
-"""Each kind of column becomes the features that its schema states, in whatever form its values come."""
+"""Each kind of column is encoded as its schema states, whatever form its values have."""
 
 import datetime
 import json
@@ -59,8 +59,8 @@ def features(kind: str, values: Any, **said: Any) -> Any:
 
 @given(st.lists(records, min_size=1, max_size=5))
 def test_rows_have_norm_at_most_one(found: list[dict[str, Any]]) -> None:
-    """For any values in columns of every kind, an encoded row has a norm of at most 1 and not far below 1, and its last
-    feature is a positive bias."""
+    """For any values in columns of every kind, an encoded row has a norm at or just below 1, and its last feature is a
+    positive bias."""
     rows = encode_records(ALL, found)
     assert rows.shape == (len(found), ALL.num_features + 1)
     norms = np.sqrt(np.square(rows, dtype=np.float64).sum(axis=1))
@@ -70,7 +70,8 @@ def test_rows_have_norm_at_most_one(found: list[dict[str, Any]]) -> None:
 
 @given(st.lists(records, min_size=2, max_size=5))
 def test_a_row_depends_only_on_its_record(found: list[dict[str, Any]]) -> None:
-    """A record has the same encoding alone and among others, so that no row contains traces of other people."""
+    """A record is encoded in the same way alone and together with other records, so that no row contains traces of
+    other people."""
     alone = [encode_records(ALL, [record])[0] for record in found]
     np.testing.assert_array_equal(encode_records(ALL, found), alone)
 
@@ -81,8 +82,8 @@ def test_schemas_round_trip() -> None:
 
 
 def test_numbers_are_standardised() -> None:
-    """A number is encoded as its clipped distance from the centre in units of the scale; a missing number is
-    encoded as 0 with a flag."""
+    """A number is encoded as its distance from the centre as a multiple of the scale, clipped. A missing number is
+    encoded as 0 and flagged."""
     found = features("standard", [5, 7, 4, 1e9, None], center=5, scale=2, unknown="null")
     np.testing.assert_array_equal(found, [[0, 0], [1, 0], [-0.5, 0], [3, 0], [0, 1]])
     assert features("standard", [-100], center=0, scale=1, clip=2).tolist() == [[-2.0]]
@@ -91,7 +92,7 @@ def test_numbers_are_standardised() -> None:
 
 @given(st.floats(-5, 15))
 def test_knots_interpolate_linearly(number: float) -> None:
-    """The features of a spline lie in [0, 1] and sum to 1, and the knots weighted by them add up to the number."""
+    """A spline's features lie in [0, 1] and sum to 1, and the sum of the knots weighted by them is the number."""
     knots = [0.0, 1.0, 4.0, 10.0]
     (found,) = features("numeric", [number], min=0, max=10, outside="clip", knots=knots)
     assert ((found >= 0) & (found <= 1)).all()
@@ -100,7 +101,7 @@ def test_knots_interpolate_linearly(number: float) -> None:
 
 
 def test_nanosecond_times_are_read() -> None:
-    """Nanosecond times from pandas and Parquet are read to the microsecond like Python times, whichever other
+    """Nanosecond timestamps from pandas and Parquet are read to the microsecond, like Python datetimes, whichever other
     packages are installed."""
     for zone in (None, "Europe/Berlin"):
         column = pa.array([1_500_000_001, None], pa.timestamp("ns", zone))
@@ -110,7 +111,8 @@ def test_nanosecond_times_are_read() -> None:
 
 
 def test_times_are_positions() -> None:
-    """A date or time, in any format and time zone, is encoded as its position between two given times."""
+    """A date or time, in any format and time zone, is encoded as its position between the declared minimum and
+    maximum."""
     said = {"min": "2000-01-01", "max": "2000-01-03"}
     noon = datetime.datetime(2000, 1, 2, 12, tzinfo=datetime.UTC)
     forms = ["2000-01-02T12:00:00", "2000-01-02T14:00:00+02:00", noon, noon.replace(tzinfo=None)]
@@ -123,7 +125,8 @@ def test_times_are_positions() -> None:
 
 
 def test_texts_are_hashed() -> None:
-    """Equal texts have the same feature, a missing text has none, and many texts use almost all features."""
+    """Equal texts get the same feature, a missing text gets none, and a large number of texts uses almost all
+    features."""
     found = features("hashed", ["Berlin", "Berlin", 7, "7", None], features=32, unknown="null")
     assert found.sum(axis=1).tolist() == [1, 1, 1, 1, 0]
     np.testing.assert_array_equal(found[0], found[1])
@@ -132,7 +135,7 @@ def test_texts_are_hashed() -> None:
 
 
 def test_hashes_of_texts_never_change() -> None:
-    """The hash of a text never changes, because stored datasets depend on it."""
+    """The hashes of known texts are unchanged, because stored datasets depend on them."""
     (found,) = features("hashed", ["Berlin"], features=1000)
     assert np.flatnonzero(found).tolist() == [645]
     (found,) = features("text", ["good day"], features=1000)
@@ -144,8 +147,8 @@ def test_hashes_of_texts_never_change() -> None:
 
 
 def test_texts_have_norm_one() -> None:
-    """The features of a text have norm 1 and ignore case and punctuation; the order of words matters only for
-    n-grams."""
+    """The features of a text have norm 1 and ignore case and punctuation. The order of words matters only if n-grams
+    are used."""
     said = {"features": 4096, "unknown": "null"}
     found = features("text", ["Good day, Ann!", "good DAY ann", "day good ann", "...", None], **said)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 1, 1, 0, 0])
@@ -158,15 +161,16 @@ def test_texts_have_norm_one() -> None:
 
 
 def test_a_text_that_is_too_long_is_refused() -> None:
-    """A text above the maximum length is refused with its position, and a text of the maximum length is accepted."""
+    """A text longer than the maximum length is refused and its position named, while a text of exactly that length is
+    accepted."""
     assert features("text", ["a" * MAX_TEXT_LENGTH], features=8).any()
     with pytest.raises(InputInvalid, match="at most 65536 characters"):
         features("text", ["a" * (MAX_TEXT_LENGTH + 1)], features=8)
 
 
 def test_vectors_are_accepted_in_every_form() -> None:
-    """A list, a JSON list in a CSV cell, an Arrow list and an array have the same features, scaled and clipped
-    as the schema states."""
+    """A list, a JSON list in a CSV cell, an Arrow list and an array give the same features, scaled and clipped as the
+    schema specifies."""
     lists = [[1.0, 2.0, 3.0], [3.0, 0.0, 100.0]]
     expected = [[0, 0, 0], [1, -1, 1.5]]
     for form in (lists, [json.dumps(one) for one in lists], pa.array(lists), np.array(lists), np.array(lists, "f4")):
@@ -178,13 +182,13 @@ def test_vectors_are_accepted_in_every_form() -> None:
     [[1.0, 2.0], [1.0, 2.0, math.nan], [1.0, None, 2.0], None, "[1,2", "x", 7, [[1], [2], [3]]],
 )
 def test_invalid_vectors_are_refused(value: object) -> None:
-    """A list of the wrong length or with a gap, and a value of another type, are refused."""
+    """A list of the wrong length or with a gap is refused, and so is a value of another type."""
     with pytest.raises(InputInvalid, match="list of 3 finite numbers"):
         features("vector", [value], length=3)
 
 
 def test_a_bare_vector_may_be_the_record() -> None:
-    """If the only column is a vector, a record for prediction may be a list without the column's name."""
+    """If the only column is a vector, a record for prediction can be a bare list without the column's name."""
     schema = parse_schema({"columns": {"y": LABEL, "e": {"kind": "vector", "length": 2}}})
     np.testing.assert_array_equal(encode_records(schema, [[1.0, 2.0]]), encode_records(schema, [{"e": [1.0, 2.0]}]))
     assert not ALL.takes_vectors
@@ -219,14 +223,15 @@ def test_a_bare_vector_may_be_the_record() -> None:
     ],
 )
 def test_invalid_settings_of_a_kind_are_refused(kind: str, said: dict[str, Any], key: str) -> None:
-    """A setting that is missing, out of range or meant for another kind of column is refused with its path."""
+    """A setting that is missing, out of range or meant for another kind of column is refused, and the error names its
+    path."""
     with pytest.raises(SchemaInvalid) as refusal:
         column(kind, **said)
     assert [fault.path for fault in refusal.value.errors] == [f"columns.c.{key}"]
 
 
 def test_missing_values_are_counted() -> None:
-    """Missing values are counted in columns of every kind, so that a file in an unexpected format is refused."""
+    """Missing values are counted in columns of every kind, so that a file in an unexpected format can be refused."""
     nothing: dict[str, Any] = {kind: [None, None] for kind in KINDS if kind != "vector"}
     found = ALL.encode_labelled(nothing | {"vector": [[0, 0, 0]] * 2, "y": ["no", "yes"]}, range(1, 3))
     assert found.num_unknown.tolist() == [0 if one.name == "vector" else 2 for one in ALL.features]

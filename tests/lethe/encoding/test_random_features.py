@@ -17,7 +17,7 @@ WORD = 2**64 - 1
 
 
 def philox(key: int, words: int) -> list[int]:
-    """Return the first words of Philox-4x64-10 (Salmon et al. 2011), by counters from 1 on, as numpy counts them."""
+    """Return the first words of Philox-4x64-10 (Salmon et al. 2011), with counters starting at 1, as in numpy."""
     found: list[int] = []
     for counter in range(1, words // 4 + 2):
         block, keys = [counter, 0, 0, 0], [key, 0]
@@ -35,7 +35,8 @@ def philox(key: int, words: int) -> list[int]:
 
 
 def test_features_depend_only_on_the_seed() -> None:
-    """Weights and phases that this test computes from the words of Philox, in integers, give the same features."""
+    """The features equal those computed from weights and phases that this test derives from Philox words in integer
+    arithmetic."""
     random, row, words = RandomFeatures(features=3, seed=7, scale=0.5), [0.25, -1.5], philox(7, 27)
     expected = []
     for j in range(3):
@@ -51,8 +52,7 @@ def test_features_depend_only_on_the_seed() -> None:
 
 
 def test_features_do_not_depend_on_other_rows() -> None:
-    """The features of a row are the same to the last bit, whichever rows are encoded with it and however large
-    its values are."""
+    """A row's features are bit-identical whichever rows are encoded with it and however large its values are."""
     random = RandomFeatures(features=50, seed=1, scale=0.3)
     rows = np.random.default_rng(0).normal(size=(200, 40)) * np.logspace(-3, 5, 200)[:, np.newaxis]
     together = random.of(rows)
@@ -62,7 +62,7 @@ def test_features_do_not_depend_on_other_rows() -> None:
 
 
 def test_features_approximate_the_gaussian_kernel() -> None:
-    """Products of features approximate exp(-scale^2 |x - x'|^2 / 2) to within six standard deviations of a mean
+    """Inner products of features approximate exp(-scale^2 |x - x'|^2 / 2) to within six standard deviations of a mean
     of D terms."""
     random, scale = RandomFeatures(features=16_384, seed=3, scale=0.7), 0.7
     rows = np.random.default_rng(1).normal(size=(8, 5))
@@ -74,7 +74,7 @@ def test_features_approximate_the_gaussian_kernel() -> None:
 
 def test_schemas_with_random_features_round_trip() -> None:
     """Random features replace the features of the columns. Their schema is stored with its scale and read back
-    unchanged, and another seed is a different encoding."""
+    unchanged, and a different seed gives a different encoding."""
     schema = parse_schema({"columns": COLUMNS, "random_features": {"features": 64, "seed": 5}})
     document: dict[str, Any] = schema.to_json()
     assert document["random_features"] == {"features": 64, "seed": 5, "scale": 1 / math.sqrt(2)}
@@ -104,7 +104,7 @@ def test_schemas_with_random_features_round_trip() -> None:
     ],
 )
 def test_invalid_settings_are_refused(said: object, path: str) -> None:
-    """A setting out of range is refused with its path."""
+    """A setting out of range is refused, and the error names its path."""
     with pytest.raises(SchemaInvalid) as refused:
         parse_schema({"columns": COLUMNS, "random_features": said})
     assert [fault.path for fault in refused.value.errors] == [path]

@@ -42,7 +42,7 @@ def norms(features: encoding.Features) -> Any:
 
 
 def test_schemas_round_trip() -> None:
-    """A schema that is written as JSON and parsed again is unchanged, for every kind of column and every rule."""
+    """A schema with every kind of column and every rule is unchanged after it is written as JSON and parsed again."""
     schema = parse_schema(json.loads((ADULT / "schema.json").read_text()))
     assert parse_schema(json.loads(json.dumps(schema.to_json()))) == schema
     assert schema.num_features == 104
@@ -52,7 +52,7 @@ def test_schemas_round_trip() -> None:
 
 
 def test_the_order_of_json_keys_does_not_matter() -> None:
-    """Features are ordered by name, so that a store may reorder JSON objects without changing the encoding."""
+    """Features are ordered by name, so that a store can reorder JSON objects without changing the encoding."""
     document = json.loads((ADULT / "schema.json").read_text())
     backwards = {"columns": dict(reversed(document["columns"].items()))}
     assert parse_schema(backwards) == parse_schema(document)
@@ -112,8 +112,8 @@ json_values = st.recursive(
 
 @given(json_values | st.fixed_dictionaries({"columns": json_values}))
 def test_any_document_is_parsed_or_refused(document: object) -> None:
-    """Any JSON document is either parsed as a schema or refused as `SchemaInvalid` with an error that can be
-    encoded."""
+    """Any JSON document is either parsed as a schema or refused with a `SchemaInvalid` whose errors can be encoded as
+    text."""
     try:
         parse_schema(document)
     except SchemaInvalid as refusal:
@@ -125,8 +125,8 @@ def test_any_document_is_parsed_or_refused(document: object) -> None:
 
 
 def test_a_record_is_encoded_by_the_schema() -> None:
-    """A number is encoded as its position in the range and a category as a one-hot vector, followed by a bias,
-    and the row has norm 1."""
+    """A number is encoded as its position in the range and a category as a one-hot vector. A bias follows, and the row
+    has norm 1."""
     schema = schema_of(age=AGE, work=WORK)
     (row,) = schema.encode({"age": ["25"], "work": ["some"]})
     expected = np.array([0.25, 0, 1, 1]) / np.sqrt(0.0625 + 2)
@@ -134,8 +134,8 @@ def test_a_record_is_encoded_by_the_schema() -> None:
     assert row.dtype == np.float32
 
 
-def test_a_missing_number_is_not_the_lowest_one() -> None:
-    """With "unknown": "null" a missing number or NaN has its own feature, and the features of an unknown
+def test_a_missing_number_differs_from_the_lowest() -> None:
+    """With "unknown": "null", a missing number or NaN sets a feature of its own, and the features of an unknown
     category are all zero."""
     columns = {"age": ["", None, "NaN", math.nan], "work": ["", None, "else", math.nan]}
     missing = SHRINK * np.array([0, 1, 0, 0, 1]) / np.sqrt(2)
@@ -188,7 +188,8 @@ def test_an_old_schema_keeps_its_encoding() -> None:
     ],
 )
 def test_numeric_categories_match_equal_values(values: list[str], found: list[tuple[object, int]]) -> None:
-    """A numeric category matches equal values of any type, unless it has leading zeros or equals another category."""
+    """A numeric category matches equal values of any type, unless the category has leading zeros or equals another
+    category."""
     column = {"kind": "categorical", "values": values, "unknown": "null"}
     rows = schema_of(work=column).encode({"work": [value for value, _ in found]})
     codes = [int(row[:-1].argmax()) if row[:-1].any() else -1 for row in rows]
@@ -196,7 +197,7 @@ def test_numeric_categories_match_equal_values(values: list[str], found: list[tu
 
 
 def test_integers_read_as_floats_match_their_categories() -> None:
-    """Integers that a tool converted to floats because of a missing value still match their categories and labels."""
+    """Integers that a tool converted to floats because a value was missing still match their categories and labels."""
     column = {**WORK, "values": ["1", "2"], "unknown": "null"}
     declared = parse_schema({"columns": {"a": column, "y": {**INCOME, "values": ["0", "1"]}}})
     floats = {"a": pa.array([1.0, None, 2.0]), "y": pa.array([0.0, 1.0, 1.0])}
@@ -208,8 +209,8 @@ def test_integers_read_as_floats_match_their_categories() -> None:
 
 
 def test_a_column_that_is_mostly_unknown_is_refused() -> None:
-    """The schema limits the share of unknown values in a column, by default to half; the error names the column
-    and the expected values."""
+    """The schema limits the share of unknown values in a column, by default to half. The error names the column and the
+    expected values."""
     null: dict[str, object] = {**WORK, "unknown": "null"}
     for said, count, refused in (
         ({}, 2, False),
@@ -232,7 +233,7 @@ def test_a_column_that_is_mostly_unknown_is_refused() -> None:
 
 
 def test_numbers_outside_the_range_are_clipped() -> None:
-    """With "outside": "clip" a number beyond the range is replaced by the nearer end."""
+    """With "outside": "clip", a number outside the range is replaced by the nearer end of the range."""
     features = FORGIVING.encode({"age": [-5, 0, 100, 1e300], "work": [None] * 4})
     np.testing.assert_array_equal(features[0], features[1])
     np.testing.assert_array_equal(features[2], features[3])
@@ -259,7 +260,7 @@ def test_numbers_outside_the_range_are_clipped() -> None:
     ],
 )
 def test_a_bad_value_is_reported_by_line_and_column(age: object, work: object, path: str) -> None:
-    """A value that the schema does not allow is reported by line and column and is not quoted."""
+    """A value that the schema does not allow is reported by line and column but is not quoted."""
     with pytest.raises(RowInvalid) as refusal:
         schema_of(age=AGE, work=WORK).encode({"age": [1, age, 2], "work": ["some", work, "none"]}, first_line=7)
     (fault,) = refusal.value.errors
@@ -273,8 +274,8 @@ def test_a_bad_value_is_reported_by_line_and_column(age: object, work: object, p
     }
 
 
-def test_twenty_faults_are_reported_in_the_order_of_lines() -> None:
-    """Only the first twenty faults are reported, ordered by line rather than by column."""
+def test_the_first_twenty_errors_are_reported_by_line() -> None:
+    """Only the first twenty errors are reported, ordered by line first and then by column."""
     with pytest.raises(RowInvalid) as refusal:
         schema_of(age=AGE, work=WORK).encode({"age": ["x"] * 100, "work": ["x"] * 100}, first_line=2)
     paths = [fault.path for fault in refusal.value.errors]
@@ -286,7 +287,7 @@ def test_twenty_faults_are_reported_in_the_order_of_lines() -> None:
     [pa.array([1, None, 99]), pa.array([1.0, math.nan, 99.0], pa.float32()), pa.array(["1", "", "99"])],
 )
 def test_arrow_columns_and_lists_agree(numbers: Any) -> None:
-    """Integers, floats and texts in lists have the same encoding as in Arrow arrays, chunked or not."""
+    """Integers, floats and texts are encoded identically in lists and in Arrow arrays, chunked or not."""
     work = pa.array(["some", None, "none"]).dictionary_encode()
     expected = FORGIVING.encode({"age": [1, None, 99], "work": ["some", "", "none"]})
     np.testing.assert_array_equal(FORGIVING.encode({"age": numbers, "work": work}), expected)
@@ -307,7 +308,7 @@ def test_integers_and_booleans_are_categories_too() -> None:
 
 
 def test_records_are_encoded_without_label_and_subject() -> None:
-    """A record for prediction is encoded like a row of a file, whether or not it has a label and a subject."""
+    """A record for prediction is encoded like a row of a file, whether or not it contains a label and a subject."""
     bare = encode_records(FORGIVING, [{"age": 25, "work": "some"}])
     full = encode_records(FORGIVING, [{"age": "25", "work": "some", "income": 7, "person": None}])
     np.testing.assert_array_equal(bare, full)
@@ -326,7 +327,8 @@ def test_records_are_encoded_without_label_and_subject() -> None:
     ],
 )
 def test_a_bad_record_is_named_by_its_path(record: object, path: str) -> None:
-    """A record that is not an object, has other columns or has invalid values is refused with its path."""
+    """A record that is not an object, has other columns or has invalid values is refused, and the error names its
+    path."""
     with pytest.raises(InputInvalid) as refusal:
         encode_records(schema_of(age=AGE, work=WORK), [{"age": 1, "work": "some"}, record])
     assert [fault.path for fault in refusal.value.errors] == [path]
@@ -341,15 +343,15 @@ def test_a_bad_record_is_named_by_its_path(record: object, path: str) -> None:
     )
 )
 def test_every_vector_has_norm_at_most_one(x: list[list[float]]) -> None:
-    """Any finite vector, even with the largest floats, is encoded as a row of norm at most one, independently
-    of other rows."""
+    """Any finite vector, even one with the largest floats, is encoded as a row of norm at most one, independently of
+    other rows."""
     features = encode_vectors(x)
     assert (norms(features) <= 1).all()
     np.testing.assert_array_equal(features, np.vstack([encode_vectors([vector]) for vector in x]))
 
 
 def test_vectors_are_the_same_in_any_memory_order() -> None:
-    """Vectors in column-major and in row-major order are encoded to the same bits."""
+    """Vectors in column-major and row-major order are encoded bit-identically."""
     x = np.random.default_rng(0).normal(size=(50, 37))
     np.testing.assert_array_equal(encode_vectors(np.asfortranarray(x)), encode_vectors(x))
 
@@ -362,7 +364,7 @@ def test_ragged_vectors_are_refused(x: Any) -> None:
 
 
 def test_a_vector_with_nan_is_named_by_its_place() -> None:
-    """A NaN or infinity is reported with the row and the position of the value."""
+    """A NaN or infinity is reported with its row and its position in the row."""
     x = [[1.0, 2.0], [3.0, math.nan], [math.inf, 1.0]]
     with pytest.raises(InputInvalid) as refusal:
         encode_vectors(x)
@@ -374,5 +376,5 @@ def test_a_vector_with_nan_is_named_by_its_place() -> None:
 
 @given(st.lists(st.text("0123456789+-.eE_nN aAiIfF١", max_size=6) | st.floats().map(repr), max_size=4))
 def test_texts_are_parsed_the_same_in_columns_and_alone(texts: list[str]) -> None:
-    """A column of texts is parsed to the same numbers as each text by itself."""
+    """A column of texts is parsed into the same numbers as each text on its own."""
     np.testing.assert_array_equal(values.numbers(texts), [values.number(text) for text in texts])

@@ -1,4 +1,4 @@
-"""A file causes a warning if its rows lose information when each is scaled to norm 1; other files do not."""
+"""A file causes a warning if scaling each row to norm 1 loses information, and no warning otherwise."""
 
 import numpy as np
 import pytest
@@ -15,8 +15,8 @@ def warnings(features: Floats) -> list[str]:
 
 @pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
 def test_dominating_columns_cause_a_warning(load: object) -> None:
-    """A table in which one column dominates the others causes a warning that names the column. If the column is
-    standardized, there is no warning."""
+    """A table in which one column dominates causes a warning that names the column. Once all columns are standardised,
+    there is no warning."""
     features = load(return_X_y=True)[0]  # type: ignore[operator]
     (warning,) = warnings(features)
     largest = int(np.abs(features).mean(axis=0).argmax())
@@ -25,14 +25,14 @@ def test_dominating_columns_cause_a_warning(load: object) -> None:
 
 
 def test_constant_columns_are_named() -> None:
-    """Columns that have the same value in all rows, such as pixels that are always black, are named."""
+    """Columns with the same value in every row, such as pixels that are always black, are named in the warning."""
     features = load_digits(return_X_y=True)[0] / 16
     (warning,) = warnings(features)
     assert warning.startswith("The same in every row: c0, c32, c39.")
 
 
 def test_uneven_norms_cause_a_warning() -> None:
-    """Rows of very different lengths, some a thousand times as long as others, cause a warning."""
+    """Rows of very different lengths, up to a thousand times as long as others, cause a warning."""
     random = np.random.default_rng(0)
     features = random.normal(size=(100, 3)) * 10.0 ** random.integers(0, 4, size=(100, 1))
     assert any("more than 100 times as long" in one for one in warnings(features))
@@ -46,7 +46,7 @@ def test_few_rows_cause_no_warning() -> None:
 
 @given(st.integers(1, 9), st.integers(0, 2**32 - 1))
 def test_parts_add_up(cut: int, seed: int) -> None:
-    """The spread of a file that is read in pieces equals the spread of the whole file."""
+    """The spread of a file read in pieces equals the spread of the file read as a whole."""
     features = np.random.default_rng(seed).normal(size=(10, 3))
     whole, parts = Spread.of(features), Spread.of(features[:cut]).with_rows(Spread.of(features[cut:]))
     assert (whole.num_rows, whole.shortest, whole.longest) == (parts.num_rows, parts.shortest, parts.longest)

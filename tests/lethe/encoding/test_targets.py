@@ -1,4 +1,4 @@
-"""Targets are numbers in a public range: their declaration, storage and refusals."""
+"""Targets, numbers in a public range: declaration, storage and refusals."""
 
 import io
 import json
@@ -33,7 +33,7 @@ def faults_of(document: Any, **beside: Any) -> dict[str, str]:
 
 @given(low=st.floats(-1e9, 1e9), width=st.floats(1e-3, 1e9), share=st.floats(0, 1))
 def test_labels_round_trip_to_values(low: float, width: float, share: float) -> None:
-    """A value in the range is stored as a label between -2^23 and 2^23, which float32 represents exactly, and is read
+    """A value in the range is stored as a label between -2^23 and 2^23, which float32 represents exactly. It is read
     back to within half a step."""
     target = TargetColumn(low=low, high=low + width)
     value = np.clip(np.array([low + share * width]), target.low, target.high)
@@ -44,9 +44,9 @@ def test_labels_round_trip_to_values(low: float, width: float, share: float) -> 
     assert target.values(np.array([label / UNIT])) == pytest.approx(value, abs=0.51 * step + 1e-15 * (abs(low) + width))
 
 
-def test_the_ends_of_the_range_are_the_ends_of_the_labels() -> None:
-    """The minimum is stored as -2^23, the middle as 0 and the maximum as 2^23; a prediction beyond either end
-    is moved to that end."""
+def test_the_ends_of_the_range_map_to_the_extreme_labels() -> None:
+    """The minimum is stored as -2^23, the middle as 0 and the maximum as 2^23. A prediction beyond either end is moved
+    to that end."""
     target = TargetColumn(low=0.0, high=200.0)
     assert target.labels(np.array([0.0, 100.0, 200.0])).tolist() == [-UNIT, 0, UNIT]
     assert target.values(np.array([-7.0, -1.0, 0.0, 0.5, 7.0])).tolist() == [0.0, 0.0, 100.0, 150.0, 200.0]
@@ -54,8 +54,8 @@ def test_the_ends_of_the_range_are_the_ends_of_the_labels() -> None:
 
 @given(bound=st.integers(1, MAX_COUNT), share=st.floats(0, 1))
 def test_counts_round_trip(bound: int, share: float) -> None:
-    """A count up to the largest possible bound is read back exactly from its label, and no two counts have the
-    same label."""
+    """A count up to the largest possible bound is read back exactly from its label, and no two neighbouring counts
+    share a label."""
     target, count = TargetColumn(low=0, high=bound, counts=True), round(share * bound)
     near = np.unique(np.clip([count - 1, count, count + 1], 0, bound)).astype(float)
     labels = target.labels(near)
@@ -65,7 +65,7 @@ def test_counts_round_trip(bound: int, share: float) -> None:
 
 @given(number=st.floats())
 def test_a_malformed_count_is_refused(number: float) -> None:
-    """Whole numbers from 0 to the bound are accepted, and with `clip` also larger ones; all other values are
+    """Whole numbers from 0 to the bound are accepted, and so are larger ones with `clip`. All other values are
     refused."""
     is_count = math.isfinite(number) and number >= 0 and number == math.floor(number)
     for outside, right in (("error", is_count and number <= 9), ("clip", is_count)):
@@ -75,8 +75,8 @@ def test_a_malformed_count_is_refused(number: float) -> None:
 
 
 def test_schemas_of_counts_round_trip() -> None:
-    """A schema of counts states that its target is a count. Schemas with other targets do not mention counts and are
-    stored as before counts existed."""
+    """The schema of a count target says so. Schemas with other targets do not mention counts and are stored as they
+    were before counts existed."""
     counts = parse_schema({"columns": COLUMNS | {"cost": SPEC | {"counts": True}}})
     assert counts.target == TargetColumn(low=0.0, high=200.0, counts=True)
     assert stored(counts.to_json()) == counts
@@ -92,8 +92,8 @@ def test_schemas_of_counts_round_trip() -> None:
 
 
 def test_schemas_with_a_target_round_trip() -> None:
-    """A schema with a target is stored with its range and its rule for values outside the range, and is read
-    back unchanged."""
+    """A schema with a target is stored with the target's range and the rule for values outside it, and is read back
+    unchanged."""
     assert CLIPPED.target == TargetColumn(low=0.0, high=200.0, outside="clip")
     assert (CLIPPED.classes, CLIPPED.label) == ((), "cost")
     assert stored(CLIPPED.to_json()) == CLIPPED
@@ -115,24 +115,24 @@ def test_schemas_with_a_target_round_trip() -> None:
     ],
 )
 def test_an_unusable_target_is_refused(columns: dict[str, Any], path: str) -> None:
-    """A schema must have exactly one target column, which must have a range; an error about a missing or
-    unknown field names its path."""
+    """A schema must have exactly one target column, and that column must have a range. An error about a missing or
+    unknown field names the field's path."""
     assert path in faults_of({"columns": COLUMNS | columns})
 
 
 def test_classes_with_a_target_are_refused() -> None:
-    """Giving classes in addition to a schema with a target is refused."""
+    """Classes are refused if the schema already has a target."""
     assert "classes" in faults_of({"columns": COLUMNS}, classes=("a", "b"))
 
 
 def test_a_schema_without_a_label_is_refused_with_advice() -> None:
-    """The error for a schema without a column to learn explains how to learn a number."""
+    """The error for a schema without a label column explains how to declare a numeric target."""
     assert '"role": "target", "min"' in faults_of({"columns": {"age": COLUMNS["age"]}})["columns"]
 
 
 @pytest.mark.parametrize("document", [[0, 1], {"min": 0}, {"min": 1, "max": 0}, SPEC, {"min": 0, "max": float("nan")}])
 def test_a_range_without_a_schema_is_validated(document: Any) -> None:
-    """The range of a target that is uploaded with vectors must be an object with two finite numbers."""
+    """The target range uploaded with vectors must be an object with two finite numbers."""
     with pytest.raises(SchemaInvalid) as refusal:
         parse_target(document)
     assert all(fault.path.startswith("target") for fault in refusal.value.errors)
@@ -145,7 +145,7 @@ SEVERAL = parse_schema({"columns": {"age": COLUMNS["age"], "tags": LABELS}})
 
 
 def test_labels_of_a_cell_are_a_set(tmp_path: Path) -> None:
-    """The labels of a cell form a set, in which order and repetition do not matter; an empty cell is the empty set."""
+    """The labels in a cell form a set, so order and repetition do not matter. An empty cell is the empty set."""
     cells = ["a", "7|a", "a | b c|a", "", "b c", "7"]
     (tmp_path / "a.csv").write_text("".join(["age,tags\n", *(f"1,{cell}\n" for cell in cells)]))
     assert labels_of(tmp_path / "a.csv", schema=SEVERAL) == [1, 5, 3, 0, 2, 4]
@@ -153,7 +153,7 @@ def test_labels_of_a_cell_are_a_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cell", ["d", "a|d", "a|", "A", "a,b c", "a||7"])
-def test_an_unknown_label_is_named_by_its_place(tmp_path: Path, cell: str) -> None:
+def test_an_unknown_label_is_located(tmp_path: Path, cell: str) -> None:
     """A file with an unknown label is refused, and the error names the label's location without quoting it."""
     (tmp_path / "a.csv").write_text(f'age,tags\n1,a\n2,"{cell}"\n')
     with pytest.raises(RowInvalid) as refusal:
@@ -178,7 +178,7 @@ def test_an_unknown_label_is_named_by_its_place(tmp_path: Path, cell: str) -> No
     ],
 )
 def test_unusable_labels_are_refused(changed: dict[str, Any], path: str) -> None:
-    """A column of labels needs 2 to 31 values, none of which contains the separator; errors name the fault."""
+    """A column of labels needs 2 to 31 values, none of which contains the separator. Errors name the invalid part."""
     assert f"columns.tags.{path}" in faults_of({"columns": {"age": COLUMNS["age"], "tags": LABELS | changed}})
 
 
@@ -199,9 +199,9 @@ def test_targets_are_read_and_clipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "nan", "inf", "200.001", "-0.001", "cheap"])
-def test_a_missing_target_is_named_by_its_place(tmp_path: Path, value: str) -> None:
-    """A file with a row whose target is missing or out of range is refused, and the error names the location
-    without quoting the value."""
+def test_a_missing_target_is_located(tmp_path: Path, value: str) -> None:
+    """A file with a target that is missing or out of range is refused, and the error names the location without quoting
+    the value."""
     (tmp_path / "a.csv").write_text(f"age,cost\n1,5\n2,{value}\n")
     with pytest.raises(RowInvalid) as refusal:
         labels_of(tmp_path / "a.csv", schema=SCHEMA)
@@ -217,7 +217,7 @@ def vectors(folder: Path, y: Any) -> Path:
 
 
 def test_vectors_can_have_targets(tmp_path: Path) -> None:
-    """The targets in an npz file can be floats or integers within the range."""
+    """The targets in an npz file can be floats or integers if they lie within the range."""
     pytest.importorskip("app.features.npz")
     target = TargetColumn(low=0.0, high=200.0)
     for y in (np.array([0.0, 150.0], np.float32), np.array([0, 150])):

@@ -1,4 +1,4 @@
-"""Weights of rows: their schema and storage."""
+"""Row weights: schema and storage."""
 
 import io
 from pathlib import Path
@@ -26,7 +26,7 @@ SCHEMA = parse_schema({"columns": COLUMNS})
 
 @given(most=st.floats(1e-300, 1e300), share=st.floats(0, 1))
 def test_stored_weights_are_at_most_one(most: float, share: float) -> None:
-    """A weight is stored as its share of the bound, rounded to the nearest number that can be stored, from 0 to 1."""
+    """A weight is stored as its share of the bound, from 0 to 1, rounded to the nearest number that can be stored."""
     weight = Weight(column="w", bound=most)
     number = np.array([min(share * most, most)])
     assert not weight.wrong(number).any()
@@ -47,7 +47,7 @@ def test_a_malformed_weight_is_refused(number: float) -> None:
 
 
 def test_weights_are_read_from_every_kind_of_file(tmp_path: Path) -> None:
-    """CSV and npz files give the same labels and weights, and a file without the column is refused."""
+    """CSV and npz files give the same labels and weights, and a file without the weight column is refused."""
     (tmp_path / "a.csv").write_text("age,ill,w\n1,no,0\n2,yes,8\n3,yes,2.5\n")
     pytest.importorskip("app.features.npz")
     table = {"age": [1, 2, 3], "ill": ["no", "yes", "yes"], "w": [0.0, 8.0, 2.5]}
@@ -91,15 +91,15 @@ def test_a_malformed_bound_is_refused(changed: dict[str, Any], path: str) -> Non
     assert [fault.path for fault in refusal.value.errors] == [f"columns.w.{path}"]
 
 
-def test_two_columns_of_weights_are_refused() -> None:
-    """A schema with two columns of weights is refused."""
+def test_two_weight_columns_are_refused() -> None:
+    """A schema with two weight columns is refused."""
     with pytest.raises(SchemaInvalid, match="at most one weight"):
         parse_schema({"columns": COLUMNS | {"v": COLUMNS["w"]}})
 
 
 def test_schemas_with_weights_round_trip() -> None:
-    """A column of weights is read back from the stored schema. Evaluation data needs the same columns, with or without
-    weights, and records to predict need no weights."""
+    """A weight column is read back from the stored schema. Evaluation data needs the same other columns, with or
+    without weights, and records to predict need no weights."""
     document = SCHEMA.to_json()
     assert stored(document) == SCHEMA
     without = parse_schema({"columns": {name: COLUMNS[name] for name in ("age", "ill")}})

@@ -37,7 +37,7 @@ def seen(
 
 
 def apart(plan: CanaryPlan, numbers: Any) -> tuple[Any, Any]:
-    """Return numbers of lanes minus the mean of their group, and that mean  # (canary tests, lanes) each"""
+    """Return the lanes' numbers minus the mean of their group, and that mean, both as arrays (canary tests, lanes)."""
     group = np.tile(np.arange(plan.lanes // 2) % plan.groups, 2)
     same = (group[:, None] == group) / np.bincount(group)[group]
     return numbers - numbers @ same, numbers @ same

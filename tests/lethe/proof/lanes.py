@@ -8,7 +8,7 @@ from lethe.proof.mechanism import Mechanism
 
 
 def observed(plan: CanaryPlan, mechanism: Mechanism | None, **changed: Any) -> Observed:
-    """Return an observation with nine out of ten right guesses and correct noise, except for the given changes."""
+    """Return an observation with nine out of ten guesses right and correct noise, except for the given changes."""
     members = plan.lanes // 2
     wrong = members // 10
     assert mechanism is not None

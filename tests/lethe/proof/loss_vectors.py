@@ -27,7 +27,7 @@ _WEIGHTS = itertools.cycle((1.0, 0.5, 1 / 4096, 0.0))
 
 
 def vectors() -> Iterator[dict[str, Any]]:
-    """Yield test vectors of every objective, with scores on both sides of each bend of its loss."""
+    """Yield test vectors for every objective, with scores on both sides of each bend in its loss."""
     for score, label in itertools.product(_SCORES, (0, 1)):
         yield _vector(Objective.LOGISTIC_REGRESSION, 2, [score], label)
     for scores, label in itertools.product(_OF_MANY, range(3)):

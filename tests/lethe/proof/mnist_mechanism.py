@@ -9,7 +9,7 @@ TARGET = {"epsilon": 1.0, "delta": 1 / MNIST}
 
 
 def converged(*, l2: float, noise_scale: float, step_size: float | None = None) -> Chain:
-    """Return the model of Chien et al. (2024) on MNIST, two classes, after many steps."""
+    """Return the two-class MNIST model of Chien et al. (2024) after many steps."""
     mechanism = Mechanism(
         objective=Objective.LOGISTIC_REGRESSION,
         num_slots=MNIST,
@@ -24,6 +24,7 @@ def converged(*, l2: float, noise_scale: float, step_size: float | None = None) 
 
 
 def replaced(chain: Chain, *, batch: int, epsilon: float) -> list[int]:
-    """Return the steps for 100 deletions, one batch after another; with `replace`, there are twice as many records."""
+    """Return the steps of each batch for 100 deletions. With `replace` adjacency, each deletion counts as two
+    records."""
     batches = [2 * batch] * (100 // batch)
     return schedules.schedule(chain, batches=batches, epsilon=epsilon, delta=1 / MNIST, at_most=1000)

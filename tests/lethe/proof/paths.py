@@ -1,4 +1,4 @@
-"""Chains taken one step at a time: the string under their path, and quadratics that try to exceed it."""
+"""Chains computed step by step: the string under their path, and quadratics that try to exceed it."""
 
 import itertools
 import math
@@ -16,8 +16,8 @@ Step = tuple[float, float, float]
 
 
 def path(steps: Sequence[Step], *, apart: float = 0.0) -> list[tuple[mpmath.mpf, mpmath.mpf]]:
-    """Return the noise added and the influence let in, before each step and after the last, as they arrive at the
-    end."""
+    """Return the noise and the influence accumulated before each step and after the last one, scaled as they arrive at
+    the end."""
     arrives = [mpmath.mpf(1)]
     for c, _, _ in reversed(steps):
         arrives.append(arrives[-1] * mpmath.mpf(c))
@@ -48,7 +48,7 @@ def pulled_mu(steps: Sequence[Step], *, apart: float = 0.0) -> float:
 def quadratic_mu(
     steps: Sequence[Step], *, slopes: Sequence[float], signs: Sequence[float], apart: float = 0.0
 ) -> float:
-    """Return the exact mu of x <- slope x + sign s + N(0, nu^2): two Gaussians, from two points `apart`."""
+    """Return the exact mu of x <- slope x + sign s + N(0, nu^2), whose two Gaussians start from points `apart`."""
     distance, variance = apart, 0.0
     for (_, noise, push), slope, sign in zip(steps, slopes, signs, strict=True):
         distance = slope * distance + sign * push
@@ -57,11 +57,11 @@ def quadratic_mu(
 
 
 def worst_slopes(steps: Sequence[Step], *, apart: float = 0.0) -> list[float]:
-    """Return the slopes in [0, c_t] with the best distinguished quadratic, by nonnegative least squares over all of
-    them.
+    """Return the slopes in [0, c_t] of the quadratic that is distinguished best, by nonnegative least squares over all
+    of them.
 
     With slopes theta_(t-1)/theta_t c_t, theta never falling, mu = sum(theta d)/sqrt(sum(theta^2 u)) for the increments
-    d and u of the path, which is greatest where theta is closest to d/u in the norm of u."""
+    d and u of the path. It is greatest where theta is closest to d/u in the norm of u."""
     corners = path(steps, apart=apart)
     noise = np.array([float(b[0] - a[0]) for a, b in itertools.pairwise(corners)])
     reach = np.array([float(b[1] - a[1]) for a, b in itertools.pairwise(corners)])
@@ -76,7 +76,7 @@ def worst_slopes(steps: Sequence[Step], *, apart: float = 0.0) -> list[float]:
 
 
 def calls(work: Callable[[], object]) -> int:
-    """Count the Python functions that are entered, which does not depend on the machine; nothing is cached before."""
+    """Return the number of Python function calls, which does not depend on the machine. Caches are cleared first."""
     for known in (
         lookback._present,
         lookback.alike,

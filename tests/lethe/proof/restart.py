@@ -10,7 +10,8 @@ from lethe.proof.mechanism import Mechanism
 
 
 def restart_mu(mechanism: Mechanism, runs: Sequence[Run]) -> float:
-    """Return the minimum `unlearning` mu over comparisons that restart before one of `runs`, 2R apart, without noise.
+    """Return the minimum `unlearning` mu over comparisons that restart before one of `runs`, from points 2R apart and
+    without noise.
 
     This is a second upper bound in addition to `unlearning_mu(replay(mechanism, runs))`, and is smaller after a large
     number of early edits. The result is infinite if there are no runs."""

@@ -29,7 +29,8 @@ DELETED = "(deleted)"
 
 
 def evidence(**changed: Any) -> Evidence:
-    """Return evidence of two records, deleted after 64 steps of this model, which also fed another model."""
+    """Return evidence of two records that were deleted after 64 steps of this model. One of the person's records also
+    fed another model."""
     parts: dict[str, Any] = {
         "mechanism": MECHANISM,
         "history": HISTORY,
@@ -45,14 +46,14 @@ def evidence(**changed: Any) -> Evidence:
 
 
 def observed(made: Evidence, **changed: Any) -> Observed:
-    """Return a possible observation of the lanes in the last run of the history."""
+    """Return a plausible observation of the lanes in the last run of the history."""
     *before, last = (run.steps for run in made.history)
     plan = CanaryPlan(lanes=256, steps_before=sum(before), steps=last)
     return lanes.observed(**{"plan": plan, "mechanism": MECHANISM} | changed)
 
 
 def statement(made: Evidence | None = None, *, kind: str = "unlearn", audited: bool = True) -> dict[str, Any]:
-    """Return a true statement in the form that the holder of a certificate reads."""
+    """Return a true statement in the form in which a certificate's holder reads it."""
     made = made or evidence()
     document = certificate.statement(
         certificate_id="crt_1",
@@ -91,6 +92,6 @@ def refusal(document: Any) -> str:
 
 
 def audited(**changed: Any) -> dict[str, Any]:
-    """Return the statement with the canary test that follows from the given changes."""
+    """Return the statement with a canary test that has the given changes."""
     shown = observed(evidence(), **changed).to_json(MECHANISM, delta=evidence().delta)
     return altered("audit", json.loads(json.dumps(shown)))

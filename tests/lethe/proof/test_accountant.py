@@ -19,7 +19,7 @@ from tests.lethe.proof.mnist import mechanism
 
 @st.composite
 def mechanisms(draw: st.DrawFn) -> Mechanism:
-    """Draw mechanisms whose contraction is between 0.002 and 1 - 1e-12."""
+    """Draw a mechanism whose contraction is between 0.002 and 1 - 1e-12."""
     classes = draw(st.sampled_from([2, 4]))
     l2 = 10.0 ** draw(st.floats(-11, 1))
     return mechanism(
@@ -92,13 +92,13 @@ def test_a_long_run_is_stationary():
 
 
 def test_a_chain_without_steps_has_its_initial_law():
-    """A chain without any step has its initial distribution, whatever the data."""
+    """A chain without steps has its initial distribution, whatever the data."""
     chain = accountant.started(mechanism())
     assert (chain.steps, accountant.unlearning_mu(chain, records=5)) == (0, 0.0)
 
 
 def test_one_step_is_the_gaussian_mechanism():
-    """After one step, the mu of one record is that of the Gaussian mechanism: sensitivity divided by standard
+    """After one step, one record's mu is that of the Gaussian mechanism: the sensitivity divided by the standard
     deviation."""
     made = mechanism()
     for adjacency in Adjacency:
@@ -111,7 +111,7 @@ def test_one_step_is_the_gaussian_mechanism():
 
 @given(made=mechanisms(), history=histories, run=runs, share=st.floats(0, 1))
 def test_splitting_a_run_changes_nothing(made, history, run, share):
-    """Splitting a run in two has the same result as the whole run if there is no cool-down."""
+    """Without a cool-down, splitting a run in two does not change the result."""
     assume(run.steps > 1)
     first = min(max(1, round(share * run.steps)), run.steps - 1)
     whole = accountant.replay(made, [*history, run])
@@ -129,8 +129,8 @@ def test_incremental_accounting_matches_a_replay(made, history):
 
 
 @given(made=mechanisms(), history=histories)
-def test_influence_is_the_sum_over_the_deleted(made, history):
-    """The influence of all deleted records is the sum of the `deletion_mu` of each deletion."""
+def test_influence_is_the_sum_over_deletions(made, history):
+    """The influence of all deleted records is the sum of the individual deletions' `deletion_mu`."""
     chain = accountant.replay(made, history)
     present = itertools.accumulate((run.steps for run in history), initial=0)
     each = [
@@ -143,7 +143,7 @@ def test_influence_is_the_sum_over_the_deleted(made, history):
 
 @given(made=mechanisms(), history=histories, records=st.integers(1, 50))
 def test_a_deletion_turns_presence_into_influence(made, history, records):
-    """A deletion moves one presence per record into the influence, and later steps only lower the sum."""
+    """A deletion adds one presence per record to the influence, and later steps only lower the sum."""
     chain = accountant.replay(made, history)
     before = accountant.unlearning_mu(chain, records=records)
     expected = (chain.influence + records * chain.presence) / math.sqrt(chain.variance)
@@ -153,7 +153,7 @@ def test_a_deletion_turns_presence_into_influence(made, history, records):
 
 
 @given(made=mechanisms(), history=histories, steps=st.integers(1, 10**6))
-def test_steps_after_the_deletion_only_help(made, history, steps):
+def test_steps_after_a_deletion_never_raise_mu(made, history, steps):
     """Additional steps without the records never raise mu."""
     fewer = accountant.replay(made, [*history, Run(steps=steps, records=1)])
     more = accountant.advance(fewer, Run(steps=1))
@@ -161,8 +161,8 @@ def test_steps_after_the_deletion_only_help(made, history, steps):
 
 
 @given(made=mechanisms(), history=histories, records=st.integers(0, 10**6))
-def test_more_records_never_cost_less(made, history, records):
-    """Mu increases with the number of deleted records, both for `unlearning` and for `deletion`."""
+def test_more_records_never_lower_mu(made, history, records):
+    """More deleted records never lower mu: it rises for `unlearning` and does not fall for `deletion`."""
     chain = accountant.replay(made, history)
     assert accountant.unlearning_mu(chain, records=records) < accountant.unlearning_mu(chain, records=records + 1)
     present = history[0].steps
@@ -189,7 +189,7 @@ def test_mu_is_inversely_proportional_to_the_slots(made, history, factor):
 
 @given(made=mechanisms(), history=histories)
 def test_relearning_has_no_influence_of_deleted_records(made, history):
-    """Records that were null before relearning have no influence on the first run of the new chain."""
+    """Records that were nulled before a retraining have no influence on the first run of the new chain."""
     assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=9, records=history[0].records)])) == 0
     assert accountant.deletion_mu(accountant.replay(made, history), records=3, steps_present=0) == 0
 
@@ -198,8 +198,8 @@ def test_relearning_has_no_influence_of_deleted_records(made, history):
 
 
 @given(made=mechanisms(), steps=st.integers(1, 10**6))
-def test_a_longer_run_costs_no_less(made, steps):
-    """A longer run with the record reveals no less about it, and merging two runs into one reveals no more than
+def test_a_longer_run_reveals_no_less(made, steps):
+    """A longer run reveals no less about a record that it includes, and merging two runs into one reveals no more than
     the two runs."""
     one, next_one, two = (
         accountant.release_mu(made, steps=k, adjacency=Adjacency.ZERO_OUT) for k in (steps, steps + 1, 2 * steps)
@@ -219,8 +219,8 @@ def test_replacement_is_twice_removal(made, steps):
     first=mechanisms(), second=mechanisms(), records=st.integers(1, 20), steps=st.lists(st.integers(1, 500), max_size=9)
 )
 def test_mu_squared_of_releases_adds_up(first, second, records, steps):
-    """The mu^2 of all versions of all models add up, in any order, and each grows with the square of the number
-    of records."""
+    """The mu^2 of all versions of all models add up in any order, and each term grows with the square of the number of
+    records."""
     exposures = [
         Exposure(mechanism=first, records=records, releases=tuple(sorted(Counter(steps).items()))),
         Exposure(mechanism=second, records=1, releases=((7, 3),)),
@@ -234,8 +234,7 @@ def test_mu_squared_of_releases_adds_up(first, second, records, steps):
 
 @given(made=mechanisms(), steps=st.lists(st.integers(1, 500), min_size=1, max_size=6), records=st.integers(1, 5))
 def test_every_version_reveals_no_less_than_one(made, steps, records):
-    """For a reader of every version, mu is no smaller than the `deletion` mu of the last version that contains
-    the record."""
+    """For a reader of every version, mu is at least the `deletion` mu of the last version that contains the record."""
     chain = accountant.replay(made, [Run(steps=k) for k in steps])
     exposure = Exposure(mechanism=made, records=records, releases=tuple(sorted(Counter(steps).items())))
     at_once = accountant.deletion_mu(chain, records=records, steps_present=chain.steps)
@@ -251,9 +250,9 @@ def test_every_version_reveals_no_less_than_one(made, steps, records):
     made=mechanisms().filter(lambda made: made.contraction < 0.999),
     history=st.lists(st.builds(Run, steps=st.integers(1, 30_000), records=st.integers(0, 40)), min_size=1, max_size=12),
 )
-def test_a_compact_history_bounds_the_whole_one(made, history):
-    """Dropping old runs from a history keeps the number of steps and the last run, and changes mu by less than 1e-12 of
-    the contribution of a record and the ball."""
+def test_a_compact_history_keeps_mu(made, history):
+    """Dropping old runs from a history keeps the number of steps and the last run. It changes mu by at most 1e-12,
+    relative to mu or to what one record and the ball contribute."""
     left_out, short = accountant.compact(made, history)
     assert left_out + steps_of(short) == steps_of(history)
     assert short == history[len(history) - len(short) :]
@@ -274,8 +273,8 @@ def test_a_compact_history_has_bounded_length():
 
 
 def test_a_growing_history_is_cut_at_the_same_place():
-    """With rare exceptions, a history is cut at the same place after it grows by a run, so that cached results
-    can be used."""
+    """With rare exceptions, a history is still cut at the same place after it grows by one run, so that cached results
+    can be reused."""
     made = mechanism()
     grown = [[Run(steps=50)] + [Run(steps=10, records=1)] * age for age in range(1000, 1000 + 2 * accountant.CUT)]
     began = [accountant.compact(made, history)[0] for history in grown]
@@ -289,7 +288,7 @@ NOT_COUNTS = [-1, 0.5, 3.0, math.nan, math.inf, True, None, "3", 2**53 + 1]
 
 @pytest.mark.parametrize("value", NOT_COUNTS)
 def test_invalid_counts_are_refused(value):
-    """A DomainError names any number of steps, records or versions that is not an integer within range."""
+    """A number of steps, records or versions that is not an integer within range raises a DomainError that names it."""
     made = mechanism()
     chain = accountant.replay(made, [Run(steps=9)])
     refused: list[Any] = [
@@ -309,7 +308,7 @@ def test_invalid_counts_are_refused(value):
 
 
 def test_zero_counts_are_refused():
-    """A run of 0 steps, a release of 0 steps and an exposure of 0 records are refused, because zero is never a
+    """A run of 0 steps, a release of 0 steps and an exposure of 0 records are refused, because zero never stands for a
     default."""
     made = mechanism()
     for attempt in (
@@ -330,7 +329,7 @@ def test_presence_beyond_the_chain_is_refused():
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
 def test_invalid_numbers_are_not_certified(wrong):
-    """A chain whose influence or noise is NaN, infinite or negative raises an error instead of returning a mu."""
+    """A chain whose influence or noise is NaN, infinite or negative raises an error instead of yielding a mu."""
     chain = accountant.replay(mechanism(), [Run(steps=9), Run(steps=9, records=1)])
     for moved in (Lookback((1.0,), (wrong,)), Lookback((wrong,), (1.0,))):
         with pytest.raises(DomainError):

@@ -1,4 +1,4 @@
-"""Edits of every kind, models that were learned elsewhere, and histories that start over."""
+"""Edits of every kind, models that were trained elsewhere, and histories that start over."""
 
 import dataclasses
 import math
@@ -34,12 +34,13 @@ def steps_of(history: list[Run]) -> int:
 
 
 def gaps(history: list[Run], weights: list[int]) -> list[int]:
-    """Return the number of records by which the data differ from the final data in each step."""
+    """Return for each step the number of records by which its data differ from the final data."""
     return [sum(weights[index + 1 :]) for index, run in enumerate(history) for _ in range(run.steps)]
 
 
 def stepwise(made: Mechanism, differing: list[int], *, apart: float = 0.0) -> float:
-    """Return mu by the recursion, one step at a time, with `differing` records in each and starts `apart`."""
+    """Return mu, computed step by step with the recursion, from starts `apart` and with `differing` records in each
+    step."""
     influence, variance = apart, 0.0
     for records in differing:
         influence = made.contraction * influence + records * made.sensitivity(Adjacency.ZERO_OUT)
@@ -48,7 +49,8 @@ def stepwise(made: Mechanism, differing: list[int], *, apart: float = 0.0) -> fl
 
 
 def exact_mu(made: Mechanism, *, curvatures: list[float], pulls: list[float], apart: float = 0.0) -> float:
-    """Return mu of x <- (1 - eta h) x + eta g / n0 + N(0, nu^2) from two points `apart`, whose g differ by `pulls`."""
+    """Return mu of x <- (1 - eta h) x + eta g / n0 + N(0, nu^2) from two points `apart`, where the two g differ by
+    `pulls`."""
     distance, variance = apart, 0.0
     for h, pull in zip(curvatures, pulls, strict=True):
         slope = 1 - made.step_size * h
@@ -61,9 +63,8 @@ def exact_mu(made: Mechanism, *, curvatures: list[float], pulls: list[float], ap
 
 
 @given(made=made_with, history=histories)
-def test_edits_age_from_when_they_are_made(made, history):
-    """In every step before an edit is made, a deletion or insertion counts as one differing record and a
-    correction as two."""
+def test_edits_count_in_earlier_steps(made, history):
+    """In every step before an edit, a deletion or insertion counts as one differing record and a correction as two."""
     weights = [run.records + run.inserted + 2 * run.corrected for run in history]
     chain = accountant.replay(made, history)
     assert accountant.unlearning_mu(chain) == pytest.approx(stepwise(made, gaps(history, weights)), rel=1e-10)
@@ -72,7 +73,7 @@ def test_edits_age_from_when_they_are_made(made, history):
 
 @given(made=made_with, history=histories)
 def test_an_insertion_costs_as_much_as_a_deletion(made, history):
-    """Replacing deletions with insertions, or a correction with two deletions, does not change any number."""
+    """Replacing deletions by insertions, or a correction by two deletions, does not change any number."""
     deleted = [Run(steps=run.steps, records=run.records + run.inserted + 2 * run.corrected) for run in history]
     assert accountant.replay(made, history) == accountant.replay(made, deleted)
 
@@ -83,8 +84,8 @@ def test_an_insertion_costs_as_much_as_a_deletion(made, history):
 )
 @each("l2", [1e-4, 0.05, 1.0])
 def test_the_bound_is_exact_for_every_kind_of_edit(edit, pull, l2):
-    """For a quadratic of curvature m and records with the strongest possible pull, the bound equals the exact
-    mu of every kind of edit."""
+    """For a quadratic of curvature m and records that pull as strongly as possible, the bound equals the exact mu for
+    every kind of edit."""
     made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
     chain = accountant.replay(made, [Run(steps=60), Run(steps=9, **edit)])
     exact = exact_mu(made, curvatures=[l2] * 69, pulls=[pull] * 60 + [0.0] * 9)
@@ -94,8 +95,7 @@ def test_the_bound_is_exact_for_every_kind_of_edit(edit, pull, l2):
 @settings(max_examples=200)
 @given(seed=st.integers(0, 2**32), share=st.floats(0.1, 1.9), l2=st.floats(1e-3, 1.0))
 def test_no_quadratic_exceeds_the_bound_for_random_edits(seed, share, l2):
-    """If slots are repeatedly filled, emptied and corrected at random, the exact mu of a quadratic stays below
-    the bound."""
+    """If slots are repeatedly filled, emptied and corrected at random, a quadratic's exact mu stays below the bound."""
     made = mechanism(l2=l2, step_size=share / (0.25 + l2))
     generator = np.random.default_rng(seed)
     slots = np.where(generator.random(5) < 0.5, generator.uniform(-1, 1, 5), 0.0)  # 0: null
@@ -147,8 +147,7 @@ def test_events_of_another_kind_are_refused():
 
 @given(made=made_with, absent=st.integers(1, 60), present=st.integers(1, 60), since=st.integers(1, 60))
 def test_steps_before_an_insertion_do_not_count(made, absent, present, since):
-    """Noise and steps before an insertion are not counted: the chain is treated as if it had started at the
-    insertion."""
+    """Noise and steps before an insertion are not counted, as if the chain had started at the insertion."""
     chain = accountant.replay(made, [Run(steps=absent), Run(steps=present, inserted=2), Run(steps=since, records=2)])
     late = accountant.deletion_mu(chain, records=2, steps_present=present, steps_absent=absent)
     assert late == pytest.approx(stepwise(made, [2] * present + [0] * since), rel=1e-10)
@@ -159,8 +158,8 @@ def test_steps_before_an_insertion_do_not_count(made, absent, present, since):
 
 
 def test_noise_before_an_insertion_does_not_hide_it():
-    """Counting the noise of the whole chain would make mu too small: the exact mu of a quadratic that forgets its start
-    at once exceeds such a bound."""
+    """Counting the whole chain's noise would make mu too small: a quadratic that forgets its start at once has an exact
+    mu above such a bound."""
     made = mechanism(l2=0.01, step_size=1 / 0.26)
     chain = accountant.replay(made, [Run(steps=200), Run(steps=5, inserted=1)])
     curvatures = [0.26] * 200 + [0.01] * 5
@@ -174,8 +173,8 @@ def test_noise_before_an_insertion_does_not_hide_it():
 
 @given(made=made_with, history=histories, data=st.data())
 def test_deletion_follows_one_person(made, history, data):
-    """The `deletion` mu of a person equals the `unlearning` mu of a history that starts with the arrival of that
-    person's records and has no other edit."""
+    """A person's `deletion` mu equals the `unlearning` mu of a history that starts when the person's records arrive and
+    has no other edit."""
     came = data.draw(st.integers(0, len(history) - 1))
     left = data.draw(st.integers(came, len(history) - 1))
     spans = {"steps_absent": steps_of(history[:came]), "steps_present": steps_of(history[came:left])}
@@ -185,7 +184,7 @@ def test_deletion_follows_one_person(made, history, data):
 
 
 def test_edits_within_a_run_are_refused():
-    """An arrival or deletion in the middle of a run, or after the last run, is refused."""
+    """An insertion or deletion in the middle of a run, or after the last run, is refused."""
     chain = accountant.replay(mechanism(), [Run(steps=5), Run(steps=7)])
     for spans in ({"steps_present": 4}, {"steps_present": 2, "steps_absent": 3}, {"steps_present": 6}):
         with pytest.raises(DomainError, match="runs to begin"):
@@ -195,9 +194,9 @@ def test_edits_within_a_run_are_refused():
     assert accountant.deletion_mu(chain, records=1, steps_present=0, steps_absent=12) == 0
 
 
-def test_relearning_does_not_undo_published_versions():
-    """A new chain does not depend on edits of the previous one, but the versions of both chains count for their
-    readers."""
+def test_retraining_does_not_undo_published_versions():
+    """A new chain does not depend on edits of the previous one, but its readers' mu includes the versions of both
+    chains."""
     made = mechanism()
     assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=50, records=5, inserted=1, corrected=2)])) == 0
     before = Exposure(mechanism=made, records=1, releases=((9, 2), (50, 1)))
@@ -222,7 +221,7 @@ def test_an_imported_model_starts_anywhere_in_the_ball(made, history):
 
 
 def test_a_record_inserted_after_an_import_is_independent_of_it():
-    """The `deletion` mu of a record that was inserted after an import is the same as without the import."""
+    """The `deletion` mu of a record inserted after an import is the same as without the import."""
     made, history = mechanism(), [Run(steps=20), Run(steps=5, inserted=1), Run(steps=8, records=1)]
     chains = accountant.resume(accountant.imported(made), history), accountant.replay(made, history)
     here, there = (accountant.deletion_mu(c, records=1, steps_present=5, steps_absent=20) for c in chains)
@@ -238,8 +237,8 @@ def test_an_imported_model_has_no_bound_before_its_first_step():
 
 @given(made=made_with, steps=st.integers(1, 10**5), radius=st.floats(1e-3, 1e3))
 def test_reset_matches_its_formula(made, steps, radius):
-    """K steps from any start have mu = c^K 2R / sqrt(nu^2 (1 - c^2K)/(1 - c^2)), which is attained and
-    decreases with K."""
+    """K steps from any start have mu = c^K 2R / sqrt(nu^2 (1 - c^2K)/(1 - c^2)), which is exact and decreases with
+    K."""
     made = dataclasses.replace(made, radius=radius)
     c = made.contraction
     variance = made.step_variance * math.expm1(2 * steps * math.log(c)) / math.expm1(2 * math.log(c))
@@ -256,8 +255,9 @@ def test_reset_is_exact_for_the_worst_quadratic(epsilon_mu, steps):
     assert accountant.reset_mu(made, steps=steps) / exact == pytest.approx(1, rel=1e-12)
 
 
-def test_known_steps_that_forget_any_start():
-    """For the MNIST model of Chien et al. and R = 100, 167 steps reach (1, 1/n), and 211 steps reach (0.1, 1/n)."""
+def test_known_numbers_of_steps_forget_any_start():
+    """For the MNIST model of Chien et al. and R = 100, 167 steps reach (epsilon, delta) = (1, 1/n), and 211 steps reach
+    (0.1, 1/n)."""
     made = mechanism(num_slots=11982, l2=0.0119, step_size=1 / 0.2619, noise_scale=0.03, radius=100.0)
     for epsilon, least in ((1.0, 167), (0.1, 211)):
         target = conversion.gdp_mu(epsilon=epsilon, delta=1 / 11982)
@@ -269,8 +269,8 @@ def test_known_steps_that_forget_any_start():
 
 @given(made=made_with, history=histories)
 def test_a_restart_is_an_import_before_the_best_run(made, history):
-    """The restart bound is the minimum over all runs of the bound for an imported model whose history starts
-    with that run."""
+    """The restart bound is the minimum, over all runs, of the bound for an imported model whose history starts with
+    that run."""
     best = min(
         accountant.unlearning_mu(accountant.resume(accountant.imported(made), history[index:]))
         for index in range(len(history))
@@ -279,7 +279,7 @@ def test_a_restart_is_an_import_before_the_best_run(made, history):
 
 
 def test_a_restart_bounds_many_edits():
-    """With restarts the distance never exceeds the ball's diameter 2R, even if every slot is edited ten times."""
+    """With restarts, the distance never exceeds the ball's diameter 2R, even if every slot is edited ten times."""
     made = mechanism(l2=1e-4, step_size=1 / 0.2501, radius=1.0)
     history = [Run(steps=5000), Run(steps=40, corrected=100), Run(steps=400, records=1)]
     chain = accountant.replay(made, history)
@@ -301,8 +301,8 @@ def test_a_restart_does_not_help_after_few_edits():
 
 @given(made=made_with, history=st.lists(runs, min_size=1, max_size=40))
 def test_a_compact_history_bounds_edits_of_every_kind(made, history):
-    """Dropping old events lowers mu by at most their remaining effect; a history with varying mechanisms is
-    left unchanged."""
+    """Dropping old events lowers mu by at most their remaining effect. A history with varying mechanisms is not
+    shortened."""
     long = [dataclasses.replace(run, steps=50 * run.steps) for run in history]
     left_out, short = accountant.compact(made, long)
     whole, less = accountant.replay(made, long), accountant.replay(made, short, steps_before=left_out)

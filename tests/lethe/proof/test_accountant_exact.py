@@ -14,7 +14,7 @@ from tests.lethe.proof.mnist import CONVERGED, MNIST, mechanism, mnist
 
 
 def exact_mu(made: Mechanism, *, curvatures: list[float], shifts: list[float]) -> float:
-    """Return mu of the last iterates of x <- (1 - eta h) x + shift + N(0, nu^2), with the shifts and without."""
+    """Return mu of the last iterates of x <- (1 - eta h) x + shift + N(0, nu^2) with the shifts compared with none."""
     distance, variance = 0.0, 0.0
     for h, shift in zip(curvatures, shifts, strict=True):
         slope = 1 - made.step_size * h
@@ -25,7 +25,7 @@ def exact_mu(made: Mechanism, *, curvatures: list[float], shifts: list[float]) -
 
 @pytest.mark.parametrize("l2", [1e-4, 0.05, 1.0])
 def test_the_bound_is_exact_for_the_worst_quadratic(l2):
-    """The bound equals the exact mu for a quadratic of curvature m with shifts of s per differing record."""
+    """For a quadratic of curvature m with shifts of s per differing record, the bound equals the exact mu."""
     made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
     history = [Run(steps=60), Run(steps=9, records=4), Run(steps=30, records=1), Run(steps=5)]
     s = made.sensitivity(Adjacency.ZERO_OUT)
@@ -38,8 +38,7 @@ def test_the_bound_is_exact_for_the_worst_quadratic(l2):
 
 
 def test_the_bound_is_exact_at_the_longest_step():
-    """If the curvature L determines the contraction, the worst shifts alternate in sign, and the bound is again
-    exact."""
+    """If curvature L determines the contraction, the worst shifts alternate in sign, and the bound is again exact."""
     made = mechanism(l2=0.05, step_size=6.3)
     assert made.contraction == pytest.approx(made.step_size * made.smoothness - 1)
     s = made.sensitivity(Adjacency.ZERO_OUT)
@@ -50,8 +49,8 @@ def test_the_bound_is_exact_at_the_longest_step():
 
 @given(seed=st.integers(0, 2**32), share=st.floats(0.1, 1.9), l2=st.floats(1e-3, 1.0))
 def test_no_quadratic_exceeds_the_bound(seed, share, l2):
-    """For curvatures in [m, L] that change from step to step, and any admissible shifts, the exact mu stays
-    below the bound."""
+    """For curvatures in [m, L] that change from step to step and for any admissible shifts, the exact mu stays below
+    the bound."""
     made = mechanism(l2=l2, step_size=share / (0.25 + l2))
     generator = np.random.default_rng(seed)
     history = [Run(steps=int(generator.integers(1, 60)))]
@@ -72,7 +71,7 @@ def test_no_quadratic_exceeds_the_bound(seed, share, l2):
 
 
 def test_mu_matches_example_vectors():
-    """The shift bound equals the example values that independent code computed."""
+    """The shift bound equals example values computed by independent code."""
     made = mechanism(num_slots=5000, l2=0.05, step_size=1.0, noise_scale=0.03)
     chain = accountant.replay(made, [Run(steps=100), Run(steps=10, records=1)])
     mu = accountant.deletion_mu(chain, records=1, steps_present=100)
@@ -85,7 +84,7 @@ def test_mu_matches_example_vectors():
 
 
 def test_one_version_on_mnist_has_the_known_mu():
-    """One version that has converged, or is 4 or 64 steps after the last deletion, has the known mu."""
+    """A version has the known mu after convergence and 4 or 64 steps after the last deletion."""
     for steps, expected in ((CONVERGED, 0.0504215001477), (4, 0.0153546872621), (64, 0.047912813963)):
         mu = accountant.release_mu(mnist(), steps=steps, adjacency=Adjacency.REPLACE)
         assert mu == pytest.approx(expected, rel=5e-9)
@@ -118,7 +117,7 @@ def test_sequences_of_deletions_have_the_known_mu(forgetting, expected):
     ],
 )
 def test_least_noise_for_one_step_is_the_known_value(epsilon, replaced, removed):
-    """The minimum noise for one step after one deletion is the known value, which is a third to a half of the value of
+    """The minimum noise for one step after one deletion has the known value, which is a third to a half of the value in
     Chien et al. (Table 3)."""
     target = conversion.gdp_mu(epsilon=epsilon, delta=1 / MNIST)
     for records, expected in ((2, replaced), (1, removed)):
@@ -129,8 +128,8 @@ def test_least_noise_for_one_step_is_the_known_value(epsilon, replaced, removed)
 
 @pytest.mark.parametrize(("versions", "expected"), [(1, 0.130), (10, 0.183), (100, 0.480)])
 def test_readers_of_every_version_have_the_known_epsilon(versions, expected):
-    """Against readers of all versions, a record in a converged version and in further versions every 4 steps
-    has the known epsilon."""
+    """If readers see all versions, a record in a converged version and in one further version every 4 steps has the
+    known epsilon."""
     releases = ((4, versions - 1), (CONVERGED, 1))[versions == 1 :]
     mu = methods.adaptive_mu([Exposure(mechanism=mnist(), records=2, releases=releases)])
     assert conversion.gdp_epsilon(mu=mu, delta=1 / MNIST) == pytest.approx(expected, abs=6e-4)

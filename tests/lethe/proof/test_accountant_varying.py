@@ -1,4 +1,4 @@
-"""Chains whose runs differ in step size and noise scale: the string is bent only where the noise fell."""
+"""Chains whose runs differ in step size and noise scale: the string bends only where the noise decreased."""
 
 import dataclasses
 import itertools
@@ -49,7 +49,7 @@ histories = st.lists(runs, min_size=1, max_size=6)
 
 
 def steps_of(history: list[Run]) -> Iterator[tuple[Mechanism, int]]:
-    """Yield each step's mechanism, and the number of records by which its data differ from the final data."""
+    """Yield each step's mechanism and the number of records by which the step's data differ from the final data."""
     made = FIRST
     for index, run in enumerate(history):
         made = run.mechanism or made
@@ -65,12 +65,12 @@ def path_of(history: list[Run]) -> list[Step]:
 
 
 def stepwise(history: list[Run], *, apart: float = 0.0) -> float:
-    """Return mu of the string under the path of every single step, with 50 digits."""
+    """Return mu of the string under the path of all single steps, with 50 digits."""
     return pulled_mu(path_of(history), apart=apart)
 
 
 def one_piece(history: list[Run]) -> float:
-    """Return W / sqrt(V), taken one step at a time, which is no bound if the string is bent."""
+    """Return W / sqrt(V), computed step by step. It is not a bound if the string is bent."""
     influence, variance = 0.0, 0.0
     for contraction, noise, push in path_of(history):
         influence, variance = contraction * influence + push, contraction**2 * variance + noise
@@ -78,7 +78,8 @@ def one_piece(history: list[Run]) -> float:
 
 
 def exact_mu(history: list[Run], *, slopes: list[float], signs: list[float]) -> float:
-    """Return mu of x <- slope x + eta g / n0 + N(0, nu^2), whose g differ by `signs` times the differing records."""
+    """Return mu of x <- slope x + eta g / n0 + N(0, nu^2), where the two g differ by `signs` times the differing
+    records."""
     return quadratic_mu(path_of(history), slopes=slopes, signs=signs)
 
 
@@ -89,8 +90,8 @@ def exact_mu(history: list[Run], *, slopes: list[float], signs: list[float]) -> 
 @settings(max_examples=300)
 @given(history=histories, imported=st.booleans())
 def test_mu_matches_the_string_of_all_steps(history, imported):
-    """The mu of a chain is that of the string over all its steps. For several edits at different times, the mu of the
-    separate strings add up, which is never less than the exact value."""
+    """A chain's mu is that of the string over all its steps. For several edits at different times, the mu of the
+    separate strings add up to at least the exact value."""
     apart = 2 * FIRST.radius if imported else 0.0
     chain = accountant.resume(accountant.imported(FIRST) if imported else accountant.started(FIRST), history)
     mu, exact = accountant.unlearning_mu(chain), stepwise(history, apart=apart)
@@ -100,8 +101,8 @@ def test_mu_matches_the_string_of_all_steps(history, imported):
 
 
 @given(history=histories, records=st.integers(0, 9))
-def test_mu_of_a_planned_deletion_equals_mu_after_it(history, records):
-    """The mu that a planned deletion would leave equals the mu immediately after that deletion."""
+def test_the_mu_predicted_for_a_deletion_is_reached(history, records):
+    """The predicted mu after a planned deletion equals the mu immediately after that deletion."""
     chain = accountant.replay(FIRST, history)
     after = accountant.erased(chain, records=records)
     assert accountant.unlearning_mu(chain, records=records) == accountant.unlearning_mu(after)
@@ -125,7 +126,7 @@ TOO_SOON = [Run(steps=50, mechanism=with_(noise_scale=1.0)), Run(steps=5, mechan
 
 
 def test_noise_before_a_fall_does_not_hide_later_edits():
-    """W / sqrt(V) would let noisy steps hide quiet ones. The string does not, and a quadratic attains its value."""
+    """W / sqrt(V) would let noisy steps hide quiet ones. The string does not, and a quadratic attains its mu."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, TOO_SOON))
     slopes = [0.9] * 50 + [0.4] + [0.9] * 5  # at the first quiet step the curvature is L
     exact = exact_mu(TOO_SOON, slopes=slopes, signs=[1.0] * 56)
@@ -135,7 +136,7 @@ def test_noise_before_a_fall_does_not_hide_later_edits():
 
 
 def test_more_steps_straighten_the_string():
-    """Once enough steps have followed the last edit, the string is straight and remains so."""
+    """Once enough steps have followed the last edit, the string is straight and stays straight."""
     for steps, straight in ((0, False), (100, True), (101, True), (400, True)):
         history = [*TOO_SOON, Run(steps=steps)] if steps else TOO_SOON
         ratio = accountant.unlearning_mu(accountant.replay(FIRST, history)) / one_piece(history)
@@ -144,7 +145,7 @@ def test_more_steps_straighten_the_string():
 
 
 @given(history=histories, more=st.integers(1, 60))
-def test_steps_on_equal_data_never_raise_mu(history, more):
+def test_steps_without_edits_never_raise_mu(history, more):
     """Steps without edits never raise mu, whatever the mechanism and the history."""
     fewer = accountant.unlearning_mu(accountant.replay(FIRST, history))
     assert accountant.unlearning_mu(accountant.replay(FIRST, [*history, Run(steps=more)])) <= fewer * (1 + 1e-12)
@@ -154,7 +155,7 @@ def test_steps_on_equal_data_never_raise_mu(history, more):
 
 
 def slopes_within(history: list[Run], draw: Any) -> list[float]:
-    """Return 1 - eta h for curvatures h in [m, L] chosen by `draw` for every step."""
+    """Return 1 - eta h for every step, with the curvatures h in [m, L] chosen by `draw`."""
     return [1 - made.step_size * draw(made.strong_convexity, made.smoothness) for made, _ in steps_of(history)]
 
 
@@ -209,8 +210,8 @@ def test_restating_a_mechanism_changes_nothing(history):
 
 @given(history=histories, data=st.data())
 def test_deletion_follows_one_person_through_varying_runs(history, data):
-    """With varying mechanisms, the `deletion` mu of some records is the string over the steps since they
-    arrived, for these records alone."""
+    """With varying mechanisms, a record's `deletion` mu is that of the string over the steps since its insertion, for
+    these records alone."""
     came = data.draw(st.integers(0, len(history) - 1))
     left = data.draw(st.integers(came, len(history) - 1))
     absent, present = (sum(run.steps for run in part) for part in (history[:came], history[came:left]))
@@ -226,8 +227,8 @@ def test_deletion_follows_one_person_through_varying_runs(history, data):
 
 @given(history=histories)
 def test_a_restart_is_the_best_import(history):
-    """With varying mechanisms, the restart bound comes from the run at which a restart lowers it most, and the bounds
-    of several edits add up."""
+    """With varying mechanisms, the restart bound uses the run where a restart lowers the bound most, and the bounds of
+    several edits add up."""
     spelt, made = [], FIRST
     for run in history:
         made = run.mechanism or made
@@ -240,7 +241,7 @@ def test_a_restart_is_the_best_import(history):
 
 
 def test_the_cost_of_a_query_is_bounded_by_the_horizon():
-    """For a long chain, a query makes a bounded number of calls for each run within its horizon and one call for each
+    """On a long chain, a query makes a bounded number of calls for each run within the horizon and one call for every
     other run, however many steps the runs have."""
 
     def cost(runs: int, steps: int) -> int:
@@ -255,8 +256,8 @@ def test_the_cost_of_a_query_is_bounded_by_the_horizon():
 
 
 @pytest.mark.parametrize("changed", [{"num_slots": 101}, {"num_classes": 3}, {"l2": 0.06}, {"radius": 2.0}])
-def test_a_chain_does_not_change_its_problem(changed):
-    """The runs of one chain may differ in step size and noise scale, but in no other value on which the bound
+def test_runs_of_one_chain_share_a_problem(changed):
+    """The runs of a chain can differ in step size and noise scale, but not in any other value on which the bound
     depends."""
     run = Run(steps=1, mechanism=with_(**changed))
     attempts: list[Any] = [

@@ -1,4 +1,4 @@
-"""A budget for `adaptive`: its bound, and refusals under it."""
+"""A budget for `adaptive`: what it covers, what it bounds, and what it refuses."""
 
 import math
 from typing import Any
@@ -33,7 +33,7 @@ def fed(*releases: tuple[int, int], records: int = 1) -> Exposure:
 
 @given(steps=st.integers(1, 90), records=st.integers(1, 10**6), spent=st.integers(0, 50))
 def test_the_largest_number_of_versions_fits(steps: int, records: int, spent: int) -> None:
-    """A budget covers versions until their mu exceeds it, for one record and therefore for any number of records."""
+    """A budget covers versions until their mu for one record exceeds the budget, however many records a person has."""
     published = {"a": fed((50, 1), records=records)}
     more = {"b": fed((steps, spent + 1), records=records)}
     of_one = methods.adaptive_mu([fed((50, 1)), fed((steps, spent + 1))])
@@ -42,14 +42,14 @@ def test_the_largest_number_of_versions_fits(steps: int, records: int, spent: in
 
 @given(epsilon=st.floats(1e-3, 50), delta=st.floats(1e-12, 0.5))
 def test_a_budget_implies_its_epsilon_and_delta(epsilon: float, delta: float) -> None:
-    """The mu of a budget implies its epsilon and delta."""
+    """The mu of a budget guarantees the budget's epsilon and delta."""
     mu = Budget(epsilon=epsilon, delta=delta).mu
     assert conversion.gdp_delta(mu=mu, epsilon=epsilon) <= delta * (1 + 1e-9)
 
 
 def test_budgets_bound_the_joint_number() -> None:
-    """If all models have budgets, `adaptive` combines the budgets of the datasets, each times the number of the
-    person's records in that dataset, however many versions were published."""
+    """If all models have budgets, `adaptive` combines the datasets' budgets, each multiplied by the person's number of
+    records in that dataset, however many versions were published."""
     exposures = {"a": fed((50, 1), records=3), "b": fed((9, 2), records=3), "c": fed((50, 1))}
     other = Budget(epsilon=3.0, delta=1e-5)
     budgets = {"x": Budgeted(budget=ONE, models=("a", "b")), "y": Budgeted(budget=other, models=("c",))}
@@ -60,7 +60,7 @@ def test_budgets_bound_the_joint_number() -> None:
 
 
 def test_a_model_without_a_budget_is_unbounded() -> None:
-    """If a model has no budget, `adaptive` returns the sum over all versions and `bounded` is False."""
+    """If any model has no budget, `adaptive` returns the sum over all versions and `bounded` is False."""
     exposures = {"a": fed((50, 1)), "b": fed((9, 2))}
     found = budget.adaptive(exposures, {"x": Budgeted(budget=ONE, models=("a",))})
     assert (found.bounded, found.mu) == (False, methods.adaptive_mu(list(exposures.values())))
@@ -84,7 +84,7 @@ def test_exceeded_budgets_certify_nothing(budgets: dict[str, Budgeted]) -> None:
 
 @pytest.mark.parametrize("models", [(), ("a", "a")])
 def test_a_budget_names_its_models_once(models: tuple[str, ...]) -> None:
-    """A budget must name at least one model, and each model only once."""
+    """A budget must name at least one model and must not name a model twice."""
     with pytest.raises(PreconditionError):
         Budgeted(budget=ONE, models=models)
 

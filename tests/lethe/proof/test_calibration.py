@@ -37,8 +37,8 @@ def test_default_regulariser_depends_on_epsilon_and_size():
 )
 def test_defaults_match_their_documentation(num_slots, classes, epsilon, log_delta):
     """The defaults are a step size of 2/(L + m), a radius of M/m, batches of a 200th of the rows, a cool-down of two
-    passes, and learning until the start is forgotten. The noise meets the target if accuracy does not suffer, and
-    otherwise twice the target."""
+    passes, and training until the start is forgotten. The noise meets the target if accuracy does not suffer, and
+    otherwise meets twice the target."""
     delta = math.exp(log_delta)
     made = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=epsilon, delta=delta), num_slots=num_slots, num_classes=classes
@@ -93,7 +93,7 @@ def test_given_settings_are_used():
     ],
 )
 def test_impossible_settings_are_refused(asked: dict[str, Any], error):
-    """A setting out of range, and a step size for which steps do not contract, are refused."""
+    """A setting out of range is refused, and so is a step size at which steps do not contract."""
     data = {name: asked.pop(name, value) for name, value in {"num_slots": 100, "num_classes": 2}.items()}
     settings = calibration.ModelSettings(**{"epsilon": 1.0, "delta": 1e-3} | asked)
     with pytest.raises(error):
@@ -110,7 +110,7 @@ def test_impossible_settings_are_refused(asked: dict[str, Any], error):
     before=st.lists(st.builds(Run, steps=st.integers(1, 50), records=st.integers(0, 20)), max_size=4),
 )
 def test_planned_steps_are_minimal(records, epsilon, log_noise, before):
-    """In a replay, the planned steps reach the target for all records at once, and one step fewer does not."""
+    """When replayed, the planned steps reach the target for all records at once, and one step fewer does not."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     for run in before:
         chain = accountant.advance(chain, run)
@@ -124,8 +124,8 @@ def test_planned_steps_are_minimal(records, epsilon, log_noise, before):
         assert accountant.unlearning_mu(short) > target
 
 
-def test_the_maximum_of_steps_is_respected():
-    """A plan may take exactly the maximum number of steps; with a maximum of one step fewer, it is infeasible."""
+def test_the_maximum_number_of_steps_is_respected():
+    """A plan can use exactly the maximum number of steps. With a maximum one step lower, it is infeasible."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     steps = calibration.least_steps(chain, records=20, **TARGET, at_most=10**6)
     for at_most in (steps, steps + 1):
@@ -157,8 +157,8 @@ def test_a_hundred_records_take_the_known_steps(noise_scale, replaced, removed):
     ],
 )
 def test_a_hundred_deletions_take_the_known_steps(batch, epsilon, first, total):
-    """Forgetting 100 records in batches, each of which brings mu to the target against relearning, takes the
-    known number of steps."""
+    """Forgetting 100 records in batches, each of which meets the target compared with retraining, takes the known
+    number of steps."""
     steps = replaced(converged(l2=0.0119, noise_scale=0.03), batch=batch, epsilon=epsilon)
     assert steps[: len(first)] == first
     assert sum(steps) == total
@@ -166,8 +166,8 @@ def test_a_hundred_deletions_take_the_known_steps(batch, epsilon, first, total):
 
 @pytest.mark.parametrize(("batch", "total"), [(5, 245), (10, 200), (20, 150)])
 def test_figure_3b_takes_the_known_steps(batch, total):
-    """The sequence of deletions of Chien et al. (Fig. 3b) takes the known numbers of steps, whereas their bound takes
-    26530, 11756 and 6806."""
+    """The deletions of Chien et al. (Fig. 3b) take the known numbers of steps, whereas their bound needs 26530, 11756
+    and 6806."""
     assert sum(replaced(converged(l2=1e-6 * MNIST, noise_scale=0.03), batch=batch, epsilon=1.0)) == total
 
 
@@ -197,7 +197,7 @@ def test_least_steps_are_minimal_after_the_noise_fell(epsilon):
     log_noise=st.floats(-2.5, -0.5),
 )
 def test_every_version_of_a_schedule_meets_the_target(batches, epsilon, log_noise):
-    """Each run of a schedule reaches the target when it is replayed, and would miss it with one step fewer."""
+    """When replayed, each run of a schedule reaches the target, and one step fewer would miss it."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     schedule = schedules.schedule(chain, batches=batches, epsilon=epsilon, delta=1e-5, at_most=10**6)
@@ -211,7 +211,8 @@ def test_every_version_of_a_schedule_meets_the_target(batches, epsilon, log_nois
 
 @given(requests=st.integers(1, 24), epsilon=st.floats(0.05, 5), log_noise=st.floats(-2.5, -0.5))
 def test_waiting_never_costs_more(requests, epsilon, log_noise):
-    """One run for all requests takes no more steps than batches, and batches take no more steps than single runs."""
+    """One run for all requests takes no more steps than batches, and batches take no more steps than one run per
+    request."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
 
     def cost(batches: list[int]) -> int:
@@ -221,7 +222,7 @@ def test_waiting_never_costs_more(requests, epsilon, log_noise):
     assert cost([requests]) <= cost([4] * batches + [rest] * bool(rest)) <= cost([1] * requests)
 
 
-def test_batches_cost_less_than_one_by_one():
+def test_batches_cost_less_than_single_runs():
     """Eight requests take 1,115 steps one by one, 549 in two batches and 354 at once."""
     settings = calibration.ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3)
     made = calibration.mechanism_for(settings, num_slots=1000, num_classes=2)
@@ -232,8 +233,8 @@ def test_batches_cost_less_than_one_by_one():
 
 
 def test_an_empty_schedule_is_free_and_a_long_one_is_refused():
-    """A schedule without batches takes no steps, and a schedule with a batch that would exceed the maximum is
-    refused."""
+    """A schedule without batches takes no steps, and a schedule is refused if one of its batches would exceed the
+    maximum."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     assert schedules.schedule(chain, batches=[], **TARGET, at_most=1) == []
     with pytest.raises(InfeasibleError, match="at most 5 steps"):
@@ -245,8 +246,8 @@ def test_an_empty_schedule_is_free_and_a_long_one_is_refused():
 
 @given(records=st.integers(1, 500), steps=st.integers(1, 300), epsilon=st.floats(0.01, 10), log_noise=st.floats(-3, 3))
 def test_least_noise_is_minimal(records, steps, epsilon, log_noise):
-    """The returned noise reaches the target, and noise smaller by a part in 10^12 does not, whatever noise the
-    search starts from."""
+    """The returned noise meets the target, and noise smaller by one part in 10^12 does not, whatever noise the search
+    starts from."""
     mechanism = converged(l2=0.0119, noise_scale=10.0**log_noise).mechanism
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     asked = {"records": records, "steps": steps, "epsilon": epsilon, "delta": 1e-5}
@@ -282,7 +283,7 @@ def test_least_noise_for_one_deletion_is_the_known_value(epsilon, replaced, remo
 
 
 def test_noise_below_float_precision_is_refused():
-    """A noise that is too small relative to the radius is refused, and so is a search for the noise for zero
+    """Noise that is too small relative to the radius is refused, and so is a search for the noise needed for zero
     records."""
     mechanism = converged(l2=0.0119, noise_scale=1.0).mechanism
     with pytest.raises(PreconditionError, match="noise_resolvable"):

@@ -29,16 +29,16 @@ def test_rate_bounds_match_scipy(trials: int, share: float, error: float) -> Non
     ("hits", "trials", "error"), [(1, 1, 0.05), (250, 256, 3e-7), (3, 4096, 1e-9), (128, 128, 1e-6)]
 )
 def test_rate_bounds_match_the_binomial(hits: int, trials: int, error: float) -> None:
-    """At the bound, the probability of at least that many hits is exactly `error`, summed with 50 digits."""
+    """At the lower bound, the probability of at least `hits` hits is exactly `error`, summed with 50 digits."""
     with mpmath.workdps(50):
         p = mpmath.mpf(canary_test.at_least(hits, trials, error=error))
         tail = mpmath.fsum(mpmath.binomial(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(hits, trials + 1))
     assert float(tail) == pytest.approx(error, rel=1e-8)
 
 
-def test_many_samples_of_two_normals_prove_almost_all_of_mu() -> None:
-    """The expected counts of N(1, 1) and N(0, 1) prove almost mu = 1 and almost the epsilon of the best single
-    threshold, but never more than these."""
+def test_many_samples_prove_almost_all_of_mu() -> None:
+    """With the counts expected from N(1, 1) and N(0, 1), the proved bounds come close to mu = 1 and to the epsilon of
+    the best single threshold, but never exceed them."""
     samples = 10**7
     expected = guesses(round(samples * special.ndtr(0.5)), samples, round(samples * special.ndtr(-0.5)), samples)
     assert 0.997 < refuting.mu_at_least(expected, error=0.05) < 1
@@ -48,8 +48,8 @@ def test_many_samples_of_two_normals_prove_almost_all_of_mu() -> None:
 
 
 def test_bounds_match_published_values() -> None:
-    """With 2,048 samples each of N(1, 1) and N(0, 1), the thresholds 0.5 and 2.5 give the published epsilon >=
-    0.684 and 1.59."""
+    """With 2,048 samples each from N(1, 1) and N(0, 1), the thresholds 0.5 and 2.5 give the published epsilon >= 0.684
+    and 1.59."""
     seen = guesses(round(2048 * special.ndtr(0.5)), 2048, round(2048 * special.ndtr(-0.5)), 2048)
     assert refuting.epsilon_at_least(seen, delta=1e-5, error=0.05) == pytest.approx(0.684, abs=0.1)
     rare = guesses(round(2048 * special.ndtr(-1.5)), 2048, round(2048 * special.ndtr(-2.5)), 2048)
@@ -63,7 +63,7 @@ def test_random_guesses_prove_nothing(seen: Guesses) -> None:
 
 
 def test_epsilon_is_proved_in_both_directions() -> None:
-    """A rule that is wrong about almost all records proves as much as its negation with the two sides exchanged."""
+    """A rule that is wrong about almost all records proves as much as the opposite rule."""
     right, mirrored = guesses(990, 1000, 400, 1000), guesses(600, 1000, 10, 1000)
     assert refuting.epsilon_at_least(right, delta=1e-6, error=0.05) > 0
     assert refuting.epsilon_at_least(mirrored, delta=1e-6, error=0.05) == pytest.approx(
@@ -73,8 +73,8 @@ def test_epsilon_is_proved_in_both_directions() -> None:
 
 @given(st.integers(2, 60), st.floats(0, 4), st.floats(-3, 3), st.sampled_from([0.25, 0.05, 1e-3, 3e-7]))
 def test_guesses_rarely_prove_too_much(half: int, mu: float, threshold: float, error: float) -> None:
-    """With equal numbers of lanes with and without a canary, the probability of proving more than mu is at most `error`
-    at any threshold, summed over all counts of two binomials with different rates."""
+    """With equal numbers of lanes with and without a canary, the probability of proving more than the true mu is at
+    most `error` at any threshold. It is summed over all counts of two binomials with different rates."""
     true, false = special.ndtr(mu / 2 - threshold), special.ndtr(-mu / 2 - threshold)
     counts = np.arange(half + 1)
     right = np.convolve(stats.binom.pmf(counts, half, true), stats.binom.pmf(counts, half, 1 - false))
@@ -83,8 +83,8 @@ def test_guesses_rarely_prove_too_much(half: int, mu: float, threshold: float, e
 
 
 def test_one_bound_proves_more_than_two() -> None:
-    """For 256 lanes whose canaries are two and a half deviations apart, one bound on right guesses proves more
-    than two bounds on both rates."""
+    """For 256 lanes whose canaries are two and a half standard deviations apart, one bound on right guesses proves more
+    than separate bounds on both rates."""
     seen = guesses(114, 128, 14, 128)
     both = refuting.mu_at_least(seen, error=0.05)
     assert canary_test.mu_of_right_guesses(228, 256, error=0.05) > 1.08 * both > 1

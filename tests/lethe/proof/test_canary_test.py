@@ -104,8 +104,8 @@ def test_the_law_matches_the_recursion(settled: Mechanism, plan: CanaryPlan) -> 
 
 
 def test_witnesses_of_batches_differ() -> None:
-    """The 16 witnesses of each of a hundred batches differ from each other and from those of all other batches, and any
-    two batches are well separated."""
+    """The 16 witnesses of each of a hundred batches are distinct across all batches, and the witnesses of any two
+    batches are well separated."""
     settled = mechanism(num_slots=100, batch_size=1, learn_steps=300)
     law = canary_test.law(settled, replace(LEARNING, steps=300))
     assert law.witnesses.shape == (100, 16)
@@ -115,7 +115,7 @@ def test_witnesses_of_batches_differ() -> None:
 
 
 def test_witnesses_of_many_batches_are_shared() -> None:
-    """The last of 4,097 batches has the same witnesses as the first, and the law takes both into account."""
+    """The last of 4,097 batches shares its witnesses with the first, and the law accounts for both."""
     settled = mechanism(num_slots=4097, batch_size=1, l2=1e-4)
     plan = CanaryPlan(lanes=32, steps_before=4096, steps=2)
     law = canary_test.law(settled, plan)
@@ -125,8 +125,8 @@ def test_witnesses_of_many_batches_are_shared() -> None:
 
 @given(BATCHES, PLANS)
 def test_canaries_are_in_the_most_affected_batches(settled: Mechanism, plan: CanaryPlan) -> None:
-    """One canary is in the batch that ends farthest away, and the other canaries are spread over as many other
-    batches as possible."""
+    """One canary is in the batch whose lane ends farthest away, and the others are spread over as many other batches as
+    possible."""
     law = canary_test.law(settled, plan)
     everywhere = canary_test.law(settled, replace(plan, lanes=2 * settled.num_batches))
     assert max(abs(law.mean) / law.records) == pytest.approx(max(abs(everywhere.mean) / everywhere.records), rel=1e-9)
@@ -135,9 +135,9 @@ def test_canaries_are_in_the_most_affected_batches(settled: Mechanism, plan: Can
 
 
 @given(MECHANISMS | BATCHES, PLANS)
-def test_lanes_prove_at_most_what_is_certified(settled: Mechanism, plan: CanaryPlan) -> None:
-    """The exact mu of a canary is below the certified mu of its records. It equals the certified mu if every step reads
-    all rows and the step size is at most the best one."""
+def test_lanes_never_prove_more_than_is_certified(settled: Mechanism, plan: CanaryPlan) -> None:
+    """A canary's exact mu is at most the certified mu of its records. The two are equal if every step reads all rows
+    and the step size is at most the best one."""
     law = canary_test.law(settled, plan)
     exact = max(abs(law.mean)) / math.sqrt(law.variance)
     certified = canary_test.certified_mu(settled, plan, records=law.records)
@@ -149,8 +149,8 @@ def test_lanes_prove_at_most_what_is_certified(settled: Mechanism, plan: CanaryP
 
 @given(MECHANISMS | BATCHES, PLANS)
 def test_canaries_are_large_enough(settled: Mechanism, plan: CanaryPlan) -> None:
-    """The farthest lanes end at least 2.5 deviations apart, unless that would take a start of more than a million
-    deviations; no canary is larger than needed."""
+    """The farthest lanes end at least 2.5 standard deviations apart, unless their start would have to be more than a
+    million deviations away. No canary is larger than needed."""
     law = canary_test.law(settled, plan)
     apart = max(abs(law.mean)) / math.sqrt(law.variance)
     far = max(law.start) / math.sqrt(law.start_variance) if plan.steps_before else 0.0
@@ -163,7 +163,7 @@ def test_canaries_are_large_enough(settled: Mechanism, plan: CanaryPlan) -> None
 
 @pytest.mark.parametrize("steps", [10**6, 10**12, 2**52])
 def test_very_long_runs_have_a_law(steps: int) -> None:
-    """Even a run in which everything has decayed below the smallest float has a law, and its tests pass."""
+    """Even a run after which everything has decayed below the smallest float has a law, and its tests pass."""
     plan = CanaryPlan(lanes=4, steps_before=2601, steps=steps)
     law = canary_test.law(MECHANISM, plan)
     assert (law.decay, law.mean[0], law.mean[1]) == (0, 0, 0)
@@ -173,7 +173,7 @@ def test_very_long_runs_have_a_law(steps: int) -> None:
 
 
 def test_a_canary_is_limited_to_countable_records() -> None:
-    """If one record has almost no effect, a canary represents as many records as can be counted, but no more."""
+    """If a single record has almost no effect, a canary stands for as many records as can be counted, but no more."""
     settled = mechanism(num_slots=LARGEST_COUNT, noise_scale=1e3, radius=1.0)
     for plan in (LEARNING, FORGETTING):
         law = canary_test.law(settled, plan)
@@ -182,7 +182,7 @@ def test_a_canary_is_limited_to_countable_records() -> None:
 
 
 def test_a_step_of_full_decay_has_a_law() -> None:
-    """At a step size of 1 / l2, with which a lane forgets everything in one step, the law has no decay and no mean."""
+    """At a step size of 1 / l2, at which a lane forgets everything in one step, the law has neither decay nor mean."""
     law = canary_test.law(mechanism(l2=1.0, step_size=1.0), CanaryPlan(lanes=2, steps_before=5, steps=1))
     assert (law.decay, law.mean[0]) == (0, 0)
     assert law.variance == law.unforeseen == mechanism(l2=1.0, step_size=1.0).step_variance
@@ -208,8 +208,8 @@ def drawn(plan: CanaryPlan, audits: int, generator: np.random.Generator) -> list
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 def test_false_alarms_are_within_their_rate(plan: CanaryPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     """In 6,000 canary tests of correct runs with a family-wise error of 4.5 %, the tests of noise, forgetting and
-    schedule each have 1 % false alarms, and all tests together at most 4.5 %, up to 4 standard errors. With the error
-    used in production, at most one test raises an alarm."""
+    schedule each raise 1 % false alarms and all tests together at most 4.5 %, within 4 standard errors. With the error
+    used in production, at most one canary test raises an alarm."""
     audits = drawn(plan, 6000, np.random.default_rng(4))
     assert sum(bool(one.findings(MECHANISM)) for one in audits) <= 1
     monkeypatch.setattr(canary_test, "FALSE_ALARM", 0.045)
@@ -224,8 +224,8 @@ def test_false_alarms_are_within_their_rate(plan: CanaryPlan, monkeypatch: pytes
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 def test_the_lower_bound_is_valid_and_tight(plan: CanaryPlan) -> None:
-    """Over 2,000 canary tests the reported bound never exceeds the true value, and its median is about six
-    tenths of that value."""
+    """Over 2,000 canary tests, the reported bound never exceeds the true value, and its median is about six tenths of
+    that value."""
     law = canary_test.law(MECHANISM, plan)
     truth = law.mean[0] / math.sqrt(law.variance) / law.records
     bounds = [
@@ -236,8 +236,8 @@ def test_the_lower_bound_is_valid_and_tight(plan: CanaryPlan) -> None:
 
 
 def outcomes(settled: Mechanism, plan: CanaryPlan) -> tuple[np.ndarray, list[Observed]]:
-    """Return every number of right guesses that the lanes of a correct run can have, with its exact probability
-    and the observation."""
+    """Return the exact probability of each number of right guesses that a correct run can have, and the observation for
+    each number."""
     law, half = canary_test.law(settled, plan), plan.lanes // 2
     right = special.ndtr(abs(law.mean[0]) / math.sqrt(law.variance) / 2)
     counts = np.arange(plan.lanes + 1)
@@ -279,7 +279,8 @@ def test_reports_of_correct_runs_are_rarely_false(settled: Mechanism, plan: Cana
 @pytest.mark.soak
 @each(("settled", "plan"), SUMMED)
 def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: CanaryPlan) -> None:
-    """Whatever the outcome of the lanes, either the lower bound is below the certified bound or the run is refused."""
+    """Whatever the outcome of the lanes, either the lower bound is at most the certified bound or the run is
+    refused."""
     for delta in (1e-9, 1e-5, 0.1):
         for one in outcomes(settled, plan)[1]:
             said = one.to_json(settled, delta=delta)
@@ -307,14 +308,14 @@ def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: Can
     ],
 )
 def test_each_fault_is_named(observed: Observed, names: tuple[str, ...]) -> None:
-    """Each test detects its own fault: guesses that are too good, too little or too much noise, a shifted mean, and
-    batches read out of order."""
+    """Each test detects its own fault: guesses that are right too often, too little or too much noise, a shifted mean,
+    or batches read out of order."""
     assert observed.findings(MECHANISM) == names
 
 
 @pytest.mark.parametrize("lanes", [256, 512, 4096])
 def test_perfect_guesses_refute_the_guarantee(lanes: int) -> None:
-    """If every guess after a run was right, a few hundred lanes are enough to refute the run's guarantee."""
+    """If every guess after a run is right, a few hundred lanes are enough to refute the run's guarantee."""
     plan = replace(FORGETTING, lanes=lanes)
     observed = seen(plan, guesses(lanes // 2, lanes // 2, 0, lanes // 2), squares=float(lanes))
     assert observed.findings(MECHANISM) == ("guarantee",)
@@ -341,8 +342,8 @@ def test_stored_observations_round_trip() -> None:
 
 
 def test_certified_matches_the_accountant() -> None:
-    """The certified mu of a learning run is that of a release, and the certified mu of a run that forgets is that of
-    the deletion of one record."""
+    """The certified mu is that of a release for a training run, and that of one record's deletion for a run that
+    forgets."""
     release = canary_test.certified_mu(MECHANISM, LEARNING)
     deletion = canary_test.certified_mu(MECHANISM, FORGETTING)
     law = canary_test.law(MECHANISM, FORGETTING, records=1)
@@ -379,6 +380,6 @@ def test_certified_matches_the_accountant() -> None:
     ],
 )
 def test_impossible_counts_are_refused(refused: Any) -> None:
-    """Impossible counts and other impossible numbers of an audit are refused."""
+    """Impossible counts and other impossible numbers in a canary test are refused."""
     with pytest.raises(DomainError):
         refused()

@@ -19,8 +19,8 @@ def test_a_true_statement_is_recomputed():
     assert certificate.check(statement()) == evidence().guarantees()
 
 
-def test_a_statement_after_relearning_is_confirmed():
-    """A statement is also confirmed after relearning, and for a person who was erased before the first step."""
+def test_a_statement_after_retraining_is_confirmed():
+    """A statement is also confirmed after retraining, and for a person who was erased before the first step."""
     relearned = evidence(history=(Run(steps=50, records=3),), steps_present=0)
     assert certificate.check(statement(relearned, kind="relearn"))[0].mu == 0
     unseen = evidence(history=(Run(steps=50),), steps_present=0, exposures={})
@@ -28,7 +28,7 @@ def test_a_statement_after_relearning_is_confirmed():
 
 
 def test_a_statement_with_a_compact_history_is_confirmed():
-    """A compact history, without its old runs, still accounts for the versions that those runs published."""
+    """A compact history omits old runs but still accounts for the versions that they published."""
     history = [Run(steps=50), *[Run(steps=100, records=1)] * 60, Run(steps=9, records=3)]
     left_out, short = accountant.compact(MECHANISM, history)
     assert 50 < left_out < 6050
@@ -106,43 +106,43 @@ def with_releases(*releases: tuple[int, int], **changed: Any) -> Evidence:
     ids=lambda made: str([e.releases for e in made.exposures.values()]),
 )
 def test_versions_in_the_history_must_be_counted(made):
-    """Evidence that omits, shortens or merges versions that contain the person is refused, even if its sums are
+    """Evidence that omits, shortens or merges versions that contain the person is refused, even if the sums are
     right."""
     with pytest.raises(PreconditionError, match="own_releases_counted"):
         statement(made)
 
 
 def test_versions_of_an_earlier_chain_may_be_counted():
-    """Versions published before the model was relearned are not in the history but still count."""
+    """Versions published before the model was retrained are not in the history but can still be counted."""
     made = with_releases((3, 5), (7, 4), (50, 3))
     assert certificate.check(statement(made)) == made.guarantees()
 
 
 @pytest.mark.parametrize("stretches", [1, 2, 3])
 def test_too_few_stretches_are_refused(stretches):
-    """Evidence with fewer stretches than learning runs is refused, because it understates how often a batch was
+    """Evidence with fewer stretches than training runs is refused, because it understates how often a batch was
     read."""
     with pytest.raises(PreconditionError, match="stretches_counted"):
         statement(with_releases((3, 5), (7, 4), (50, 3), stretches=stretches))
 
 
-def test_an_incomplete_learning_run_is_refused():
-    """A history that starts with fewer steps than the mechanism requires for learning is refused."""
+def test_an_incomplete_training_run_is_refused():
+    """A history that starts with fewer steps than the mechanism requires for training is refused."""
     made = evidence(history=(Run(steps=49),), steps_present=0)
     with pytest.raises(PreconditionError, match="learning_as_planned"):
         statement(made, kind="learn")
 
 
 def test_a_canary_test_is_optional():
-    """If a run had no audit, its statement records this and is valid."""
+    """The statement of a run without a canary test says so and is valid."""
     document = statement(audited=False)
     assert document["audit"] is None
     assert certificate.check(document) == evidence().guarantees()
 
 
 def test_a_statement_has_the_result_of_its_canary_test():
-    """A statement contains the certified and the proved bound on one record, and the number of records that a
-    canary represents."""
+    """A statement contains the certified and the proved bounds for one record, and the number of records that a canary
+    represents."""
     said = statement()["audit"]
     assert (said["lanes"], said["steps_before"], said["steps"], said["findings"]) == (256, 64, 9, [])
     assert said["records"] > 1
@@ -162,7 +162,7 @@ def test_a_statement_has_the_result_of_its_canary_test():
     ids=str,
 )
 def test_a_canary_test_of_another_run_is_refused(plan):
-    """A valid canary test is refused if it covers fewer, more or different steps from those of the run."""
+    """A valid canary test is refused if its steps are fewer, more or different from those of the run."""
     assert "audit_of_run" in refusal(audited(plan=plan))
 
 
@@ -176,7 +176,7 @@ def test_a_canary_test_of_another_run_is_refused(plan):
     ],
 )  # fmt: skip
 def test_a_refuting_canary_test_is_refused(changed, finding):
-    """A canary test that refutes the certified bound is refused, whether or not its findings mention this."""
+    """A canary test that refutes the certified bound is refused, whether or not its findings say so."""
     document = audited(**changed)
     assert document["audit"]["findings"] == [finding]
     assert ("audit_within_guarantee" if finding == "guarantee" else "audit_passed") in refusal(document)
@@ -188,8 +188,8 @@ def test_a_refuting_canary_test_is_refused(changed, finding):
     ("name", "notion"), [("mu", None), ("epsilon", None), ("mu", "deletion"), ("epsilon", "deletion")]
 )
 def test_a_contradictory_statement_is_refused(name, notion):
-    """A statement is refused if its lower bound for a canary exceeds the certified bound of the canary or of
-    the person."""
+    """A statement is refused if its lower bound for a canary exceeds the certified bound for the canary or for the
+    person."""
     document = statement()
     above = next((one[name] for one in document["guarantees"] if one["notion"] == notion), document["audit"][name])
     document["audit"] |= {f"{name}_lower_bound": above * 1.01} | ({name: above * 2} if notion else {})
@@ -197,6 +197,7 @@ def test_a_contradictory_statement_is_refused(name, notion):
 
 
 def test_a_version_that_misses_its_target_is_refused():
-    """The service cannot issue a false statement, because every statement is verified before it is signed."""
+    """No statement is issued for a version that misses its target, because every statement is verified before it is
+    signed."""
     with pytest.raises(PreconditionError, match="target_met"):
         statement(evidence(history=(*HISTORY[:3], Run(steps=9, records=800)), delta=1e-9))

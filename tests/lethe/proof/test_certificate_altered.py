@@ -141,26 +141,26 @@ def test_an_altered_statement_is_refused(path, value, named):
 
 @each("part", [*statement(), *(f"{part}/{name}" for part in certificate._FIELDS for name in statement()[part])])
 def test_a_missing_part_is_refused(part):
-    """A statement that lacks one of its parts, or a field of a part, is refused."""
+    """A statement that lacks one of its parts, or a field of one of its parts, is refused."""
     with pytest.raises(PreconditionError):
         certificate.check(altered(part, DELETED))
 
 
 @each("field", [*statement()["audit"], *(f"guesses/{n}" for n in statement()["audit"]["guesses"])])
 def test_a_missing_part_of_a_canary_test_is_refused(field):
-    """A statement whose audit lacks one of its numbers is refused."""
+    """A statement whose canary test lacks one of its numbers is refused."""
     refusal(altered(f"audit/{field}", DELETED))
 
 
 @each("field", list(statement()["evidence"]) + [f"mechanism/{n}" for n in MECHANISM.to_json()])
 def test_missing_evidence_is_refused(field):
-    """A statement that lacks an item of its evidence is refused."""
+    """A statement that lacks an item of evidence is refused."""
     refusal(altered(f"evidence/{field}", DELETED))
 
 
 @each("part", list(statement()))
 def test_a_part_of_the_wrong_kind_is_refused(part):
-    """A part with the wrong JSON type is refused with a named error; only the canary test may be null."""
+    """A part with the wrong JSON type is refused with a named error. Only the canary test can be null."""
     for value in ([None] if part != "audit" else []) + [[], {}, 0, True, math.nan, [[]], {"a": None}]:
         refusal(altered(part, value))
 
@@ -172,7 +172,7 @@ def test_a_malformed_statement_is_refused(document):
 
 
 def test_missing_repeated_or_reordered_notions_are_refused():
-    """A statement must contain all four guarantees, each once and in order, because a missing one could be the
+    """A statement must contain all four guarantees, each once and in order, because an omitted guarantee could be the
     worst."""
     for chosen in ((0, 1, 2), (0, 1, 2, 3, 3), (0, 0, 1, 2), (1, 0, 2, 3), ()):
         document = statement()

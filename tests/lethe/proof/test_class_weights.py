@@ -18,7 +18,8 @@ def made(weights: tuple[float, ...] | None, **changed: object) -> Mechanism:
 
 def test_constants_do_not_depend_on_class_weights() -> None:
     """With a largest class weight of 1, all constants are the same as without weights, because no row moves a step
-    further and no curvature is larger. The mechanism states the weights and is read back from its document."""
+    farther and no curvature is larger. The mechanism's document states the weights, and the mechanism is read back from
+    it unchanged."""
     weighted, plain = made((0.2, 1.0, 0.7)), made(None)
     assert replace(weighted, class_weights=None) == plain
     assert (weighted.gradient_bound, weighted.smoothness) == (plain.gradient_bound, plain.smoothness)
@@ -34,7 +35,7 @@ def test_constants_do_not_depend_on_class_weights() -> None:
     "wrong", [(1.0, 1.0), (0.5, 0.5, 0.5), (1.0, 2.0, 1.0), (1.0, 0.0, 1.0), (1.0, float("nan"), 1.0)]
 )
 def test_malformed_weights_are_refused(wrong: tuple[float, ...]) -> None:
-    """Class weights must be above 0, one for each class, with a maximum of 1; other weights are refused."""
+    """Class weights must be above 0, with one per class and a maximum of 1. Other weights are refused."""
     with pytest.raises(DomainError):
         made(wrong)
 

@@ -24,8 +24,8 @@ def exact(epsilon: float, mu: float) -> tuple[mpmath.mpf, mpmath.mpf]:
 
 
 def given_away(epsilon: float, mu: float, delta: float) -> float:
-    """Return how far the exact delta lies below `delta`, relative to delta and to 1 - delta; negative if it lies
-    above."""
+    """Return how far the exact delta lies below `delta`, relative to delta and to 1 - delta. The result is negative if
+    the exact delta is larger."""
     given = mpmath.mpf(delta)
     return float((given - exact(epsilon, mu)[0]) / (given * (1 - given)))
 
@@ -116,8 +116,8 @@ def test_log_delta_is_a_tight_upper_bound(mu, epsilon):
 @example(mu=1e3, delta=1 - 2**-53)
 @example(mu=1e-100, delta=1e-300)
 def test_epsilon_is_a_tight_upper_bound(mu, delta):
-    """The returned epsilon is exact for a delta that is at most 2e-9 smaller than the requested one, relative
-    to delta and to 1 - delta."""
+    """The returned epsilon is exact for some delta that is at most 2e-9 smaller than the requested one, relative to
+    delta and to 1 - delta."""
     epsilon = conversion.gdp_epsilon(mu=mu, delta=delta)
     away = given_away(epsilon, mu, delta)
     assert away >= 0
@@ -130,15 +130,15 @@ def test_epsilon_is_a_tight_upper_bound(mu, delta):
 @example(epsilon=1e-12, delta=1e-300)
 @example(epsilon=1e6, delta=1 - 2**-53)
 def test_mu_is_a_tight_lower_bound(epsilon, delta):
-    """The returned mu is exact for a delta that is at most 2e-9 smaller than the requested one, relative to
-    delta and to 1 - delta."""
+    """The returned mu is exact for some delta that is at most 2e-9 smaller than the requested one, relative to delta
+    and to 1 - delta."""
     assert 0 <= given_away(epsilon, conversion.gdp_mu(epsilon=epsilon, delta=delta), delta) <= 2e-9
 
 
 @each("delta", [1e-300, 1e-5, 0.9])
 @each("size", [1e4, 1e8, 1e13, 1e30, 1e100])
 def test_rounding_is_outward_beyond_the_range(size, delta):
-    """Beyond the range of practical distances and epsilons, results are still rounded to the safe side."""
+    """Even outside the practical range of distances and epsilons, results are rounded to the safe side."""
     with mpmath.workdps(250):
         assert exact(conversion.gdp_epsilon(mu=size, delta=delta), size)[0] <= delta
         assert exact(size, conversion.gdp_mu(epsilon=size, delta=delta))[0] <= delta
@@ -159,7 +159,7 @@ def test_extreme_floats_are_converted():
 
 @given(mu=mus, delta=deltas)
 def test_epsilon_certifies_delta(mu, delta):
-    """At the epsilon that gdp_epsilon returns, gdp_log_delta confirms the given delta in floating point."""
+    """In floating point, gdp_log_delta confirms the given delta at the epsilon that gdp_epsilon returns."""
     epsilon = conversion.gdp_epsilon(mu=mu, delta=delta)
     assert delta >= conversion.gdp_delta(epsilon=0.0, mu=mu) or epsilon > 0
     assert conversion.gdp_log_delta(epsilon=epsilon, mu=mu) <= math.log(delta)
@@ -167,8 +167,8 @@ def test_epsilon_certifies_delta(mu, delta):
 
 @given(mu=powers_of_ten(-6, 2), delta=powers_of_ten(-300, -0.31) | powers_of_ten(-6, -0.31).map(lambda rest: 1 - rest))
 def test_epsilon_is_bounded_from_below(mu, delta):
-    """At the result of gdp_epsilon_below, the exact delta is at least the requested one, and gdp_epsilon returns at
-    least the same epsilon."""
+    """At the epsilon that gdp_epsilon_below returns, the exact delta is at least the requested one. gdp_epsilon returns
+    at least the same epsilon."""
     below = conversion.gdp_epsilon_below(mu=mu, delta=delta)
     above = conversion.gdp_epsilon(mu=mu, delta=delta)
     assert below == 0 or exact(below, mu)[0] >= delta

@@ -15,8 +15,8 @@ CHECKS = [
 
 @pytest.mark.parametrize(("check", "accepted", "refused"), CHECKS)
 def test_checks_raise_domain_errors(check, accepted, refused):
-    """A check accepts the values that its theorem allows, and raises a DomainError with the name and the value
-    for all others."""
+    """A check accepts the values that its theorem allows. For all other values it raises a DomainError with the
+    argument's name and value."""
     for value in accepted:
         check(some_name=value)
     for value in [*refused, math.nan]:
@@ -25,13 +25,13 @@ def test_checks_raise_domain_errors(check, accepted, refused):
 
 
 def test_checks_look_at_every_value():
-    """A check of several values raises an error if any of them is out of range."""
+    """A check of several values raises an error if any one of them is out of range."""
     with pytest.raises(errors.DomainError, match=r"^Expected step_size=-0\.1 > 0$"):
         errors.require_positive(noise_scale=1.0, step_size=-0.1)
 
 
 def test_precondition_error_names_its_condition():
-    """A PreconditionError contains the name of its condition, states it first in its message, and survives pickling."""
+    """The message of a PreconditionError starts with the name of its condition, and the error survives pickling."""
     error = pickle.loads(pickle.dumps(errors.PreconditionError("strong_convexity", "Expected l2=0 > 0")))
     assert error.name == "strong_convexity"
     assert str(error) == "strong_convexity: Expected l2=0 > 0"

@@ -26,7 +26,7 @@ HISTORY = [Run(steps=50), Run(steps=3, records=2), Run(steps=7, records=1)]
 
 
 def test_every_notion_includes_the_grid():
-    """In every notion, mu on a grid is the mu without a grid plus 2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c))."""
+    """For every notion, mu on a grid is the mu without a grid plus 2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c))."""
     plain, grid = mechanism(), mechanism(grid=2.0**-12, num_parameters=30)
     c = 1 - 2.0 * 0.05
     rounding = 2 * 2.0**-12 * math.sqrt(30) / math.sqrt(2 * 2.0 * 0.1**2) * math.sqrt((1 + c) / (1 - c))
@@ -48,7 +48,8 @@ def test_every_notion_includes_the_grid():
 
 @pytest.mark.parametrize("steps", [1, 20, 340, 10_000, 10**6])
 def test_rounding_is_never_forgotten(steps: int):
-    """However many steps follow a deletion or an unknown start, mu stays above what rounding alone can cause."""
+    """However many steps follow a deletion or an unknown start, mu does not fall below what rounding alone can
+    cause."""
     made = mechanism(grid=2.0**-12, num_parameters=30, step_size=3.5)
     chain = accountant.replay(made, [Run(steps=50), Run(steps=steps, records=1)])
     assert accountant.unlearning_mu(chain) >= made.rounding_mu
@@ -59,7 +60,7 @@ def test_rounding_is_never_forgotten(steps: int):
 
 @given(st.integers(1, 5000), st.integers(1, 5000))
 def test_more_steps_never_raise_mu_on_a_grid(steps: int, more: int):
-    """Mu decreases with the number of steps after a deletion, so a search finds the minimum number of steps."""
+    """Mu decreases with the number of steps after a deletion, so that a search finds the minimum number of steps."""
     made = mechanism(grid=2.0**-10, num_parameters=5)
     few, many = (
         accountant.unlearning_mu(accountant.replay(made, [Run(steps=50), Run(steps=k, records=1)]))
@@ -97,8 +98,8 @@ def delta_of(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
 
 @pytest.mark.parametrize(("grid", "steps"), [(0.5, 1), (1.0, 2), (0.25, 3), (2.0, 3)])
 def test_exact_laws_on_a_grid_keep_the_bound(grid: float, steps: int):
-    """Two one-dimensional chains that round at every step have exactly computed distributions. The divergence of their
-    last iterates stays below the bound in both directions, and exceeds the bound without its second term."""
+    """The exact distributions of two one-dimensional chains that round at every step are computed. The divergence of
+    their last iterates stays below the bound in both directions, but exceeds the bound without its rounding term."""
     contraction, shift, noise = 0.8, 0.3, 1.0
     points = np.arange(-40, 40 + grid, grid)
 
@@ -128,8 +129,8 @@ def test_exact_laws_on_a_grid_keep_the_bound(grid: float, steps: int):
 @each("noise_std", [1e-6, 0.37, 1.0, 5e4])
 @each("radius", [1.0, 4000.0, 1e9])
 def test_finest_grid_is_representable(noise_std: float, radius: float):
-    """The default grid is a power of two that a mechanism accepts, and is at most 2^-32 of the noise unless
-    float64 is coarser."""
+    """The default grid spacing is a power of two that a mechanism accepts. It is at most 2^-32 times the noise, unless
+    float64 is coarser than that."""
     grid = finest_grid(noise_std=noise_std, radius=radius)
     assert math.frexp(grid)[0] == 0.5
     assert noise_std * 2**-33 <= grid <= max(noise_std * 2**-32, radius * 2**-50)
@@ -139,7 +140,7 @@ def test_finest_grid_is_representable(noise_std: float, radius: float):
 
 
 def test_the_default_grid_is_set_from_the_size():
-    """`mechanism_for` sets the grid and the size from `num_parameters`, which increases mu on Adult by a
+    """`mechanism_for` sets the grid and the number of parameters from `num_parameters`, which raises mu on Adult by a
     ten-thousandth."""
     settings, adult = calibration.ModelSettings(epsilon=1.0, delta=1e-5), {"num_slots": 32561, "num_classes": 2}
     plain = calibration.mechanism_for(settings, **adult)

@@ -28,7 +28,7 @@ LEARN, FORGET_OTHERS, FORGET = Run(steps=50), Run(steps=7, records=1), Run(steps
 
 
 def evidence(**changed: Any) -> Evidence:
-    """Return evidence of three records deleted after 57 steps, two of which are one person's."""
+    """Return evidence of a run that deleted three records after 57 steps, two of which are one person's."""
     parts: dict[str, Any] = {
         "mechanism": MECHANISM,
         "history": (LEARN, FORGET_OTHERS, FORGET),
@@ -54,7 +54,7 @@ def test_epsilon_is_implied_by_mu(notion, mu, delta):
 
 @pytest.mark.parametrize("notion", Notion)
 def test_every_notion_names_its_adjacency_and_its_reference(notion):
-    """Every notion states what the person's records are compared with and which process is the reference."""
+    """Every notion states its adjacency for the person's records and its reference process."""
     made = guarantees.guarantee(notion, mu=0.5, delta=1e-3)
     assert made.adjacency == ("replace" if notion == "release" else "zero_out")
     assert made.reference_process == guarantees.REFERENCE_PROCESS[notion]
@@ -69,8 +69,8 @@ def test_invalid_numbers_have_no_guarantee(mu, delta):
 
 
 def test_a_version_has_unlearning_and_release_guarantees():
-    """A version has an `unlearning` mu for all deletions together, and a `release` mu for people whose records
-    are still present."""
+    """A version has one `unlearning` mu for all deletions together and one `release` mu for people whose records are
+    still present."""
     chain = accountant.replay(MECHANISM, [LEARN, FORGET])
     unlearned, released = guarantees.of_chain(chain, last_run=FORGET, delta=1e-3)
     assert (unlearned.notion, unlearned.mu) == (Notion.UNLEARNING, accountant.unlearning_mu(chain))
@@ -82,7 +82,7 @@ def test_a_version_has_unlearning_and_release_guarantees():
 
 
 def test_evidence_gives_every_notion_once():
-    """The guarantees of one deletion have the accountant's numbers, one per notion and in a fixed order."""
+    """The guarantees for a deletion contain the accountant's numbers, one for each notion and in a fixed order."""
     made = evidence()
     chain = accountant.replay(MECHANISM, [LEARN, FORGET_OTHERS, FORGET])
     mus = {guarantee.notion: guarantee.mu for guarantee in made.guarantees()}
@@ -96,15 +96,15 @@ def test_evidence_gives_every_notion_once():
 
 
 def test_evidence_round_trips_through_json():
-    """Evidence that is written as JSON text and read back is the same evidence with the same guarantees."""
+    """Evidence that is written as JSON and read back is unchanged and gives the same guarantees."""
     made = evidence()
     read = Evidence.from_json(json.loads(json.dumps(made.to_json())))
     assert read == made
     assert read.guarantees() == made.guarantees()
 
 
-def test_a_person_erased_before_relearning_has_mu_zero():
-    """A person who was erased before the model was relearned has a `deletion` mu of 0, whatever was published
+def test_a_person_erased_before_retraining_has_mu_zero():
+    """A person who was erased before the model was retrained has a `deletion` mu of 0, whatever was published
     before."""
     made = evidence(history=(Run(steps=50, records=3),), steps_present=0)
     mus = {guarantee.notion: guarantee.mu for guarantee in made.guarantees()}
@@ -124,8 +124,8 @@ def test_a_person_erased_before_relearning_has_mu_zero():
     ],
 )
 def test_contradictory_evidence_is_refused(changed, name):
-    """Evidence is refused with a specific error if its history has no learning run, or has no run that deleted that
-    number of records at that time."""
+    """Evidence is refused with a specific error if its history has no training run, or no run that deleted that number
+    of records at that time."""
     with pytest.raises(PreconditionError, match=name):
         evidence(**changed)
 
@@ -176,8 +176,8 @@ def test_the_same_numbers_are_confirmed(stated):
     ],
 )
 def test_another_number_is_refused(stated):
-    """A value that differs from the recomputed number, or is not a number, is refused, and the message names
-    the field and its part."""
+    """A value that differs from the recomputed number or is not a number is refused. The message names the part and the
+    field."""
     with pytest.raises(PreconditionError, match=rf"numbers_recompute: Expected part\.{next(iter(stated))}="):
         guarantees.confirm("part", stated=RECOMPUTED | stated, recomputed=RECOMPUTED)
 

@@ -27,8 +27,8 @@ def of_model(made: Evidence, notion: Notion) -> float:
 
 
 def test_one_model_has_the_guarantee_of_its_certificate() -> None:
-    """For a single model, the joint guarantee equals the one in its certificate in every notion except release, which
-    is about people whose records are still present."""
+    """For a single model, the joint guarantee equals the one in the model's certificate. This does not cover `release`,
+    which is about people whose records are still present."""
     made = evidence()
     assert by_notion(joint.of({"mdl_1": made})) == {
         notion: pytest.approx(of_model(made, notion), rel=1e-15)
@@ -37,8 +37,8 @@ def test_one_model_has_the_guarantee_of_its_certificate() -> None:
 
 
 def test_mu_squared_adds_up() -> None:
-    """The mu^2 of models with different mechanisms, records and deltas add up, and the joint guarantee states
-    the smallest delta."""
+    """The mu^2 of models with different mechanisms, records and deltas add up, and the joint guarantee uses the
+    smallest delta."""
     made = {"mdl_1": evidence(), "mdl_2": evidence(mechanism=OTHER, records=1, delta=1e-6)}
     found = joint.of(made)
     for notion in (Notion.UNLEARNING, Notion.DELETION):
@@ -60,8 +60,8 @@ def test_models_at_epsilon_one(models: int, epsilon: float) -> None:
 
 @given(st.lists(st.floats(0.01, 3.0), min_size=1, max_size=5))
 def test_the_sum_matches_independent_gaussians(mus: list[float]) -> None:
-    """For independent outputs that attain their mu, the best test uses the sum weighted by mu, and its accuracy is
-    exactly the one that the joint mu allows."""
+    """For independent outputs that attain their mu, the best test uses their sum weighted by mu. Its accuracy is
+    exactly what the joint mu allows."""
     weights = np.array(mus)
     spread = math.sqrt(float((weights**2).sum()))
     attained = special.ndtr(float((weights * weights).sum()) / spread / 2)
@@ -69,8 +69,8 @@ def test_the_sum_matches_independent_gaussians(mus: list[float]) -> None:
 
 
 def test_versions_are_counted_once() -> None:
-    """`adaptive` already includes the versions of every model, so a model that appears in two statements is counted
-    once, with the larger exposure."""
+    """`adaptive` already includes the versions of every model, so that a model that appears in two statements is
+    counted once, with the larger exposure."""
     own = Exposure(mechanism=MECHANISM, records=2, releases=((7, 2), (50, 1)))
     fewer = Exposure(mechanism=MECHANISM, records=2, releases=((7, 1), (50, 1)))
     third = Exposure(mechanism=OTHER, records=1, releases=((50, 1),))
@@ -81,7 +81,7 @@ def test_versions_are_counted_once() -> None:
     assert by_notion(joint.of(made))[Notion.ADAPTIVE] == methods.adaptive_mu([own, third, own])
 
 
-def test_an_empty_set_of_models_has_no_guarantee() -> None:
-    """Asking for the joint guarantee of no models raises a DomainError instead of returning 0."""
+def test_no_models_have_no_joint_guarantee() -> None:
+    """Requesting the joint guarantee of an empty set of models raises a DomainError instead of returning 0."""
     with pytest.raises(DomainError):
         joint.of({})

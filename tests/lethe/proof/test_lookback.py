@@ -21,7 +21,7 @@ from tests.lethe.proof.paths import Step, calls, pulled_mu, quadratic_mu, worst_
 
 
 def mechanism(**changed: Any) -> Mechanism:
-    """Return a mechanism of ten batches of ten."""
+    """Return a mechanism with ten batches of ten rows."""
     given = {"num_slots": 100, "num_classes": 2, "l2": 0.01, "step_size": 2.0, "noise_scale": 0.1, "radius": 100.0}
     settings = {**given, "learn_steps": 300, "batch_size": 10, "cool_down": 16, **changed}
     return Mechanism(objective=Objective.LOGISTIC_REGRESSION, **settings)
@@ -45,7 +45,8 @@ lengths = st.lists(st.integers(1, 25) | st.integers(1, 3), min_size=1, max_size=
 
 
 def path(made: Mechanism, present: list[int], after: list[int], *, place: int) -> list[Step]:
-    """Return every step of a record in batch `place` that is present during the first runs and null in the others."""
+    """Return all steps for a record in batch `place` that is present during the first runs and null in the later
+    ones."""
     steps: list[Step] = []
     for run in (*present, *after):
         for done in range(run):
@@ -72,8 +73,8 @@ def deleted(made: Mechanism, present: list[int], after: list[int]) -> float:
 @settings(max_examples=250, deadline=None)
 @given(made=mechanisms(), present=lengths, after=st.lists(st.integers(1, 25), max_size=2))
 def test_the_bound_holds_for_every_batch(made, present, after):
-    """The bound covers the string of a record in any batch, for any runs before and after its deletion; if there is
-    only one batch, it equals that string."""
+    """The bound covers the string of a record in any batch, for any runs before and after its deletion. If there is
+    only one batch, the bound equals that string's mu."""
     found, worst = deleted(made, present, after), exact(made, present, after)
     assert found >= worst * (1 - 1e-11)
     if made.num_batches == 1 or not worst:
@@ -83,12 +84,12 @@ def test_the_bound_holds_for_every_batch(made, present, after):
 @settings(max_examples=150, deadline=None)
 @given(made=mechanisms(), steps=st.integers(1, 60))
 def test_one_run_alone_is_exact(made, steps):
-    """The bound of a single run equals the string of the worst batch."""
+    """The bound for a single run equals mu of the string for the worst batch."""
     assert lookback.worst_mu(made, steps) == pytest.approx(exact(made, [steps], []), rel=1e-10)
 
 
 def test_the_bound_is_exact_after_a_few_passes():
-    """Once the string is straight for every position, as it is when the target is reached, the bound is exact."""
+    """Once the string is straight at every position, as it is when the target is reached, the bound is exact."""
     for after, loss in (([], 1.1), ([5], 1.1), ([50], 1 + 1e-6), ([100], 1 + 1e-11)):
         ratio = deleted(mechanism(), [300, 40, 7], after) / exact(mechanism(), [300, 40, 7], after)
         assert 1 - 1e-11 <= ratio <= loss
@@ -101,7 +102,7 @@ def test_the_bound_is_exact_after_a_few_passes():
     noise=st.floats(0.01, 10),
 )
 def test_whole_passes_have_the_published_closed_form(batches, passes, l2, noise):
-    """Without a cool-down, the bound is that of Bok, Su and Altschuler (2024) for noisy cyclic gradient descent."""
+    """Without a cool-down, the bound equals that of Bok, Su and Altschuler (2024) for noisy cyclic gradient descent."""
     made = mechanism(num_slots=batches, batch_size=1, cool_down=1, l2=l2, step_size=1 / (0.25 + l2), noise_scale=noise)
     with mpmath.workdps(50):
         c, s = mpmath.mpf(made.contraction), mpmath.mpf(made.sensitivity(Adjacency.ZERO_OUT))
@@ -117,7 +118,7 @@ def test_whole_passes_have_the_published_closed_form(batches, passes, l2, noise)
 @settings(max_examples=100, deadline=None)
 @given(made=mechanisms(), present=lengths, after=st.lists(st.integers(1, 12), max_size=2), seed=st.integers(0, 2**32))
 def test_no_quadratic_exceeds_the_bound(made, present, after, seed):
-    """For curvatures within [m, L] that change from step to step, the exact mu of any batch stays below the bound."""
+    """For curvatures in [m, L] that change from step to step, the exact mu for any batch stays below the bound."""
     generator, bound = np.random.default_rng(seed), deleted(made, present, after)
     for place in range(made.num_batches):
         steps = path(made, present, after, place=place)
@@ -128,7 +129,7 @@ def test_no_quadratic_exceeds_the_bound(made, present, after, seed):
 
 
 def test_the_worst_quadratic_attains_the_bound():
-    """With curvatures that change over time, the worst quadratic attains the bound of a single run."""
+    """With curvatures that change over time, the worst quadratic attains the bound for a single run."""
     made = mechanism(num_slots=5, batch_size=1, cool_down=4, step_size=1 / 0.26)
     found = lookback.worst_mu(made, 23)
     attained = []
@@ -144,8 +145,8 @@ def test_the_worst_quadratic_attains_the_bound():
 @settings(max_examples=100, deadline=None)
 @given(made=mechanisms(), runs=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3)), min_size=2, max_size=5))
 def test_records_are_subadditive(made, runs):
-    """The bound for records that were deleted at different times is at most the sum of the bounds for the single
-    deletions, and at least as large as each of these."""
+    """The bound for records deleted at different times is at most the sum of the bounds for the single deletions, and
+    at least as large as each of them."""
     history = [Run(steps=steps, records=records) for steps, records in runs]
     chain, at, each = accountant.replay(made, history), history[0].steps, []
     for run in history[1:]:
@@ -157,8 +158,8 @@ def test_records_are_subadditive(made, runs):
 
 
 def test_release_grows_with_passes_and_not_with_versions():
-    """Among versions from runs shorter than a pass, a record contributes only to as many as there were reads of its
-    batch, however many were published."""
+    """If versions come from runs shorter than a pass, a record contributes only as often as its batch was read, however
+    many versions were published."""
     made = mechanism()
     often = [Exposure(mechanism=made, records=1, releases=((1, count),)) for count in (10, 100, 1000)]
     once = accountant.release_mu(made, steps=1, adjacency=Adjacency.ZERO_OUT)

@@ -1,4 +1,4 @@
-"""Losses of one score other than the logistic: their constants, refusals, and documents."""
+"""Losses other than the logistic loss: their constants, refusals and documents."""
 
 import math
 from collections.abc import Callable
@@ -37,7 +37,8 @@ def mechanism(objective: Objective, **changed: Any) -> Mechanism:
 
 
 def loss(objective: Objective, score: Any, y: Any, width: float) -> Any:
-    """Return the textbook loss. For the hinge, y is -1 or 1; counts are (y + 1) / 2 of their bound."""
+    """Return the textbook loss. For the hinge, y is -1 or 1. For counts, (y + 1) / 2 is the count's share of its
+    bound."""
     if objective is COUNTS:
         with np.errstate(over="ignore"):
             rates = np.where(score <= width, np.exp(score - width), 1 + score - width)
@@ -55,7 +56,7 @@ def loss(objective: Objective, score: Any, y: Any, width: float) -> Any:
 
 @each("objective", [HUBER, SQUARES, HINGE, COUNTS])
 def test_constants_bound_slope_and_curvature_tightly(objective):
-    """For every score in the ball and every target, the slope of the loss is at most M and its curvature at most L -
+    """For every score in the ball and every target, the loss has a slope of at most M and a curvature of at most L -
     l2, and both bounds are attained."""
     made = mechanism(objective)
     scores = np.linspace(-made.radius, made.radius, 16_001)  # 1/2000 apart: |w.x| <= R
@@ -87,8 +88,8 @@ def test_least_squares_without_a_ball_is_unbounded():
 
 
 def test_labels_have_the_constants_of_logistic_losses():
-    """C labels have M = sqrt(C) and L = 1/4 + l2. At random scores no gradient exceeds M and no curvature exceeds L,
-    and both bounds are attained. Two labels have two weight vectors."""
+    """C labels have M = sqrt(C) and L = 1/4 + l2. At random scores, no gradient exceeds M and no curvature exceeds L,
+    and both bounds are attained. Two labels need two weight vectors."""
     made = mechanism(LABELS, num_classes=5)
     assert (made.gradient_bound, made.smoothness) == (math.sqrt(5), 0.3)
     assert (num_weight_rows(2, LABELS), num_weight_rows(5, LABELS)) == (2, 5)
@@ -156,7 +157,7 @@ def test_losses_are_convex_smooth_and_lipschitz(objective, width, scores, y):
 )
 def test_gradients_of_counts_stay_within_their_constants(seed, width, log_radius, rows):
     """For any two weight vectors, however far from the origin, no row's gradient is longer than M. The mean gradient
-    changes by at most beta times their distance and never against their direction."""
+    changes by at most beta times the distance between the vectors, and never against their direction."""
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(rows, 3))
     x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1) * generator.choice([1.0, 1.0, 3.0], (rows, 1))
@@ -176,8 +177,8 @@ def test_gradients_of_counts_stay_within_their_constants(seed, width, log_radius
 
 
 def test_counts_attain_their_constants():
-    """A count of 0 with a rate at the bound, and a count at the bound with a rate near 0, both have a slope of size 1.
-    At the bend the curvature approaches 1 from below."""
+    """A count of 0 with a rate at the bound, and a count at the bound with a rate near 0, both have a slope of absolute
+    value 1. At the bend, the curvature approaches 1 from below."""
     for score, y, slope in ((3.0, -1.0, 1.0), (-60.0, 1.0, -1.0)):
         found = (loss(COUNTS, score + 1e-4, y, 2.0) - loss(COUNTS, score - 1e-4, y, 2.0)) / 2e-4
         assert found == pytest.approx(slope, abs=1e-9)
@@ -210,8 +211,8 @@ def test_counts_attain_their_constants():
     ],
 )
 def test_settings_of_another_loss_are_refused(objective, changed, said):
-    """Classes for a numeric target, and a width that is missing, invalid or not used by the loss, are refused
-    with a specific error."""
+    """Classes for a numeric target, and a width that is missing, invalid or not used by the loss, are each refused with
+    a specific error."""
     with pytest.raises(DomainError, match=said):
         mechanism(objective, **changed)
 
@@ -250,7 +251,8 @@ def test_earlier_documents_are_unchanged():
 
 @each("objective", [HUBER, SQUARES, HINGE, LABELS, COUNTS])
 def test_mechanisms_round_trip(objective):
-    """A mechanism read from its own document is unchanged, and the document states a width only if the loss has one."""
+    """A mechanism read back from its own document is unchanged, and the document states a width only if the loss has
+    one."""
     made = mechanism(objective)
     assert Mechanism.from_json(made.to_json()) == made
     assert ("loss_width" in made.to_json()) == objective.has_width
@@ -280,8 +282,8 @@ def test_an_incomplete_document_is_refused(document):
     ],
 )
 def test_constants_of_a_document_follow_from_its_loss(change, error):
-    """A document whose constants belong to another width or another loss is refused, and the M of Huber does
-    not depend on the radius."""
+    """A document whose constants belong to another width or another loss is refused. The M of Huber does not depend on
+    the radius."""
     document = mechanism(HUBER).to_json() | change
     if error is None:
         assert Mechanism.from_json(document).gradient_bound == 0.5
@@ -291,7 +293,7 @@ def test_constants_of_a_document_follow_from_its_loss(change, error):
 
 
 def test_constants_of_least_squares_must_follow_from_the_ball():
-    """A document of least squares whose radius does not match its M is refused."""
+    """A least-squares document whose radius does not match its M is refused."""
     with pytest.raises(PreconditionError, match="gradient_bound"):
         Mechanism.from_json(mechanism(SQUARES).to_json() | {"radius": 3.0})
 
@@ -306,7 +308,7 @@ def default(objective: Objective, **asked: Any) -> Mechanism:
 
 @each("objective", [HUBER, SQUARES, HINGE, LABELS, COUNTS])
 def test_default_mechanisms_can_forget_one_record(objective):
-    """A default mechanism exists for every objective, and a run shorter than learning brings one record to the
+    """Every objective has a default mechanism, with which a run shorter than training brings one record to the
     target."""
     made = default(objective)
     learned = accountant.replay(made, [Run(steps=made.learn_steps)])
@@ -316,7 +318,7 @@ def test_default_mechanisms_can_forget_one_record(objective):
 
 
 def test_default_balls_match_the_proof():
-    """The default radius is 1/sqrt(l2) for least squares, the smaller of that and h/l2 for Huber, and 1/l2 for
+    """The default radius is 1/sqrt(l2) for least squares, the smaller of 1/sqrt(l2) and h/l2 for Huber, and 1/l2 for
     the hinge."""
     found: Callable[[Objective], float] = lambda objective: default(objective, l2=0.01).radius  # noqa: E731
     assert [found(HUBER), found(SQUARES), found(HINGE)] == pytest.approx([10.0, 10.0, 100.0])
@@ -329,6 +331,6 @@ def test_default_balls_match_the_proof():
 
 
 def test_a_smaller_ball_lowers_the_gradient_bound():
-    """The gradient bound of least squares is proportional to R + 1."""
+    """The gradient bound for least squares is proportional to R + 1."""
     small, large = (default(SQUARES, radius=radius) for radius in (2.0, 9.0))
     assert large.gradient_bound / small.gradient_bound == pytest.approx(10 / 3)

@@ -27,14 +27,15 @@ def mechanism(**changed: Any) -> Mechanism:
 
 @pytest.mark.parametrize(("classes", "bound", "curvature"), [(2, 1.0, 0.25), (3, math.sqrt(2), 0.5), (9, 2**0.5, 0.5)])
 def test_constants_match_the_objectives(classes, bound, curvature):
-    """Two classes have M = 1 and L = 1/4 + l2, and more classes have M = sqrt(2) and L = 1/2 + l2; m is l2."""
+    """Two classes have M = 1 and L = 1/4 + l2, and more classes have M = sqrt(2) and L = 1/2 + l2. In both cases m is
+    l2."""
     made = mechanism(num_classes=classes)
     assert (made.gradient_bound, made.smoothness, made.strong_convexity) == (bound, curvature + 0.05, 0.05)
 
 
 def test_no_softmax_gradient_or_curvature_exceeds_the_constants():
-    """For random parameters and rows, softmax gradients stay below M and curvatures below L - l2, and both come
-    near these bounds."""
+    """For random parameters and rows, softmax gradients stay below M and curvatures below L - l2, and both come close
+    to these bounds."""
     generator = np.random.default_rng(0)
     longest, steepest = 0.0, 0.0
     for _ in range(2000):
@@ -49,7 +50,7 @@ def test_no_softmax_gradient_or_curvature_exceeds_the_constants():
 
 
 def test_no_logistic_gradient_or_curvature_exceeds_the_constants():
-    """For every margin, the logistic gradient stays below M and the curvature below L - l2, which is attained at 0."""
+    """At every margin, the logistic gradient stays below M. The curvature is at most L - l2, which it attains at 0."""
     margins = np.linspace(-40, 40, 8001)
     sigmoid = 1 / (1 + np.exp(margins))
     made = mechanism()
@@ -95,8 +96,8 @@ def test_noise_has_the_stated_variance():
 
 @each("name", ["l2", "step_size", "noise_scale", "radius"])
 @each("value", NOT_POSITIVE_REALS)
-def test_a_real_out_of_range_is_refused(name, value):
-    """A setting that is not a positive finite real raises a DomainError that names it."""
+def test_a_setting_out_of_range_is_refused(name, value):
+    """A setting that is not a positive finite number raises a DomainError that names the setting."""
     with pytest.raises(DomainError, match=name):
         mechanism(**{name: value})
 
@@ -104,15 +105,14 @@ def test_a_real_out_of_range_is_refused(name, value):
 @each("name", ["num_slots", "num_classes", "learn_steps"])
 @each("value", NOT_COUNTS)
 def test_an_invalid_count_is_refused(name, value):
-    """A count that is not a positive integer of at most 2^53 raises a DomainError that names it."""
+    """A count that is not a positive integer up to 2^53 raises a DomainError that names the count."""
     with pytest.raises(DomainError, match=name):
         mechanism(**{name: value})
 
 
 @pytest.mark.parametrize("changed", [{"step_size": 2 / 0.3}, {"step_size": 1e300}, {"l2": 1e-17}, {"step_size": 1e-17}])
 def test_a_step_without_contraction_is_refused(changed):
-    """A step size so large, or a regulariser so weak, that the step does not contract is refused with a
-    specific error."""
+    """A step size so large, or a regulariser so weak, that steps do not contract is refused with a specific error."""
     with pytest.raises(PreconditionError, match="contraction_below_one"):
         mechanism(**changed)
 
@@ -121,8 +121,8 @@ def test_a_step_without_contraction_is_refused(changed):
     "changed", [{"noise_scale": 1e-13}, {"radius": 1e13}, {"noise_scale": 1e-200, "radius": 1e-200}]
 )
 def test_noise_below_float_precision_is_refused(changed):
-    """Noise so small that float64 would round it away from parameters as large as the radius is refused with a
-    specific error."""
+    """Noise so small that float64 would round it away at parameters as large as the radius is refused with a specific
+    error."""
     with pytest.raises(PreconditionError, match="noise_resolvable"):
         mechanism(**changed)
     least = MIN_RELATIVE_NOISE * 20.0 / math.sqrt(2 * 2.0)
@@ -152,8 +152,8 @@ def test_mechanisms_round_trip():
 
 @pytest.mark.parametrize("name", ["gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance"])
 def test_an_inconsistent_constant_is_refused(name):
-    """If a document states a constant that does not follow from its settings, it is refused with the name of
-    the constant."""
+    """A document with a constant that does not follow from its settings is refused, and the error names the
+    constant."""
     document = mechanism().to_json()
     for wrong in (document[name] * (1 - 1e-15), math.nan):
         with pytest.raises(PreconditionError, match=f"constants_follow: Expected {name}"):
@@ -164,9 +164,9 @@ def test_an_inconsistent_constant_is_refused(name):
 
 
 @each("name", mechanism().to_json().keys())
-def test_a_document_of_other_fields_is_refused(name):
-    """A document with a missing or additional field is refused with a specific error; no field has a default,
-    and none is ignored."""
+def test_a_document_with_other_fields_is_refused(name):
+    """A document with a missing or additional field is refused with a specific error. No field has a default, and no
+    field is ignored."""
     document = mechanism().to_json()
     del document[name]
     for other in (document, mechanism().to_json() | {"momentum": 0.9}):
@@ -193,7 +193,7 @@ def test_a_batch_size_of_zero_is_refused_in_a_document():
     ],
 )
 def test_impossible_batches_are_refused(changed, refused):
-    """A batch of no rows or of more rows than exist, and a cool-down longer than learning, are refused with a
+    """A batch with no rows or with more rows than exist, and a cool-down longer than training, are each refused with a
     specific error."""
     with pytest.raises(DomainError, match=refused):
         mechanism(**changed)

@@ -1,4 +1,4 @@
-"""Methods: the choice among them, and refusal of one that is not installed."""
+"""The choice of a method, and the refusal of a method that is not installed."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +13,8 @@ from lethe.proof.langevin import LANGEVIN
 from tests.lethe.proof.test_certificate import MECHANISM, statement
 
 
-def test_a_mechanism_without_method_is_langevin() -> None:
-    """The document of a Langevin mechanism names no method, and its numbers are those of the Langevin accountant."""
+def test_a_mechanism_without_a_method_is_langevin() -> None:
+    """A Langevin mechanism's document names no method, and its numbers are those of the Langevin accountant."""
     document = MECHANISM.to_json()
     assert "method" not in document
     read = methods.read(document)
@@ -42,7 +42,8 @@ def test_an_extended_history_continues_its_cached_chain() -> None:
 
 @pytest.mark.parametrize("name", ["folklore", "", None, 1, ["langevin"]])
 def test_a_method_that_is_not_installed_is_refused(name: Any) -> None:
-    """A mechanism with an unknown method is refused, alone and in a certificate, and the error names the method."""
+    """A mechanism with an unknown method is refused, both alone and in a certificate, and the error names the
+    method."""
     with pytest.raises(PreconditionError, match="method_installed"):
         methods.read(MECHANISM.to_json() | {"method": name})
     document = json.loads(json.dumps(statement()))

@@ -1,5 +1,5 @@
-"""The public network in a mechanism, which is stated if it exists and appears in every certificate that depends
-on it."""
+"""The public network of a mechanism. The mechanism states it if there is one, and every certificate that depends on it
+names it."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ def on(network: PublicNetwork | None) -> Mechanism:
 
 
 def statement(own: PublicNetwork | None, other: PublicNetwork | None = None) -> dict[str, Any]:
-    """Return a certificate of a model on `own`; the person's rows fed a model on `other` too."""
+    """Return a certificate for a model on the network `own`, where the person's rows also fed a model on `other`."""
     exposures = {
         "mdl_1": Exposure(mechanism=on(own), records=2, releases=RELEASES, stretches=2),
         "mdl_2": Exposure(mechanism=on(other), records=1, releases=((50, 1),), stretches=2),
@@ -38,7 +38,7 @@ def statement(own: PublicNetwork | None, other: PublicNetwork | None = None) -> 
 
 @pytest.mark.parametrize("network", [NETWORK, TANGENT])
 def test_mechanisms_with_a_network_round_trip(network):
-    """A mechanism on a network is read back unchanged from its JSON, and differs from a mechanism without a network."""
+    """A mechanism with a network is read back unchanged from its JSON, and differs from a mechanism without one."""
     document = json.loads(json.dumps(on(network).to_json()))
     assert Mechanism.from_json(document) == on(network)
     assert on(network) != on(None)
@@ -88,15 +88,14 @@ def test_a_tangent_model_of_an_unproved_objective_is_refused(objective, num_clas
         dataclasses.replace(mechanism, network=TANGENT)
 
 
-def test_a_network_of_null_is_refused():
-    """A mechanism document in which the network is null is refused."""
+def test_a_null_network_is_refused():
+    """A mechanism document is refused if its network is null."""
     with pytest.raises(PreconditionError):
         Mechanism.from_json(on(None).to_json() | {"network": None})
 
 
 def test_a_certificate_names_the_network_in_its_limits():
-    """The limits of a certificate include a sentence that names the network by its digest, or the network's own
-    ledger."""
+    """A certificate's limits include a sentence that identifies the network by its digest or by its own ledger."""
     of_records, of_features, of_both = statement(None), statement(NETWORK), statement(NETWORK, TANGENT)
     assert of_records["limits"] == certificate.LIMITS
     (said,) = of_features["limits"][len(certificate.LIMITS) :]
@@ -109,7 +108,7 @@ def test_a_certificate_names_the_network_in_its_limits():
 
 @pytest.mark.parametrize("put", [[], [TANGENT.rests_on], [NETWORK.rests_on.replace("never ", "")]])
 def test_a_certificate_that_hides_the_network_is_refused(put):
-    """Offline verification refuses a statement whose limits do not match the network of its mechanism."""
+    """In offline verification, a statement is refused if its limits do not match its mechanism's network."""
     document = statement(NETWORK)
     certificate.check(document)
     with pytest.raises(PreconditionError, match="limits_of_format"):

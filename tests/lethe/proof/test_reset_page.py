@@ -1,4 +1,4 @@
-"""The table of docs/mathematics/reset.md: what another start would save."""
+"""The table of docs/mathematics/reset.md: what a different start would save."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ MOST = 10**6
 
 @pytest.mark.slow
 def test_the_table_matches_the_accountant() -> None:
-    """Each row of the table is recomputed: the steps for learning, for a reset, and the minimum steps that are
-    as good as learning."""
+    """Each row of the table is recomputed: the steps for training, the steps for a reset, and the minimum steps that
+    are as good as training."""
     section = PAGE.read_text().split("## What a start would save")[1].split("## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]
     assert len(rows) == 12

@@ -25,7 +25,7 @@ def made(*, num_slots: int = 1000, num_classes: int = 2, **changed: Any) -> Mech
 
 @pytest.mark.parametrize("objective", BETA)
 def test_smoothness_is_proportional_to_the_bound(objective: Objective) -> None:
-    """L - m is beta times the bound, or beta if there is no bound."""
+    """L - m is beta times the bound, or beta if no bound is given."""
     classes = 1 if objective.is_regression else 2
     width = 0.5 if objective.has_width else None
     for bound in (None, 1.0, BOUND):
@@ -36,7 +36,7 @@ def test_smoothness_is_proportional_to_the_bound(objective: Objective) -> None:
 @given(seed=st.integers(0, 2**32 - 1), nulled=st.integers(0, 12))
 def test_a_step_contracts_before_and_after_a_deletion(seed: int, nulled: int) -> None:
     """If the bound is the largest eigenvalue of a batch, the noiseless softmax step contracts by the mechanism's c,
-    even after rows are nulled, and c is no larger than without a bound."""
+    even after rows are nulled. That c is no larger than without a bound."""
     random = np.random.default_rng(seed)
     rows = random.normal(size=(12, 3)) + random.normal(size=3) * 3
     rows /= np.linalg.norm(rows, axis=1).max()
@@ -63,7 +63,7 @@ def test_a_step_contracts_before_and_after_a_deletion(seed: int, nulled: int) ->
 
 
 def test_the_smoothness_is_attained() -> None:
-    """If all rows point in one direction with a length of the square root of the bound, the curvature at a
+    """If all rows point in the same direction and their length is the square root of the bound, the curvature at a
     score of 0 is exactly L."""
     mechanism = made(num_slots=10, batch_size=10, l2=0.05)
     row, near = np.array([BOUND**0.5, 0.0]), 1e-6
@@ -72,8 +72,8 @@ def test_the_smoothness_is_attained() -> None:
 
 
 def test_a_smaller_second_moment_takes_fewer_steps() -> None:
-    """With a bound on the second moment, the number of learning steps is about the bound times the number without it,
-    and a request also takes fewer steps."""
+    """With a bound on the second moment, training takes about the bound times as many steps as without it, and a
+    request also takes fewer steps."""
     tight, loose = made(), made(second_moment=None)
     assert tight.learn_steps == pytest.approx(BOUND * loose.learn_steps, rel=0.02)
     chains = [accountant.replay(m, [Run(steps=m.learn_steps)]) for m in (tight, loose)]
@@ -85,14 +85,14 @@ def test_a_smaller_second_moment_takes_fewer_steps() -> None:
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, 1.1, float("nan"), float("inf")])
 def test_a_malformed_bound_is_refused(wrong: float) -> None:
-    """A bound on the second moment that is not above 0 and at most 1 is refused."""
+    """A bound on the second moment is refused unless it is above 0 and at most 1."""
     with pytest.raises(DomainError):
         made(second_moment=wrong)
 
 
-def test_learning_must_read_every_batch() -> None:
-    """A mechanism whose learning run does not read every batch is refused, because it could not check the unread
-    batches. A run with a different bound from that of its chain is refused too."""
+def test_training_must_read_every_batch() -> None:
+    """A mechanism whose training does not read every batch is refused, because unread batches would not be checked. A
+    run whose bound differs from that of its chain is refused too."""
     with pytest.raises(PreconditionError, match="every_batch_checked"):
         made(learn_steps=9, cool_down=1)
     tight = made()

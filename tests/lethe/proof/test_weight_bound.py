@@ -1,4 +1,4 @@
-"""The public bound of row weights: what a mechanism accepts, and that no constant changes."""
+"""The public bound on row weights: what a mechanism accepts, and that no constant changes."""
 
 from dataclasses import replace
 
@@ -32,9 +32,10 @@ def made(bound: float | None, objective: Objective = Objective.LOGISTIC_REGRESSI
 
 
 @pytest.mark.parametrize(("objective", "classes"), OBJECTIVES)
-def test_constants_do_not_depend_on_the_bound_of_weights(objective: Objective, classes: int) -> None:
-    """All constants of every objective are the same with and without weights. A mechanism with weights states their
-    bound and is read back from its document; a mechanism without weights states no bound."""
+def test_constants_do_not_depend_on_the_weight_bound(objective: Objective, classes: int) -> None:
+    """For every objective, all constants are the same with and without weights. The document of a mechanism with
+    weights states the bound, and the mechanism is read back from it unchanged. Without weights, the document states no
+    bound."""
     weighted, plain = made(10.0, objective, classes), made(None, objective, classes)
     assert replace(weighted, weight_bound=None) == plain
     assert (weighted.gradient_bound, weighted.smoothness) == (plain.gradient_bound, plain.smoothness)
@@ -52,7 +53,7 @@ def test_a_malformed_bound_is_refused(wrong: float) -> None:
 
 
 def test_a_run_with_another_weight_bound_is_refused() -> None:
-    """A run whose weight bound differs from that of its chain is refused, because it would minimise another
+    """A run whose weight bound differs from that of its chain is refused, because the run would minimise another
     objective."""
     first = made(10.0)
     with pytest.raises(PreconditionError, match="weight_bound"):

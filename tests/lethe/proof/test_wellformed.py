@@ -1,4 +1,4 @@
-"""Ambiguous JSON and malformed statements that nothing was held are refused by name."""
+"""Ambiguous JSON and malformed statements that nothing was held are refused with a specific error."""
 
 import copy
 import json
@@ -34,15 +34,15 @@ def nothing_held() -> dict[str, Any]:
     ],
 )
 def test_ambiguous_json_is_refused(text: str, named: str) -> None:
-    """JSON with a repeated key, at any depth, or an invalid number is refused with a specific error."""
+    """JSON is refused with a specific error if it repeats a key at any depth or contains an invalid number."""
     with pytest.raises(PreconditionError, match=named):
         wellformed.read(text)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1"])
-def test_other_encodings_than_utf8_are_refused(encoding: str) -> None:
-    """A statement must be UTF-8 without a byte order mark, because a parser that guesses the encoding could
-    read a different text."""
+def test_encodings_other_than_utf8_are_refused(encoding: str) -> None:
+    """A statement must be UTF-8 without a byte order mark, because a parser that guesses the encoding could read
+    different text."""
     text = json.dumps({"place": "K\u00f6ln"}, ensure_ascii=False)
     assert wellformed.read(text.encode()) == {"place": "K\u00f6ln"}
     with pytest.raises(ValueError):
@@ -50,7 +50,7 @@ def test_other_encodings_than_utf8_are_refused(encoding: str) -> None:
 
 
 def test_certificates_and_absences_are_parsed() -> None:
-    """Parsing a certificate returns its guarantees, and parsing a statement that nothing was held returns none."""
+    """Parsing a certificate returns its guarantees. A statement that nothing was held has none."""
     assert signed.read(json.dumps(statement()), header=HEADER).guarantees == evidence().guarantees()
     said = signed.read(json.dumps(nothing_held()).encode(), header=HEADER)
     assert (said.statement, said.guarantees) == (nothing_held(), [])
@@ -58,13 +58,13 @@ def test_certificates_and_absences_are_parsed() -> None:
 
 @pytest.mark.parametrize("header", [{}, HEADER | {"jku": "https://elsewhere"}, {"alg": "Ed25519", "typ": "x"}])
 def test_a_malformed_header_is_refused(header: dict[str, str]) -> None:
-    """A protected header that does not consist of exactly the algorithm, the type and the key is refused."""
+    """A protected header is refused unless it consists of exactly the algorithm, the type and the key."""
     with pytest.raises(PreconditionError, match="header_of_format"):
         signed.read(json.dumps(nothing_held()), header=header)
 
 
 def test_a_duplicated_key_of_a_certificate_is_refused() -> None:
-    """A certificate that names a version twice is refused, whichever of the two entries is correct."""
+    """A certificate that states its version twice is refused, even if both values are equal."""
     text = json.dumps(statement()).replace('"version": 4', '"version": 4, "version": 4')
     with pytest.raises(PreconditionError, match="keys_unique"):
         signed.read(text, header=HEADER)
@@ -91,8 +91,8 @@ def test_a_duplicated_key_of_a_certificate_is_refused() -> None:
     ],
 )
 def test_an_altered_statement_of_absence_is_refused(path: str, value: Any, named: str) -> None:
-    """A statement that nothing was held is refused if a part is altered, added or malformed, and the message
-    names the part."""
+    """A statement that nothing was held is refused if any part is altered, added or malformed, and the message names
+    the part."""
     document = copy.deepcopy(nothing_held())
     *parents, last = path.split("/")
     place: Any = document

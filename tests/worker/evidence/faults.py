@@ -25,12 +25,12 @@ def _copied(state: State) -> State:
 
 
 def _stepping(step: Callable[..., State]) -> Plant:
-    """Replace the chain's step with `step(noise, state, **settings)`."""
+    """Return a plant that replaces the chain's step with `step(noise, state, **settings)`."""
     return lambda patch: patch.setattr(chain, "projected_noisy_step", step)
 
 
 def _with(**changed: Callable[[Any], Any]) -> Plant:
-    """Replace the settings of the chain's step."""
+    """Return a plant that changes settings of the chain's step by these functions."""
 
     def step(noise: Any, state: State, **settings: Any) -> State:
         return projected_noisy_step(noise, state, **settings | {k: f(settings[k]) for k, f in changed.items()})
@@ -79,7 +79,7 @@ Fault = Callable[[Schedule, int], Step]
 
 
 def _scheduled(fault: Fault) -> Plant:
-    """Replace the steps of the run's schedule with `fault(schedule, done)`."""
+    """Return a plant that replaces the steps of the run's schedule with `fault(schedule, done)`."""
 
     class Faulty(Schedule):
         def step(self, done: int) -> Step:
@@ -89,7 +89,7 @@ def _scheduled(fault: Fault) -> Plant:
 
 
 def reading(order: Callable[[int], Sequence[int]]) -> Fault:
-    """Return the steps of a run that repeatedly reads the batches in another order."""
+    """Return a fault in which the run reads the batches repeatedly in another order."""
 
     def step(right: Schedule, done: int) -> Step:
         batches = order(right.num_batches)
@@ -100,7 +100,7 @@ def reading(order: Callable[[int], Sequence[int]]) -> Fault:
 
 
 def _once(other: Callable[[int, int], int]) -> Fault:
-    """Return the steps of a run whose middle step reads the batch of another step, `other(done, middle)`."""
+    """Return a fault in which the run's middle step reads the batch of another step, `other(done, middle)`."""
 
     def step(right: Schedule, done: int) -> Step:
         instead = right.step(other(done, right.steps // 2))
@@ -122,7 +122,7 @@ SCHEDULES: dict[str, Fault] = {
     "one step reads another batch": _once(lambda done, middle: done + (done == middle)),
     "two steps change places": _once(lambda done, middle: {middle: middle + 1, middle + 1: middle}.get(done, done)),
 }
-"""Faults of the order of batches and of the step size's schedule."""
+"""Faults in the order of the batches and in the step-size schedule."""
 
 FAULTS: dict[str, Plant] = {
     "does nothing": _stepping(lambda _, state, **settings: _copied(state)),
@@ -136,8 +136,8 @@ FAULTS: dict[str, Plant] = {
     "lanes pushed": _with(push=lambda push: push + 0.05),
 }
 BATCHED = FAULTS | {name: _scheduled(fault) for name, fault in SCHEDULES.items()}
-"""Faults of runs that read batches in turn."""
+"""Faults in runs that read batches in order."""
 OF_FORGETTING = ("canary stays",)
-"""Faults only of runs that forget: while learning, canaries are meant to stay."""
+"""Faults that exist only in runs that forget, because canaries are meant to stay during training."""
 OF_LATER_RUNS = ("position not carried",)
-"""Faults only of later runs: a chain's first run cannot show them."""
+"""Faults that exist only in later runs, because a chain's first run cannot show them."""

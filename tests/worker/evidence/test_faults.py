@@ -39,10 +39,10 @@ Get = Callable[[str], Any]
         *(pytest.param(LEARNING, fault, id=f"learning: {fault}") for fault in FAULTS if fault not in OF_FORGETTING),
     ],
 )
-def test_a_fault_in_the_chain_is_found(
+def test_a_fault_in_the_chain_is_detected(
     plan: CanaryPlan, fault: str, mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The canary test of a single run detects each planted fault in the steps. The smallest fault, halved noise,
+    """The canary test of a single run detects each fault planted in the steps. The smallest fault, halved noise,
     escapes 512 lanes less than once in 10^15 runs."""
     FAULTS[fault](monkeypatch)
     found = ran(replace(plan, lanes=512)).observed
@@ -63,11 +63,11 @@ RUNS = {"learning": LEARNING_BATCHES, "forgetting": FORGETTING_BATCHES, "few ste
         if fault not in (OF_LATER_RUNS + OF_FORGETTING if run == "learning" else ())
     ],
 )
-def test_a_fault_in_a_chain_of_batches_is_found(
+def test_a_fault_in_a_chain_of_batches_is_detected(
     run: str, fault: str, batched: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In steps that read batches in order, each planted fault is detected. A fault in the order alone does not move any
-    canary and is detected only by the test of the order."""
+    canary, so only the test of the order detects it."""
     BATCHED[fault](monkeypatch)
     observed = ran(replace(RUNS[run], lanes=1024), made=batched).observed
     assert observed is not None
@@ -79,7 +79,7 @@ def test_a_fault_in_a_chain_of_batches_is_found(
 
 
 def test_a_run_that_forgets_nothing_is_refuted(mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the canaries stay in the data, 16,384 lanes with and without a canary are distinguished better than the
+    """If the canaries stay in the data, 16,384 lanes with and without a canary can be told apart better than the
     guarantee allows, so the canary test refutes the guarantee."""
     FAULTS["canary stays"](monkeypatch)
     observed = ran(replace(FORGETTING, lanes=16384)).observed
@@ -136,18 +136,18 @@ class Stale:
         self._features, self._labels = rows.features, rows.labels
 
     def mapped(self, patch: pytest.MonkeyPatch) -> None:
-        """Let the whole run read an old copy."""
+        """Make the whole run read an old copy of the rows."""
         patch.setattr(chain_process, "mapped", lambda memory, *shape: (self._features, self._labels))
 
     def resident(self, patch: pytest.MonkeyPatch) -> None:
-        """Let the steps read an old copy, and everything else the current rows."""
+        """Make the steps read an old copy of the rows, while everything else reads the current rows."""
         opened = engines.open_rows
         copy = (self._features, self._labels)
         patch.setattr(engines, "open_rows", lambda made, x, y, *rest: opened(made, *copy, *rest))
 
 
 def _assert_open(installation: Installation, get: Get, model_id: str, request_id: str, code: str) -> None:
-    """Check that the last run failed with this code and left nothing behind."""
+    """Check that the last run failed with this code and left nothing behind, and that the request is still open."""
     [last] = get("/runs?limit=1")["items"]
     assert (last["status"], last["error_code"]) == ("failed", code)
     model = get(f"/models/{model_id}")
@@ -177,8 +177,8 @@ def test_a_run_that_fails_its_canary_test_publishes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A run with a planted fault fails every time, with an alarm and the findings of its canary test, and its request
-    stays open. Once the fault is removed, the request completes."""
+    """A run with a planted fault fails on every attempt with an alarm and the findings of its canary test, and its
+    request stays open. Once the fault is removed, the request completes."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02, **batches)
     assert work() == 1
@@ -222,8 +222,8 @@ def test_a_run_on_other_rows_publishes_nothing(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run whose steps still read the row to be forgotten, on disk or in memory, fails; once the row is gone,
-    a run completes."""
+    """A run fails if its steps still read the row to be forgotten, on disk or in memory. Once the row is gone, a run
+    completes."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     stale = Stale(installation, dataset["id"])
@@ -254,8 +254,8 @@ def test_erasing_another_row_fails_the_run(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run that would erase a row other than the requested one fails before anything is recorded, so no other row is
-    lost. A later run erases the requested row."""
+    """A run that would erase a row other than the requested one fails before anything is recorded, so that no other row
+    is lost. A later run erases the requested row."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -276,7 +276,7 @@ def test_erasing_another_row_fails_the_run(
 def test_a_run_without_its_canary_test_publishes_nothing(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run is not published if its lanes were left out or were fewer than planned."""
+    """A run is not published if its lanes were omitted or fewer than planned."""
     model = new_model(new_dataset()["id"])
     original = isolated.run
     for lanes_ran in (0, 2):
@@ -297,7 +297,7 @@ def test_a_run_without_its_canary_test_publishes_nothing(
 def test_a_model_without_lanes_is_not_tested(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model created without lanes runs without a canary test and reports this."""
+    """A model created without lanes runs without a canary test, and its runs report no test."""
     model = new_model(new_dataset()["id"], audit={"lanes": 0})
     assert work() == 1
     assert get("/runs?limit=1")["items"][0]["audit"] is None

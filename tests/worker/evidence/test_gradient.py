@@ -17,7 +17,7 @@ Made = tuple[Any, Any, Any, float]
 
 @pytest.fixture(params=[(2, 300), (5, 300), (2, 20_000)])
 def made(request: pytest.FixtureRequest) -> Made:
-    """Return rows, labels, parameters, and the maximum contribution of a record."""
+    """Return rows, labels, parameters and the maximum contribution of a record."""
     classes, rows = request.param
     generator = np.random.default_rng(1)
     features = generator.standard_normal((rows, 12))
@@ -34,7 +34,7 @@ def gradient(features: Any, labels: Any, parameters: Any) -> Any:
 
 
 def test_both_gradients_agree(made: Made) -> None:
-    """The gradient of the engine equals the gradient that numpy computes, even if some rows are null."""
+    """The engine's gradient equals the gradient that numpy computes, even if some rows are null."""
     features, labels, parameters, bound = made
     features[5] = 0
     ours = gradient(features, labels, parameters)
@@ -43,8 +43,8 @@ def test_both_gradients_agree(made: Made) -> None:
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_identical_rows_are_not_a_fault(classes: int) -> None:
-    """If all rows are equal, errors from rounding to single precision add up instead of cancelling, and the
-    comparison still accepts them."""
+    """If all rows are identical, single-precision rounding errors add up instead of cancelling, and the comparison
+    still accepts them."""
     features = np.tile(np.float32([[0.1, 0.3, 0.948]]), (300_000, 1))
     labels = (np.arange(len(features)) % 7 == 0).astype(np.int32)
     parameters = np.random.default_rng(2).normal(size=(1 if classes == 2 else classes, 3)) * 9
@@ -54,7 +54,7 @@ def test_identical_rows_are_not_a_fault(classes: int) -> None:
 
 
 def test_large_scores_do_not_overflow(made: Made) -> None:
-    """The comparison of gradients works even for weights so large that every exponential would overflow."""
+    """The comparison of gradients works even for weights so large that their exponentials would overflow."""
     features, labels, parameters, bound = made
     parameters = parameters * 1e4
     ours = gradient(features, labels, parameters)
@@ -63,7 +63,7 @@ def test_large_scores_do_not_overflow(made: Made) -> None:
 
 @pytest.mark.parametrize("spoil", ["row", "label", "nan", "one more"])
 def test_one_different_row_is_detected(made: Made, spoil: str) -> None:
-    """The comparison detects a row that was not nulled, a row with another label, a repeated row, and a NaN."""
+    """The comparison detects a row that was not nulled, a row with a different label, a repeated row and a NaN."""
     features, labels, parameters, bound = made
     here: Callable[[], Any] = lambda: gradient(features, labels, parameters)  # noqa: E731
     ours = here()

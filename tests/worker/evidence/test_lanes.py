@@ -28,7 +28,7 @@ BOTH = pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", 
 
 @pytest.fixture(params=["cpu", *passes.OTHERS])
 def computing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the engine that takes the steps; CPU tensors stand for a device."""
+    """Select the engine that computes the steps, where CPU tensors stand in for a device, and return its name."""
     name = request.param
 
     def opened(mechanism: Mechanism, features: Any, labels: Any, *_: Any) -> AbstractContextManager[Any]:
@@ -44,9 +44,9 @@ def computing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def test_lanes_follow_their_law(
     plan: CanaryPlan, grid: float | None, computing: str, mechanism: Mechanism, ran: Run
 ) -> None:
-    """The final positions of 2,048 lanes with a canary follow N(mean, variance), and those of 2,048 lanes without one
-    follow N(0, variance), on any grid. Two Kolmogorov-Smirnov tests check this with a false-alarm rate of 1e-9 each,
-    and the canary test has no findings."""
+    """On any grid, the final positions of 2,048 lanes with a canary follow N(mean, variance), and those of 2,048 lanes
+    without a canary follow N(0, variance). Two Kolmogorov-Smirnov tests check this with a false-alarm rate of 1e-9
+    each, and the canary test has no findings."""
     plan = replace(plan, lanes=4096)
     law, found = canary_test.law(mechanism, plan), ran(plan, **{} if grid is None else {"grid": grid})
     assert found.lanes is not None
@@ -63,7 +63,7 @@ def test_lanes_follow_their_law(
 def test_short_runs_are_tested_too(
     plan: CanaryPlan, steps: int, computing: str, mechanism: Mechanism, ran: Run
 ) -> None:
-    """The audit of a short run covers exactly its steps and has no findings."""
+    """The canary test of a short run covers exactly the run's steps and has no findings."""
     plan = replace(plan, steps=steps)
     found = ran(plan)
     assert found.observed is not None
@@ -73,7 +73,7 @@ def test_short_runs_are_tested_too(
 
 @pytest.mark.parametrize("plan", [LEARNING_BATCHES, FORGETTING_BATCHES, SHORT], ids=["learning", "forgetting", "short"])
 def test_lanes_of_batches_follow_their_law(plan: CanaryPlan, computing: str, batched: Mechanism, ran: Run) -> None:
-    """Lanes follow their law even if each step reads a single batch and the step size decreases. The witnesses move
+    """Lanes follow their law even if each step reads only one batch and the step size decreases. The witnesses move
     some lanes by at least ten thousand standard deviations."""
     found = ran(plan, made=batched)
     assert found.observed is not None
@@ -100,8 +100,7 @@ class TwoSources:
 
 @BOTH
 def test_lanes_do_not_affect_the_parameters(plan: CanaryPlan, ran: Run) -> None:
-    """A run with lanes and a run without them end with the same parameters, bit for bit, if the noise of the
-    parameters is the same."""
+    """With the same noise for the parameters, runs with and without lanes end with bit-identical parameters."""
     audited = ran(plan, noise=TwoSources(3))
     alone = ran(None, steps=plan.steps, noise=TwoSources(3))
     assert np.array_equal(audited.parameters, alone.parameters)
@@ -109,7 +108,8 @@ def test_lanes_do_not_affect_the_parameters(plan: CanaryPlan, ran: Run) -> None:
 
 
 def test_lanes_are_not_projected(mechanism: Mechanism, ran: Run) -> None:
-    """Lanes far outside a small ball are not projected into it, although the parameters are projected at every step."""
+    """Lanes are not projected into the ball even if they are far outside it, whereas the parameters are projected at
+    every step."""
     small, plan = 0.05, FORGETTING
     found = ran(plan, radius=small)
     assert np.linalg.norm(found.parameters) <= small * (1 + 1e-6)
@@ -145,8 +145,8 @@ def test_lanes_of_an_isolated_run_follow_their_law(mechanism: Mechanism) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 9_000, 46_500, 60_000])
 def test_drift_is_standard_normal(steps: int) -> None:
-    """The drift statistic of 4,000 correct canary tests is standard normal at a false-alarm rate of 1e-9, even if the
-    expected value or its square underflows. The first ten of these tests have no findings."""
+    """Over 4,000 correct canary tests, the drift statistic passes a test for standard normality with a false-alarm rate
+    of 1e-9, even if the expected value or its square underflows. The first ten of these tests have no findings."""
     mechanism = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-5), num_slots=1000, num_classes=2
     )
@@ -164,8 +164,7 @@ def test_drift_is_standard_normal(steps: int) -> None:
 
 
 def test_lanes_start_where_given(mechanism: Mechanism) -> None:
-    """Lanes start at the given positions, and lanes of a learning run start at the origin. The start is
-    returned as a copy."""
+    """Lanes start at the given positions, or at the origin in a training run. The start is returned as a copy."""
     law, known = canary_test.law(mechanism, FORGETTING), torch.arange(256, dtype=torch.float64)
     given = evidence.Lanes(law, FORGETTING, start=known)
     given.start(SystemNoise()).zero_()
@@ -174,8 +173,7 @@ def test_lanes_start_where_given(mechanism: Mechanism) -> None:
 
 
 def test_paired_lanes_share_their_witnesses(mechanism: Mechanism) -> None:
-    """Both lanes of a pair have the same witnesses; the first lane also has a canary as long as that canary is
-    present."""
+    """Both lanes of a pair have the same witnesses. The first lane also has a canary while the canary is present."""
     for plan, there in ((LEARNING, canary_test.law(mechanism, LEARNING).push), (FORGETTING, 0.0)):
         first, second = evidence.of(mechanism, plan).push.of(0).chunk(2)
         assert len(second.unique()) == plan.groups == 16

@@ -1,4 +1,4 @@
-"""Predictable noise, and known data."""
+"""Predictable noise and known data."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +38,7 @@ class ReplayableNoise:
 
 
 def mechanism_of(**changed: Any) -> Mechanism:
-    """Return the mechanism of a small binary problem of 40 slots and 5 features, with `changed` settings."""
+    """Return the mechanism of a small binary problem with 40 slots and 5 features, with `changed` settings."""
     settings = {"num_slots": 40, "num_classes": 2, "l2": 0.1, "step_size": 2.0, "noise_scale": 0.01, "radius": 10.0}
     others = {"learn_steps": 30, "grid": 2.0**-40, "num_parameters": 5}
     return Mechanism(**{"objective": Objective.LOGISTIC_REGRESSION} | settings | others | changed)
@@ -56,7 +56,7 @@ def replayable_noise() -> Callable[[int], ReplayableNoise]:
 
 @pytest.fixture
 def random_rows() -> Callable[..., tuple[Any, Any]]:
-    """Return rows just inside the unit sphere, with labels that depend on them."""
+    """Return a function that makes rows just inside the unit sphere, with labels that depend on them."""
 
     def make(num_rows: int, num_features: int, num_classes: int = 2, seed: int = 0) -> tuple[Any, Any]:
         generator = np.random.default_rng(seed)
@@ -70,7 +70,7 @@ def random_rows() -> Callable[..., tuple[Any, Any]]:
 
 @pytest.fixture
 def settings() -> dict[str, Any]:
-    """Return a run of three steps on a small binary problem of 40 slots and 5 features, as keyword arguments."""
+    """Return the keyword arguments for a run of three steps on a small binary problem with 40 slots and 5 features."""
     return {
         "mechanism": mechanism_of(),
         "initial": np.zeros((1, 5)),

@@ -17,7 +17,7 @@ SETTINGS = {"l2": 0.05, "step_size": 1.5, "noise_scale": 0.2, "radius": 20.0}
 
 
 class Replayed:
-    """Noise that gives the numbers of a seed to either engine."""
+    """Noise that gives both engines the same numbers for a seed."""
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.default_rng(seed)
@@ -36,7 +36,7 @@ class Replayed:
 def written_out(
     features: Any, labels: Any, *, steps: int, batches: int, cool_down: int, first_step: int, seed: int, initial: Any
 ) -> Any:
-    """Run the chain in double precision as docs/mathematics defines it."""
+    """Return the result of the chain, computed in double precision as docs/mathematics defines it."""
     x, noise = initial.copy(), Replayed(seed)
     for done in range(steps):
         eta = 1.5 * min(1.0, (steps - done) / cool_down)
@@ -59,8 +59,8 @@ RUNS = pytest.mark.parametrize(
 def test_steps_read_the_batches_in_order(
     steps: int, batches: int, cool_down: int, first_step: int, random_rows: Rows
 ) -> None:
-    """Steps read the batches in order and continue where the previous run stopped, and the step size decreases
-    over the last steps."""
+    """Steps read the batches in order, starting where the previous run stopped, and the step size decreases over the
+    last steps."""
     features, labels = random_rows(43, 6)
     initial = np.random.default_rng(1).standard_normal((1, 6))
     told = {"steps": steps, "first_step": first_step}
@@ -80,7 +80,7 @@ def test_steps_read_the_batches_in_order(
 
 
 def test_consecutive_runs_equal_one_run(random_rows: Rows) -> None:
-    """Consecutive runs without a cool-down give the same result as one run of all their steps."""
+    """Without a cool-down, consecutive runs give the same result as one run of all their steps."""
     features, labels = random_rows(43, 6)
     noise, parameters, done = Replayed(5), np.zeros((1, 6)), 0
     settings = {
@@ -101,7 +101,7 @@ def test_consecutive_runs_equal_one_run(random_rows: Rows) -> None:
 def test_gradients_of_batches_add_up(
     num_rows: int, width: int, batches: int, num_classes: int, random_rows: Rows
 ) -> None:
-    """The gradients of all batches add up to the gradient of all rows. The gradient of a batch equals, bit for bit, the
+    """The gradients of all batches add up to the gradient of all rows. A batch's gradient is bit-identical to the
     gradient of only the rows in that batch."""
     data = random_rows(num_rows, width, num_classes)
     here = torch.from_numpy(np.random.default_rng(2).standard_normal((1 if num_classes == 2 else num_classes, width)))
@@ -118,7 +118,7 @@ def test_gradients_of_batches_add_up(
 
 @pytest.mark.parametrize(("num_slots", "batches"), [(1, 1), (43, 4), (43, 43), (1000, 999), (10**15, 10**9 + 7)])
 def test_every_slot_is_in_one_batch(num_slots: int, batches: int) -> None:
-    """Batches are consecutive, none of them is empty, and their sizes differ by at most one slot."""
+    """Batches are consecutive, none is empty, and their sizes differ by at most one slot."""
     schedule = Schedule(num_slots=num_slots, num_batches=batches, steps=1)
     looked_at = range(batches) if batches < 2000 else (0, 1, batches // 2, batches - 2, batches - 1)
     for batch in looked_at:
@@ -132,6 +132,6 @@ def test_every_slot_is_in_one_batch(num_slots: int, batches: int) -> None:
     "wrong", [{"num_batches": 0}, {"num_batches": 44}, {"cool_down": 0}, {"first_step": -1}, {"steps": 0}]
 )
 def test_impossible_schedules_are_refused(wrong: dict[str, int]) -> None:
-    """A schedule without a batch or a step, or with more batches than slots, is refused with a specific error."""
+    """A schedule without batches or steps, or with more batches than slots, is refused with a specific error."""
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Schedule(**{"num_slots": 43, "steps": 5} | wrong)

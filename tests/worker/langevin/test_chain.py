@@ -19,8 +19,8 @@ Rows = Callable[..., tuple[Any, Any]]
 @pytest.mark.slow
 @pytest.mark.parametrize(("l2", "steps"), [(0.05, 1), (0.05, 200), (1e-9, 30)])
 def test_the_law_without_data_is_stationary(l2: float, steps: int) -> None:
-    """On null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)) with c = 1 - eta * l2. On 20,000
-    coordinates a chi-squared test of the variance and a Kolmogorov-Smirnov test of the law each have a
+    """On null rows, every coordinate ends distributed as N(0, nu^2 (1 - c^2T) / (1 - c^2)) with c = 1 - eta * l2. On
+    20,000 coordinates a chi-squared test of the variance and a Kolmogorov-Smirnov test of the law each have a
     false-alarm rate of 1e-9."""
     width, step_size, noise_scale = 20_000, 2.0, 0.3
     ran = chain.run(
@@ -73,8 +73,8 @@ def test_chains_on_equal_data_contract(
 
 
 def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, replayable_noise: Any) -> None:
-    """With the same noise, two chains with and without one record stay within the distance W <- c W + eta M / n. After
-    the record is deleted, the distance shrinks by c at every step."""
+    """With the same noise, two chains whose data differ in one record stay within the distance W <- c W + eta M / n.
+    After the record is deleted, the distance shrinks by c at every step."""
     features, labels = random_rows(40, 5)
     without = features.copy()
     without[7] = 0
@@ -129,7 +129,7 @@ def test_progress_is_reported_after_every_step(random_rows: Rows, settings: dict
 
 @pytest.fixture
 def iterates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Collect every buffer in which a run keeps an iterate."""
+    """Return the list in which every buffer with an iterate of a run is collected."""
     held: list[Any] = []
 
     def probed(*args: Any, **settings: Any) -> State:
@@ -145,7 +145,7 @@ def iterates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_progress_callback_can_stop_the_run(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """An exception raised by `on_progress` ends the run at once, and no iterate remains in the buffers."""
+    """An exception raised in `on_progress` ends the run at once, and no iterate remains in the buffers."""
     features, labels = random_rows(40, 5)
     noise = replayable_noise(1)
 
@@ -162,8 +162,8 @@ def test_a_progress_callback_can_stop_the_run(
 def test_only_the_last_iterate_is_returned(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """After a run, every buffer that contained an iterate is zero. The result is a copy, and the starting
-    parameters are unchanged."""
+    """After a run, every buffer that contained an iterate is zeroed. The result is a copy, and the initial parameters
+    are unchanged."""
     features, labels = random_rows(40, 5)
     noise, start = replayable_noise(1), np.ones((1, 5))
     start.setflags(write=False)
@@ -203,7 +203,7 @@ def test_the_last_iterate_lies_on_the_grid(random_rows: Rows, settings: dict[str
 
 
 def test_two_runs_differ(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """Two runs of one step, from the same start and on the same data, have different results."""
+    """Two one-step runs from the same start and on the same data have different results."""
     features, labels = random_rows(40, 5)
     ends = [
         chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"steps": 1}).parameters
@@ -229,8 +229,7 @@ def test_two_runs_differ(random_rows: Rows, settings: dict[str, Any]) -> None:
 def test_unusable_settings_are_refused(
     name: str, value: Any, condition: str, random_rows: Rows, settings: dict[str, Any]
 ) -> None:
-    """A setting outside its range is refused before the first step, with an error that states the violated
-    condition."""
+    """A setting outside its range is refused before the first step, and the error states the violated condition."""
     features, labels = random_rows(40, 5)
     told: list[int] = []
     with pytest.raises(ValueError, match=condition):
@@ -263,8 +262,8 @@ def test_unusable_settings_are_refused(
 def test_unusable_rows_are_refused_without_being_quoted(
     spoil: Callable[[Any, Any], tuple[Any, Any]], condition: str, random_rows: Rows, settings: dict[str, Any]
 ) -> None:
-    """Rows that the guarantee does not cover are refused with an error that states the condition and no value
-    of a record."""
+    """Rows that the guarantee does not cover are refused. The error states the violated condition but no value of a
+    record."""
     features, labels = spoil(*random_rows(40, 5))
     with pytest.raises(ValueError, match=condition) as refused:
         chain.run(features=features, labels=labels, noise=SystemNoise(), **settings)
@@ -272,7 +271,7 @@ def test_unusable_rows_are_refused_without_being_quoted(
 
 
 def test_one_long_row_among_many_is_refused(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """The norm of every row is checked, so a single long row among many is refused."""
+    """The norm of every row is checked, so that a single long row among many is refused."""
     features, labels = random_rows(10_000, 5)
     features[9_999] *= 1.001
     with pytest.raises(ValueError, match="norm <= 1"):

@@ -20,8 +20,8 @@ RANGE = TargetColumn(low=20.0, high=140.0)
 
 
 def test_two_classes_have_logistic_probabilities() -> None:
-    """With two classes, the probability of class 1 is 1 / (1 + exp(-score)), and the probability of class 0 is
-    the remainder."""
+    """With two classes, the probability of class 1 is 1 / (1 + exp(-score)), and class 0 has the remaining
+    probability."""
     features = np.array([[0.6, 0.8], [0.0, 1.0], [0.0, 0.0]], np.float32)
     scores = features.astype(float) @ [2.0, -1.0]
     expected = 1 / (1 + np.exp(-scores))
@@ -53,10 +53,10 @@ def test_probabilities_are_valid(num_classes: int, seed: int, scale: float) -> N
     ("parameters", "features", "num_classes"),
     [((2, 3), (4, 3), 2), ((1, 3), (4, 3), 3), ((1, 3), (4, 2), 2), ((1, 3), (3,), 2), ((1, 3), (4, 3), 1)],
 )
-def test_shapes_that_do_not_fit_are_refused(
+def test_mismatched_shapes_are_refused(
     parameters: tuple[int, ...], features: tuple[int, ...], num_classes: int
 ) -> None:
-    """Weights whose shape does not match the number of classes and features are refused."""
+    """Weights are refused if their shape does not match the number of classes and features."""
     with pytest.raises(ValueError, match="Expected features"):
         probabilities(np.zeros(parameters), np.zeros(features), num_classes)
 
@@ -72,7 +72,7 @@ def test_accuracy_is_the_share_of_correct_rows(random_rows: Rows) -> None:
 
 @pytest.mark.parametrize("num_classes", [2, 5])
 def test_auc_and_log_loss_match_scikit_learn(random_rows: Rows, num_classes: int) -> None:
-    """The area under the curve equals scikit-learn's to within the stated error, which is small. The log loss equals
+    """The area under the curve equals scikit-learn's to within the reported error, which is small. The log loss equals
     scikit-learn's up to rounding, even if a probability underflows."""
     features, labels = random_rows(5000, 4, num_classes)
     parameters = np.random.default_rng(1).standard_normal((1 if num_classes == 2 else num_classes, 4))
@@ -89,7 +89,7 @@ def test_auc_and_log_loss_match_scikit_learn(random_rows: Rows, num_classes: int
 
 
 def test_tied_rows_count_half() -> None:
-    """If all rows have the same score, the area under the curve is 1/2, and its stated error covers every other
+    """If all rows have the same score, the area under the curve is 1/2, and its reported error covers every other
     value."""
     features, labels = np.ones((10, 2), np.float32), np.arange(10, dtype=np.int32) % 2
     found = of_classes(np.zeros((1, 2)), [(features, labels)], 2)
@@ -98,7 +98,7 @@ def test_tied_rows_count_half() -> None:
 
 
 def test_calibration_error_is_the_mean_deviation() -> None:
-    """If 0.9 is predicted ten times and right eight times, and 0.6 is predicted ten times and right six times, the
+    """If predictions of 0.9 are right eight times out of ten and predictions of 0.6 six times out of ten, the
     calibration error is half of 0.1."""
     logits = np.repeat([np.log(9), np.log(1.5)], 10)
     labels = np.array([1] * 8 + [0] * 2 + [1] * 6 + [0] * 4, np.int32)
@@ -119,7 +119,7 @@ def test_accuracy_of_two_classes_follows_the_sign_of_the_score() -> None:
 
 
 def test_metrics_leave_out_null_rows(random_rows: Rows) -> None:
-    """Null rows count neither as right nor as wrong, whatever labels they have."""
+    """Null rows count as neither right nor wrong, whatever their labels are."""
     features, labels = random_rows(100, 4)
     parameters, nulled = np.random.default_rng(1).standard_normal((1, 4)), features.copy()
     nulled[60:] = 0

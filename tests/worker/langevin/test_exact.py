@@ -16,7 +16,7 @@ FALSE_ALARM = 1e-9  # probability that a statistical test below fails for a corr
 
 
 class Words:
-    """Given random words, followed by fresh ones."""
+    """Random words: first the given ones, then fresh ones."""
 
     def __init__(self, *known: int) -> None:
         self._known = list(known)
@@ -35,7 +35,7 @@ def share_is(hits: int, trials: int, probability: float) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.3, 1.0, 7.7])
 def test_integers_have_normal_weights(spread: float) -> None:
-    """Each integer is drawn with the normal probability of the interval around it, by a chi-squared test."""
+    """Each integer is drawn with the normal probability of the interval around it, according to a chi-squared test."""
     draws = np.array(list(sampled(Words(), spread, 50_000)))
     last = int(3 * spread) + 1
     edges = (np.arange(-last, last + 2) - 0.5) / spread
@@ -55,8 +55,8 @@ def test_a_fine_grid_approaches_the_normal_law() -> None:
 
 
 def test_building_blocks_have_their_probabilities() -> None:
-    """Draws have the probability exp(-1/2) or exp(-x(2k+x)/(2k+2)), and integers are uniform, as 50,000 trials
-    each confirm."""
+    """In 50,000 trials each, the building blocks are true with the probabilities exp(-1/2) and exp(-x(2k+x)/(2k+2)),
+    and integers are uniform."""
     words, trials = Words(), 50_000
     assert share_is(sum(_true_at_root_of_e(words) for _ in range(trials)), trials, math.exp(-0.5))
     for k, x in ((0, 0.8), (1, 0.25), (3, 0.9)):
@@ -66,7 +66,7 @@ def test_building_blocks_have_their_probabilities() -> None:
 
 
 def test_whole_part_has_its_probability() -> None:
-    """The whole part of a draw equals k with the probability that |N(0, 1)| falls between k and k + 1."""
+    """The whole part of a draw equals k with the probability that |N(0, 1)| lies between k and k + 1."""
     trials = 50_000
     wholes = np.bincount([min(_half_normal(words)[0], 4) for words in [Words()] for _ in range(trials)], minlength=5)
     weights = [2 * (stats.norm.sf(k) - (stats.norm.sf(k + 1) if k < 4 else 0)) for k in range(5)]
@@ -87,7 +87,7 @@ def test_rounding_is_exact_at_any_size() -> None:
 
 
 def test_digits_are_drawn_only_as_needed() -> None:
-    """More random bits are drawn only if the first 64 lie on the border between two integers."""
+    """More random bits are drawn only if the first 64 do not decide between two integers."""
     words = Words()
     assert _nearest(Fraction(1), 0, _Uniform(words, 2**63 - 1)) == 0
     assert words.drawn == 0
@@ -100,7 +100,7 @@ def test_digits_are_drawn_only_as_needed() -> None:
 
 
 def test_the_keystream_determines_the_integers() -> None:
-    """The same keystream gives the same integers, which depend on no other input."""
+    """The integers depend on nothing but the keystream."""
 
     def words() -> "tuple[int, ...]":
         stream = Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 4096))
@@ -114,6 +114,6 @@ def test_the_keystream_determines_the_integers() -> None:
 
 @pytest.mark.parametrize(("size", "spread"), [(0, 1.0), (1, 0.0), (1, -1.0), (1, math.nan), (1, 2.0**50)])
 def test_unusable_requests_are_refused(size: int, spread: float) -> None:
-    """Requesting no numbers, or a spread whose results do not fit in float64, is refused."""
+    """Requests for zero numbers, or for a spread whose results would not fit in float64, are refused."""
     with pytest.raises(ValueError, match="Expected"):
         SystemNoise().rounded_normal(size, spread)

@@ -35,7 +35,7 @@ def parameters_for(num_classes: int, num_features: int, seed: int, scale: float 
 
 
 def summed_loss(parameters: torch.Tensor, features: Any, labels: Any) -> torch.Tensor:
-    """Return the loss of the gradient, as the textbook writes it, in double precision."""
+    """Return the textbook loss whose gradient is tested, in double precision."""
     scores = torch.from_numpy(features).double() @ parameters.T
     targets = torch.from_numpy(labels).long()
     if parameters.shape[0] == 1:
@@ -52,8 +52,9 @@ def one_row(num_features: int, num_classes: int, seed: int) -> tuple[Any, Any]:
     )
 
 
-def test_two_classes_have_half_the_row_at_the_origin(random_rows: RandomRows) -> None:
-    """With two classes and zero parameters, the gradient of a record is half the row, towards its label."""
+def test_two_classes_have_half_the_row_as_gradient_at_the_origin(random_rows: RandomRows) -> None:
+    """With two classes and zero parameters, a record's gradient is plus or minus half the row, depending on the
+    label."""
     features, _ = random_rows(1, 6)
     for label, half in ((0, 0.5), (1, -0.5)):
         gradient = gradient_of(torch.zeros(1, 6, dtype=torch.float64), features, np.array([label], np.int32))
@@ -61,8 +62,8 @@ def test_two_classes_have_half_the_row_at_the_origin(random_rows: RandomRows) ->
 
 
 def test_many_classes_have_even_gradients_at_the_origin(random_rows: RandomRows) -> None:
-    """With more classes and zero parameters, the softmax gradient of a record is the row times 1/C, minus the
-    whole row for its label."""
+    """With more classes and zero parameters, a record's softmax gradient is 1/C of the row for every class, minus the
+    whole row for the record's class."""
     features, _ = random_rows(1, 6)
     gradient = gradient_of(torch.zeros(4, 6, dtype=torch.float64), features, np.array([2], np.int32))
     np.testing.assert_allclose(gradient.numpy(), np.array([[0.25], [0.25], [-0.75], [0.25]]) * features, rtol=ROUNDING)
@@ -70,7 +71,8 @@ def test_many_classes_have_even_gradients_at_the_origin(random_rows: RandomRows)
 
 @classes
 def test_gradient_agrees_with_automatic_differentiation(num_classes: int, random_rows: RandomRows) -> None:
-    """Over several blocks the gradient equals the automatic derivative of the textbook loss, up to single precision."""
+    """Over several blocks, the gradient equals the automatic derivative of the textbook loss, up to single
+    precision."""
     features, labels = random_rows(2 * BLOCK_ROWS + 17, 12, num_classes)
     parameters = parameters_for(num_classes, 12, seed=1, scale=3.0).requires_grad_()
     (expected,) = torch.autograd.grad(summed_loss(parameters, features, labels), parameters)
@@ -81,8 +83,8 @@ def test_gradient_agrees_with_automatic_differentiation(num_classes: int, random
 
 @classes
 def test_null_rows_contribute_exactly_nothing(num_classes: int, random_rows: RandomRows) -> None:
-    """The gradient over null rows is zero, and changing the label of a null row among other rows does not
-    change a single bit."""
+    """The gradient over null rows is zero, and changing the label of a null row among other rows leaves the gradient
+    bit-identical."""
     features, labels = random_rows(50, 8, num_classes)
     parameters = parameters_for(num_classes, 8, seed=3, scale=50.0)
     assert not gradient_of(parameters, np.zeros_like(features), labels).any()
@@ -96,8 +98,8 @@ def test_null_rows_contribute_exactly_nothing(num_classes: int, random_rows: Ran
 
 @classes
 def test_deleting_a_row_removes_its_gradient(num_classes: int, random_rows: RandomRows) -> None:
-    """Nulling one row of many changes the total gradient by the gradient of that row, to within a thousandth of
-    a record's bound."""
+    """Nulling one row of many changes the total gradient by that row's gradient, to within a thousandth of a record's
+    bound."""
     features, labels = random_rows(20_000, 20, num_classes)
     parameters = parameters_for(num_classes, 20, seed=4, scale=4.0)
     own = gradient_of(parameters, features[123:124], labels[123:124])
@@ -119,8 +121,8 @@ def test_gradient_of_one_record_is_bounded(num_classes: int, seed: int, scale: f
 
 
 def test_gradient_bounds_are_attained() -> None:
-    """The bounds of 1 for two classes and sqrt(2) for more are tight: the gradient of a record that is predicted
-    wrongly with certainty attains them."""
+    """The bounds of 1 for two classes and sqrt(2) for more are tight: a record that is predicted wrongly with certainty
+    attains them."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0], np.int32)
     for weights, bound in (([[90.0, 0.0]], 1.0), ([[-90.0, 0.0], [90.0, 0.0], [0.0, 0.0]], 2**0.5)):
         pull = torch.linalg.vector_norm(gradient_of(torch.tensor(weights, dtype=torch.float64), row, label))
@@ -133,8 +135,8 @@ def test_gradient_bounds_are_attained() -> None:
 def test_regularised_gradient_is_smooth_and_strongly_convex(
     num_classes: int, seed: int, scale: float, distance: float, l2: float
 ) -> None:
-    """Between any two points the gradient of f changes by at most L times and at least l2 times their distance,
-    with L = 1/4 + l2 for two classes and 1/2 + l2 for more."""
+    """Between any two points, the gradient of f changes by at most L times and at least l2 times their distance, where
+    L is 1/4 + l2 for two classes and 1/2 + l2 for more."""
     generator = np.random.default_rng(seed)
     features = generator.standard_normal((30, 4))
     features = (features * (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)).astype(np.float32)
@@ -151,15 +153,15 @@ def test_regularised_gradient_is_smooth_and_strongly_convex(
 
 @pytest.mark.parametrize("num_rows", [1, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1, 3 * BLOCK_ROWS])
 def test_blocks_cover_every_row_once(num_rows: int) -> None:
-    """Blocks are consecutive, contain all rows once, and are neither empty nor too long."""
+    """Blocks are consecutive, contain every row once, and are neither empty nor too long."""
     rows = np.arange(num_rows)
     assert all(0 < len(rows[block]) <= BLOCK_ROWS for block in blocks(num_rows))
     np.testing.assert_array_equal(np.concatenate([rows[block] for block in blocks(num_rows)]), rows)
 
 
 def test_rows_are_read_in_place_from_a_read_only_file(tmp_path: Path, random_rows: RandomRows) -> None:
-    """Rows that are mapped read-only from a file give the same gradient as rows in memory, without a warning
-    and without being copied."""
+    """Rows mapped read-only from a file give the same gradient as rows in memory, without a warning and without being
+    copied."""
     features, labels = random_rows(40_000, 50)
     np.save(tmp_path / "features.npy", features)
     mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
@@ -173,8 +175,7 @@ def test_rows_are_read_in_place_from_a_read_only_file(tmp_path: Path, random_row
 
 
 def test_scores_of_any_size_stay_finite() -> None:
-    """For scores far beyond the range of the exponential, the gradient takes its limits instead of becoming
-    infinite."""
+    """For scores far beyond the range of the exponential, the gradient takes its limit instead of becoming infinite."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([1], np.int32)
     for size in (90.0, 1e4, 1e6):
         for weights in ([[size, 0.0]], [[-size, 0.0]], [[size, 0.0], [-size, 0.0], [0.0, 0.0]]):
@@ -188,8 +189,8 @@ def test_scores_of_any_size_stay_finite() -> None:
 def test_gradient_of_any_size_matches_automatic_differentiation(
     seed: int, num_rows: int, width: int, classes: int, scale: float
 ) -> None:
-    """For any numbers of rows, columns and classes, the gradient equals the automatic derivative of the
-    textbook loss in double precision."""
+    """For any number of rows, columns and classes, the gradient equals the automatic derivative of the textbook loss in
+    double precision."""
     generator = np.random.default_rng(seed)
     features = generator.standard_normal((num_rows, width)) / (1.001 * width**0.5)
     features = (features / np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True))).astype(np.float32)
@@ -202,7 +203,7 @@ def test_gradient_of_any_size_matches_automatic_differentiation(
 
 @pytest.mark.parametrize(("num_classes", "num_rows", "width"), [(2, 40_003, 101), (5, 20_001, 48)])
 def test_threads_do_not_change_a_bit(num_classes: int, num_rows: int, width: int, random_rows: RandomRows) -> None:
-    """The gradient is the same to the last bit with one thread and with many, and on every repetition."""
+    """The gradient is bit-identical with one thread and with many, and on every repetition."""
     features, labels = random_rows(num_rows, width, num_classes)
     parameters = parameters_for(num_classes, width, seed=7)
     alone = gradient_of(parameters, features, labels, threads=1)
@@ -252,7 +253,7 @@ def test_nan_parameters_make_the_gradient_nan(num_classes: int, random_rows: Ran
 
 
 def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) -> None:
-    """Rows of another type, shape or layout, labels outside the classes, and counts below their minimum are refused."""
+    """Rows of another type, shape or layout, labels outside the classes and counts below their minimum are refused."""
     features, labels = random_rows(40, 6)
     wrong: list[tuple[Any, Any, dict[str, Any]]] = [
         (features.astype(np.float64), labels, {}),
@@ -285,8 +286,9 @@ def test_compiled_code_needs_no_cache_folder() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=360)
 
 
-def test_labels_that_change_on_disk_do_no_harm(random_rows: RandomRows) -> None:
-    """The gradient uses the labels that were checked, so overwriting the labels on disk later does not change it."""
+def test_labels_that_change_on_disk_are_ignored(random_rows: RandomRows) -> None:
+    """The gradient uses the labels that were checked, so that overwriting the labels on disk later does not change
+    it."""
     features, labels = random_rows(40, 6, 3)
     parameters = torch.ones(3, 6, dtype=torch.float64)
     with HostRows(features, labels, num_classes=3) as rows:

@@ -6,8 +6,8 @@ from worker.langevin.init import origin
 
 
 @pytest.mark.parametrize(("num_classes", "rows"), [(2, 1), (3, 3), (10, 10)])
-def test_learning_starts_at_zero(num_classes: int, rows: int) -> None:
-    """Learning starts at zero, with a single weight vector for two classes and one weight vector per class
+def test_training_starts_at_zero(num_classes: int, rows: int) -> None:
+    """Training starts at zero, with a single weight vector for two classes and one weight vector per class
     otherwise."""
     start = origin(num_classes=num_classes, num_features=4)
     assert num_weight_rows(num_classes) == rows
@@ -15,7 +15,7 @@ def test_learning_starts_at_zero(num_classes: int, rows: int) -> None:
     assert start.dtype == np.float64
 
 
-def test_learning_without_classes_is_refused() -> None:
-    """Learning is refused if there is neither a class nor a numeric target to learn."""
+def test_training_without_classes_is_refused() -> None:
+    """Training is refused if there are no classes and no numeric target."""
     with pytest.raises(ValueError, match="num_classes=0 >= 1"):
         origin(num_classes=0, num_features=4)

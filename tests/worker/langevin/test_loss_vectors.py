@@ -21,15 +21,15 @@ PASSES: dict[str, Callable[..., AbstractContextManager[Any]]] = {"host": HostRow
 
 
 def test_the_file_matches_mpmath() -> None:
-    """The file of loss vectors contains exactly what mpmath computes, and has vectors for every objective."""
+    """The file of loss vectors contains exactly what mpmath computes and covers every objective."""
     assert loss_vectors.FILE.read_text() == loss_vectors.written()
     assert {vector["objective"] for vector in VECTORS} == set(Objective)
 
 
 @pytest.mark.parametrize("name", PASSES)
 def test_gradients_match_the_slopes(name: str) -> None:
-    """Along the row, the gradient of one row of norm 1 equals the slopes in its vector to single precision;
-    across the row, it is zero."""
+    """The gradient of one row of norm 1 equals the slopes in its vector along the row, to single precision, and is zero
+    across the row."""
     for vector in VECTORS:
         objective, num_classes = Objective(vector["objective"]), vector["num_classes"]
         row, label = np.array([[0.0, 1.0, 0.0]], np.float32), np.array([vector["label"]], np.int32)
@@ -45,7 +45,7 @@ def test_gradients_match_the_slopes(name: str) -> None:
 
 
 def test_no_slope_is_steeper_than_the_constant() -> None:
-    """No slope in a vector is steeper than the constant M of its ball."""
+    """No slope in a vector exceeds the constant M of its ball."""
     for vector in VECTORS:
         described: dict[str, Any] = {"loss_width": vector["loss_width"], "radius": np.linalg.norm(vector["scores"])}
         bound = gradient_bound(Objective(vector["objective"]), vector["num_classes"], **described)

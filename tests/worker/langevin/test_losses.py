@@ -1,4 +1,4 @@
-"""Losses of one score other than the logistic loss: the gradients of each pass, and the learned minimisers."""
+"""Losses other than the logistic loss: the gradients of each pass, and the minimisers that are reached."""
 
 import math
 from collections.abc import Callable
@@ -36,7 +36,7 @@ ROUNDING = 1e-5
 
 
 def classes_of(loss: Loss) -> int:
-    """Return the number of classes of a loss. For labels it is three, an odd number, which the kernel pads."""
+    """Return a loss's number of classes. For labels it is three, an odd number, so that the kernel has to pad."""
     return {HINGE: 2, LABELS: 3}.get(loss, 1)
 
 
@@ -50,7 +50,7 @@ def parameters_of(loss: Loss, num_features: int, scale: float = 1.0, seed: int =
 
 
 def labelled(loss: Loss, num_rows: int, num_features: int, seed: int = 0) -> tuple[Any, Any]:
-    """Return rows of norm 1, and labels that depend on them a little."""
+    """Return rows of norm 1 with labels that depend on them slightly."""
     generator = np.random.default_rng(seed)
     features = generator.standard_normal((num_rows, num_features))
     features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
@@ -62,7 +62,7 @@ def labelled(loss: Loss, num_rows: int, num_features: int, seed: int = 0) -> tup
 
 
 def losses(loss: Loss, scores: Any, labels: Any) -> Any:
-    """Return the textbook losses in torch's double precision; `scores` are (n, 1), or (n, C) for labels."""
+    """Return the textbook losses in double precision with torch. `scores` has shape (n, 1), or (n, C) for labels."""
     if loss is LABELS:
         has = torch.from_numpy(labels[:, None] >> np.arange(3) & 1).double()
         return torch.nn.functional.binary_cross_entropy_with_logits(scores, has, reduction="none").sum(dim=1)
@@ -87,8 +87,8 @@ def gradient_of(loss: Loss, parameters: torch.Tensor, features: Any, labels: Any
 
 @every_loss
 def test_gradient_agrees_with_automatic_differentiation(loss: Loss) -> None:
-    """Over several blocks the gradient equals the automatic derivative of the textbook loss, in the kernel, on the
-    device and in numpy's second gradient."""
+    """Over several blocks, the gradients of the kernel, the device and numpy's second gradient equal the automatic
+    derivative of the textbook loss."""
     features, labels = labelled(loss, 2 * BLOCK_ROWS + 17, 12)
     parameters = parameters_of(loss, 12, 2.0).requires_grad_()
     scores = torch.from_numpy(features).double() @ parameters.T
@@ -106,8 +106,8 @@ def test_gradient_agrees_with_automatic_differentiation(loss: Loss) -> None:
 
 @pytest.mark.parametrize("loss", [HUBER, SQUARES, HINGE])
 def test_a_close_fit_to_identical_rows_is_not_a_fault(loss: Loss) -> None:
-    """If all rows are equal and fitted exactly, the gradient consists only of rounding errors of the scores. They add
-    up instead of cancelling, and the comparison still accepts them."""
+    """If all rows are identical and fitted exactly, the gradient consists only of rounding errors in the scores. The
+    errors add up instead of cancelling, and the comparison still accepts them."""
     features = np.tile(labelled(loss, 1, 20)[0], (300_000, 1))
     at, score = np.random.default_rng(6).normal(size=(1, 20)) * 9, 0.75 if loss is HINGE else 0.3
     wide = features[0].astype(float)
@@ -120,7 +120,7 @@ def test_a_close_fit_to_identical_rows_is_not_a_fault(loss: Loss) -> None:
 
 @every_loss
 def test_null_rows_contribute_exactly_nothing(loss: Loss) -> None:
-    """The gradient over null rows is zero, whatever labels they have."""
+    """The gradient over null rows is zero, whatever their labels are."""
     features, labels = labelled(loss, 50, 8)
     parameters = parameters_of(loss, 8, 3.0)
     assert not gradient_of(loss, parameters, np.zeros_like(features), labels).any()
@@ -137,8 +137,8 @@ def test_null_rows_contribute_exactly_nothing(loss: Loss) -> None:
     loss=st.sampled_from([HUBER, SQUARES, HINGE, LABELS, COUNTS]),
 )
 def test_gradient_of_one_record_is_bounded(seed: int, radius: float, loss: Loss) -> None:
-    """In a ball of radius R, the gradient of a row of norm 1 has a norm of at most h, R + 1, 1 or sqrt(3),
-    depending on the objective."""
+    """In a ball of radius R, the gradient of a row of norm 1 has a norm of at most h, R + 1, 1 or sqrt(3), depending on
+    the loss."""
     features, labels = labelled(loss, 1, 3, seed)
     parameters = parameters_of(loss, 3, seed=seed)
     parameters *= radius / torch.linalg.vector_norm(parameters)
@@ -149,8 +149,8 @@ def test_gradient_of_one_record_is_bounded(seed: int, radius: float, loss: Loss)
 
 @pytest.mark.parametrize(("loss", "bound"), [(HUBER, 0.4), (SQUARES, 10.0), (HINGE, 1.0), (COUNTS, 1.0)])
 def test_gradient_bounds_are_attained(loss: Loss, bound: float) -> None:
-    """A row in the direction of weights of norm 9, with a target as far away as possible, attains the bound of
-    the gradient."""
+    """A row in the direction of weights of norm 9, with a target as far away as possible, attains the gradient
+    bound."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0 if loss is HINGE else -UNIT], np.int32)
     pull = gradient_of(loss, torch.tensor([[9.0, 0.0]], dtype=torch.float64), row, label)
     assert pull.numpy() == pytest.approx(np.array([[bound, 0.0]]), rel=ROUNDING)
@@ -164,7 +164,7 @@ def test_three_wrong_labels_attain_the_gradient_bound() -> None:
 
 
 def test_two_labels_have_a_score_each() -> None:
-    """Unlike two classes, two labels have two scores, and each is learned like the logistic loss of two classes."""
+    """Unlike two classes, two labels have two scores, and each has the gradient of a two-class logistic loss."""
     features, labels = labelled(LABELS, 500, 6)
     parameters = parameters_of(LABELS, 6)[:2].contiguous()
     with HostRows(features, labels & 3, num_classes=2, loss=LABELS) as rows:
@@ -192,7 +192,8 @@ def test_nan_weights_make_the_gradient_nan(loss: Loss) -> None:
 
 @pytest.mark.parametrize("label", [UNIT + 1, -UNIT - 1, 2**31 - 1])
 def test_a_target_beyond_one_is_refused(label: int) -> None:
-    """A stored target that is not between -1 and 1 is refused, both when the rows are opened and when they are read."""
+    """A stored target that is not between -1 and 1 is refused when the rows are opened as well as when they are
+    read."""
     row = np.array([[1.0, 0.0]], np.float32)
     with pytest.raises(ValueError, match="between -1 and 1"):
         gradient_of(HUBER, torch.zeros(1, 2, dtype=torch.float64), row, np.array([label], np.int32))
@@ -202,7 +203,7 @@ def test_a_target_beyond_one_is_refused(label: int) -> None:
 
 
 def learned(loss: Loss, features: Any, labels: Any, *, l2: float, device: str = "cpu") -> Any:
-    """Return the parameters after noiseless steps, close to the minimiser  # (1, d) or (C, d)"""
+    """Return the parameters after noiseless steps, close to the minimiser, as an array (1, d) or (C, d)."""
     settings = {"num_slots": len(features), "l2": l2, "noise_scale": 0.1, "radius": 5.0, "learn_steps": 2000}
     mechanism = Mechanism(
         objective=loss.objective,
@@ -225,8 +226,8 @@ def learned(loss: Loss, features: Any, labels: Any, *, l2: float, device: str = 
     return ran.parameters
 
 
-def test_least_squares_learn_ridge_regression() -> None:
-    """The noiseless steps of least squares converge to (X'X/n + l2 I)^-1 X'y/n, even if some rows are null."""
+def test_least_squares_match_ridge_regression() -> None:
+    """With least squares, the noiseless steps converge to (X'X/n + l2 I)^-1 X'y/n, even if some rows are null."""
     features, labels = labelled(SQUARES, 300, 5)
     features[::7] = 0
     x, y = features.astype(float), labels / UNIT
@@ -252,7 +253,7 @@ def test_other_objectives_reach_their_minimiser(loss: Loss) -> None:
 
 def test_counts_match_scikit_learn() -> None:
     """If a score of 0 is a rate of 1 and no rate is near the bound, the minimiser equals that of scikit-learn's
-    PoissonRegressor, whose loss is ours times the bound."""
+    PoissonRegressor, whose loss is Lethe's times the bound."""
     bound, l2 = 30.0, 2e-3
     generator = np.random.default_rng(3)
     features = np.ones((3000, 4))
@@ -269,8 +270,8 @@ def test_counts_match_scikit_learn() -> None:
 
 
 def test_rates_of_counts_stop_at_their_bound() -> None:
-    """If all counts are at their bound, the score moves beyond the bend, where the gradient is 0 up to rounding, and
-    the prediction is the bound."""
+    """If all counts are at their bound, the score moves beyond the bend, where the gradient is 0 up to rounding and the
+    prediction is the bound."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([UNIT], np.int32)
     for score in (1.5, 40.0, 1e6):
         assert not gradient_of(COUNTS, torch.tensor([[score, 0.0]], dtype=torch.float64), row, label).any()

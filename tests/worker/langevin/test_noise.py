@@ -28,23 +28,23 @@ def test_numbers_are_normally_distributed() -> None:
 
 
 def test_numbers_fill_equally_likely_cells_evenly() -> None:
-    """A million numbers are spread evenly over a thousand equally likely cells, by a chi-squared test at a
+    """A million numbers are spread evenly over a thousand equally likely cells, according to a chi-squared test with a
     false-alarm rate of 1e-9."""
     cells = np.floor(stats.norm.cdf(SystemNoise().normal(SIZE).numpy()) * 1000).astype(int)
     assert stats.chisquare(np.bincount(cells, minlength=1000)).pvalue > FALSE_ALARM
 
 
 def test_tails_have_their_weight() -> None:
-    """Among a million numbers, the shares beyond 3.5 on either side are those of the normal distribution, at a
-    false-alarm rate of 1e-9 each."""
+    """Among a million numbers, the shares beyond 3.5 on either side match the normal distribution, each with a
+    false-alarm rate of 1e-9."""
     numbers, weight = SystemNoise().normal(SIZE).numpy(), stats.norm.sf(3.5)
     for beyond in (numbers > 3.5, numbers < -3.5):
         assert stats.binomtest(int(beyond.sum()), SIZE, weight).pvalue > FALSE_ALARM
 
 
 def test_neighbours_are_uncorrelated() -> None:
-    """Successive numbers and their squares are uncorrelated: their correlations are within the 1e-9 bounds of
-    independence."""
+    """Successive numbers and their squares are uncorrelated: with a false-alarm rate of 1e-9, their correlations are
+    within the bounds for independence."""
     numbers = SystemNoise().normal(SIZE).numpy()
     bound = stats.norm.isf(FALSE_ALARM / 2) / np.sqrt(SIZE - 1)
     for signal in (numbers, numbers**2):
@@ -52,15 +52,15 @@ def test_neighbours_are_uncorrelated() -> None:
 
 
 def test_two_sources_differ() -> None:
-    """A hundred sources each start with a different number, and no source repeats a number."""
+    """A hundred sources each start with a different number, and no number occurs twice."""
     sources = [SystemNoise() for _ in range(100)]
     numbers = torch.cat([source.normal(1) for source in sources] + [source.normal(1) for source in sources])
     assert len(set(numbers.tolist())) == 200
 
 
 def test_default_generators_are_not_used() -> None:
-    """Seeding the default generators of torch and numpy does not determine the noise, and drawing noise does
-    not change their state."""
+    """The noise does not depend on seeds of the default generators of torch and numpy, and drawing noise does not
+    change their state."""
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = SystemNoise().normal(8)
@@ -79,8 +79,8 @@ def test_numbers_are_quantiles_of_the_keystream() -> None:
 
 
 def test_each_number_is_returned_once() -> None:
-    """No number is returned twice, however few are requested at a time and even if the caller overwrites the
-    returned vector."""
+    """No number is returned twice, however few are requested at a time, even if the caller overwrites the returned
+    vector."""
     source, seen = SystemNoise(), []
     for size in (1, 7, 105, 2048) * 10:
         drawn = source.normal(size)
@@ -130,7 +130,7 @@ def test_key_is_not_kept() -> None:
 
 
 def test_source_does_not_survive_a_fork() -> None:
-    """A source that a child process inherits refuses to return noise, because its parent would draw the same noise."""
+    """A source inherited by a child process refuses to return noise, because the parent would draw the same noise."""
     source = SystemNoise()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "getpid", lambda: -1)

@@ -18,7 +18,7 @@ def norm(point: torch.Tensor) -> float:
 @settings(deadline=None)
 @given(points, radii)
 def test_a_point_inside_is_unchanged(point: torch.Tensor, radius: float) -> None:
-    """A point whose norm is at most the radius is unchanged to the last bit."""
+    """A point whose norm is at most the radius stays bit-identical."""
     before = point.clone()
     projected = project_onto_ball(point, max(radius, norm(point)))
     assert torch.equal(before.view(torch.int64), projected.view(torch.int64))
@@ -39,7 +39,7 @@ def test_a_point_outside_is_scaled_to_the_radius(point: torch.Tensor, radius: fl
 @settings(deadline=None)
 @given(points, points, radii)
 def test_projection_is_nonexpansive(one: torch.Tensor, two: torch.Tensor, radius: float) -> None:
-    """The distance between two projected points is at most the distance between the points."""
+    """The distance between two projected points is at most the distance between the original points."""
     before = norm(one - two)
     after = norm(project_onto_ball(one, radius) - project_onto_ball(two, radius))
     assert after <= before + 1e-9 * radius
@@ -55,7 +55,7 @@ def test_projection_is_idempotent(point: torch.Tensor, radius: float) -> None:
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf, 1e200])
 def test_a_point_without_a_finite_norm_is_refused(poison: float) -> None:
-    """A vector that is not finite, or whose norm is not finite, raises an error that does not quote its numbers."""
+    """A vector that is not finite or whose norm is not finite raises an error that quotes none of its numbers."""
     with pytest.raises(FloatingPointError) as refused:
         project_onto_ball(torch.tensor([[1.0, poison]], dtype=torch.float64), 1.0)
     assert not any(character.isdigit() for character in str(refused.value))

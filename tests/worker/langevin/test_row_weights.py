@@ -60,8 +60,8 @@ def gradient(loss: Loss, classes: int, parameters: Any, features: Any, labels: A
 @pytest.mark.slow
 @every_loss
 def test_gradients_are_scaled_by_row_weights(loss: Loss, classes: int) -> None:
-    """Over several blocks the gradient is the sum of the rows' gradients times their weights, in the kernel and on the
-    device. The second gradient agrees with it and detects omitted weights."""
+    """Over several blocks, the gradient from the kernel and the device is the sum of the rows' gradients times their
+    weights. The second gradient agrees with it and detects omitted weights."""
     features, labels, weights = drawn(loss, classes, 2 * BLOCK_ROWS + 17)
     parameters = at(loss, classes)
     ours = gradient(loss, classes, parameters, features, labels, weights)
@@ -82,7 +82,7 @@ def test_gradients_are_scaled_by_row_weights(loss: Loss, classes: int) -> None:
 
 @every_loss
 def test_weights_of_one_change_nothing(loss: Loss, classes: int) -> None:
-    """If every weight is 1, the gradient equals that of unweighted rows to the last bit."""
+    """If every weight is 1, the gradient is bit-identical to that of unweighted rows."""
     features, labels, _ = drawn(loss, classes, 2 * BLOCK_ROWS + 17)
     ones, parameters = np.full(len(labels), UNIT, np.int32), at(loss, classes)
     weighted = gradient(loss, classes, parameters, features, labels, ones)
@@ -90,8 +90,8 @@ def test_weights_of_one_change_nothing(loss: Loss, classes: int) -> None:
 
 
 @every_loss
-def test_a_row_of_weight_zero_is_a_null_row(loss: Loss, classes: int) -> None:
-    """Replacing rows of weight 0 by null rows does not change the gradient in a single bit."""
+def test_a_row_of_weight_zero_acts_like_a_null_row(loss: Loss, classes: int) -> None:
+    """Replacing rows of weight 0 by null rows leaves the gradient bit-identical."""
     features, labels, weights = drawn(loss, classes, BLOCK_ROWS + 5)
     nobody, parameters = weights == 0, at(loss, classes)
     assert 100 < nobody.sum() < len(weights) - 100
@@ -108,7 +108,8 @@ def test_a_row_of_weight_zero_is_a_null_row(loss: Loss, classes: int) -> None:
 )
 @settings(max_examples=150, deadline=None)
 def test_weighted_gradients_are_bounded(name: str, seed: int, weight: int, radius: float) -> None:
-    """For any parameters in the ball and any weight, the gradient of a record is at most M times its weight."""
+    """For any parameters in the ball and any weight, the norm of a record's gradient is at most M times the record's
+    weight."""
     loss, classes = LOSSES[name]
     features, labels, _ = drawn(loss, classes, 1, width=4, seed=seed)
     direction = np.random.default_rng(seed + 1).normal(size=(loss.weight_rows(classes), 4))
@@ -119,7 +120,7 @@ def test_weighted_gradients_are_bounded(name: str, seed: int, weight: int, radiu
 
 
 def run(features: Any, stored: Any, noise: Any, **changed: Any) -> Any:
-    """Return the parameters after a run on these rows  # (1, d) or (C, d)"""
+    """Return the parameters after a run on these rows, as an array (1, d) or (C, d)."""
     mechanism = mechanism_of(num_slots=len(features), num_parameters=features.shape[1], **changed)
     rows = 1 if mechanism.num_classes <= 2 else mechanism.num_classes
     return chain.run(
@@ -135,8 +136,8 @@ def run(features: Any, stored: Any, noise: Any, **changed: Any) -> Any:
 
 
 def test_runs_with_weights_of_one_match_runs_without() -> None:
-    """With the same noise, a run with all weights 1 has the same iterates, bit for bit, as a run without weights. A row
-    of weight 0 has the effect of a null row."""
+    """With the same noise, a run in which all weights are 1 has bit-identical parameters to a run without weights. A
+    row of weight 0 has the effect of a null row."""
     features, labels, weights = drawn(Loss(), 2, 300)
     ones = np.full_like(labels, UNIT)
     plain = run(features, labels, ReplayableNoise(3))
@@ -150,8 +151,8 @@ def test_runs_with_weights_of_one_match_runs_without() -> None:
     assert np.array_equal(some, without)
 
 
-def test_two_rows_of_half_weight_equal_one() -> None:
-    """Two rows of half the weight have the same effect as one row of full weight and a null row."""
+def test_two_rows_of_half_weight_equal_one_row() -> None:
+    """Two copies of a row with half the weight each have the same effect as one row of full weight and a null row."""
     features, labels, weights = drawn(Loss(), 2, 200)
     halves = weights // 2
     twice = np.repeat(features, 2, axis=0), np.repeat(np.stack([labels, halves], axis=1), 2, axis=0)
@@ -174,7 +175,8 @@ def test_least_squares_match_scikit_learn() -> None:
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_classes_match_scikit_learn(classes: int) -> None:
-    """With two and with four classes, the steps converge to the minimiser of scikit-learn's LogisticRegression."""
+    """With two and with four classes, the steps converge to the minimiser that scikit-learn's LogisticRegression
+    finds."""
     features, labels, weights = drawn(Loss(), classes, 400, width=5)
     changed = {"num_classes": classes, "l2": 0.05, "step_size": 1.0, "learn_steps": 3000}
     found = run(features, np.stack([labels, weights], axis=1), SilentNoise(), weight_bound=1.0, **changed)
@@ -185,8 +187,8 @@ def test_classes_match_scikit_learn(classes: int) -> None:
 
 @pytest.mark.slow
 def test_counts_match_scikit_learn() -> None:
-    """With counts, the steps converge to scikit-learn's minimiser, whose penalty is divided by the sum of all
-    weights."""
+    """With counts, the steps converge to the minimiser that scikit-learn finds when its penalty is divided by the sum
+    of all weights."""
     bound, l2 = 30.0, 2e-3
     random = np.random.default_rng(3)
     features = np.ones((3000, 4))
@@ -206,7 +208,7 @@ def test_counts_match_scikit_learn() -> None:
 
 @pytest.mark.parametrize("weight", [-1, UNIT + 1, -(2**31)])
 def test_a_weight_beyond_its_bound_ends_the_run(weight: int) -> None:
-    """A stored weight that is not between 0 and 1 is refused before anything is computed from it."""
+    """A stored weight that is not between 0 and 1 is refused before it is used in any computation."""
     features, labels, weights = drawn(Loss(), 2, 40, width=5)
     weights[7] = weight
     with pytest.raises(ValueError, match="weight between 0 and 1"):
@@ -214,8 +216,8 @@ def test_a_weight_beyond_its_bound_ends_the_run(weight: int) -> None:
 
 
 def test_weights_must_match_the_mechanism() -> None:
-    """Rows with weights are refused if the mechanism states no bound on weights, and rows without weights are
-    refused if it states one."""
+    """Rows with weights are refused if the mechanism states no weight bound, and rows without weights are refused if it
+    states one."""
     features, labels, weights = drawn(Loss(), 2, 40, width=5)
     with pytest.raises(ValueError, match="where the mechanism states"):
         run(features, np.stack([labels, weights], axis=1), SilentNoise())

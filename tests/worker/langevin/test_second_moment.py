@@ -1,4 +1,4 @@
-"""The check of batches against the second moment of a mechanism."""
+"""The check of batches against a mechanism's bound on the second moment."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def made(bound: float | None) -> Mechanism:
 
 
 def spread() -> np.ndarray:
-    """Return rows in every direction, of length 1 up to rounding."""
+    """Return rows that point in all directions, of length just below 1."""
     rows = np.random.default_rng(0).normal(size=(ROWS, COLUMNS))
     return np.asarray(0.999 * rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
 
@@ -44,7 +44,7 @@ def run(bound: float | None, features: np.ndarray, *, first_step: int = 0) -> ch
 
 @pytest.mark.parametrize("shape", [(7, 3), (3, 7), (5, 5), (1, 1)])
 def test_second_moment_is_the_largest_eigenvalue(shape: tuple[int, int]) -> None:
-    """The second moment of a batch is the square of its largest singular value divided by the number of rows,
+    """A batch's second moment is the square of the batch's largest singular value divided by the number of rows,
     rounded up."""
     rows = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     exact = np.linalg.norm(rows.astype(np.float64), 2) ** 2 / len(rows)
@@ -52,8 +52,8 @@ def test_second_moment_is_the_largest_eigenvalue(shape: tuple[int, int]) -> None
 
 
 def test_a_batch_that_exceeds_the_bound_is_refused() -> None:
-    """If one of three batches exceeds the bound on the second moment, the run ends before any of its steps is kept. The
-    run completes without a bound or with a bound that no batch exceeds."""
+    """If one of three batches exceeds the bound on the second moment, the run ends before any of its steps is kept.
+    Without a bound, or with a bound that no batch exceeds, the run completes."""
     features = spread()
     worst = max(largest(features[start : start + 100]) for start in (0, 100, 200))
     run(worst, features)
@@ -66,8 +66,8 @@ def test_a_batch_that_exceeds_the_bound_is_refused() -> None:
 
 
 def test_null_rows_lower_the_second_moment() -> None:
-    """If the second moment of the rows was within a bound, it still is after some rows are nulled. A run that continues
-    a chain does not check the bound again."""
+    """If the second moment of the rows is within a bound, it remains so after some rows are nulled. A run that
+    continues a chain does not check the bound again."""
     features = spread()
     worst = max(largest(features[start : start + 100]) for start in (0, 100, 200))
     features[::3] = 0

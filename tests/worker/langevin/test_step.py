@@ -28,8 +28,8 @@ def step(noise: Any, state: State, features: Any, labels: Any, **settings: Any) 
 
 
 def test_noiseless_steps_are_gradient_descent_for_two_classes(random_rows: Rows, silent_noise: Any) -> None:
-    """With two classes, the noiseless step is x - eta * grad f(x), with the gradient of f written out in numpy
-    with labels -1 and +1."""
+    """With two classes, the noiseless step is x - eta * grad f(x), where numpy computes the gradient of f with labels
+    -1 and +1."""
     features, labels = random_rows(60, 6)
     here = np.random.default_rng(1).standard_normal((1, 6))
     signs = 2.0 * labels - 1
@@ -40,8 +40,7 @@ def test_noiseless_steps_are_gradient_descent_for_two_classes(random_rows: Rows,
 
 
 def test_noiseless_steps_are_gradient_descent_for_many_classes(random_rows: Rows, silent_noise: Any) -> None:
-    """With more classes, the noiseless step is x - eta * grad f(x), with the softmax gradient of f written out
-    in numpy."""
+    """With more classes, the noiseless step is x - eta * grad f(x), where numpy computes the softmax gradient of f."""
     features, labels = random_rows(60, 6, 4)
     here = np.random.default_rng(1).standard_normal((4, 6))
     odds = np.exp(features.astype(float) @ here.T)
@@ -64,8 +63,8 @@ def test_steps_without_data_are_decay_plus_noise(random_rows: Rows, replayable_n
 @pytest.mark.slow
 @pytest.mark.parametrize("grid", [0.0, 2.0**-34])
 def test_steps_add_gaussian_noise_of_the_stated_variance(grid: float, silent_noise: Any) -> None:
-    """A step with production noise, with or without a grid, differs from the noiseless step by N(0, 2 eta sigma^2), by
-    a Kolmogorov-Smirnov test on 100,000 coordinates at a false-alarm rate of 1e-9."""
+    """A step with production noise, with or without a grid, differs from the noiseless step by N(0, 2 eta sigma^2),
+    according to a Kolmogorov-Smirnov test on 100,000 coordinates with a false-alarm rate of 1e-9."""
     width = 100_000
     features = np.zeros((2, width), np.float32)
     features[:, 0] = 1
@@ -75,8 +74,8 @@ def test_steps_add_gaussian_noise_of_the_stated_variance(grid: float, silent_noi
     assert stats.kstest((noisy - plain).ravel(), "norm", args=(0, math.sqrt(2 * 1.5) * 0.2)).pvalue > 1e-9
 
 
-def test_on_a_grid_the_result_is_the_rounded_mean_plus_whole_steps(random_rows: Rows, replayable_noise: Any) -> None:
-    """On a grid the next state is exactly grid * (round(mean / grid) + integer), however coarse the grid is."""
+def test_steps_on_a_grid_round_the_mean_and_add_an_integer(random_rows: Rows, replayable_noise: Any) -> None:
+    """On a grid, the next state is exactly grid * (round(mean / grid) + integer), however coarse the grid is."""
     features, labels = random_rows(60, 6)
     here = state_at(np.random.default_rng(1).standard_normal((1, 6)))
     for grid in (2.0**-40, 2.0**-8, 0.5, 4.0):
@@ -89,7 +88,7 @@ def test_on_a_grid_the_result_is_the_rounded_mean_plus_whole_steps(random_rows: 
 
 
 def test_result_stays_in_the_ball(random_rows: Rows, replayable_noise: Any) -> None:
-    """The next state lies inside the ball, whatever the noise."""
+    """The next state lies in the ball, whatever the noise."""
     features, labels = random_rows(60, 6)
     for seed in range(20):
         here = state_at(np.full((1, 6), 0.3))
@@ -98,8 +97,7 @@ def test_result_stays_in_the_ball(random_rows: Rows, replayable_noise: Any) -> N
 
 
 def test_a_step_does_not_change_its_input(random_rows: Rows, replayable_noise: Any) -> None:
-    """A step increments the step count of its state, does not modify the old state, and is deterministic for
-    given noise."""
+    """A step increments the step count, does not modify the old state, and is deterministic for given noise."""
     features, labels = random_rows(60, 6)
     before = state_at(np.ones((1, 6)), steps_done=4)
     results = [step(replayable_noise(3), before, features, labels) for _ in range(2)]
@@ -112,7 +110,7 @@ def test_a_step_does_not_change_its_input(random_rows: Rows, replayable_noise: A
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
 def test_a_result_that_is_not_finite_is_refused(poison: float, random_rows: Rows) -> None:
-    """Non-finite noise stops the step with an error that quotes no number, and its result is overwritten."""
+    """Non-finite noise stops the step with an error that quotes no number, and the step's result is overwritten."""
     features, labels = random_rows(60, 6)
     buffer = torch.full((6,), poison, dtype=torch.float64)
 

@@ -27,7 +27,8 @@ def test_rows_are_restored_from_one_bucket_into_another(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """Rows in one bucket are restored into another bucket, except for the rows of people forgotten since the backup."""
+    """Rows in one bucket are restored into another bucket, except for the rows of people who were forgotten since the
+    backup."""
     dataset = new_dataset(rows=5000)
     slots = slots_of(installation, dataset["id"], "p4500")
     new_model(dataset["id"])

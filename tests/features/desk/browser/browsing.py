@@ -38,7 +38,7 @@ def chromium(playwright: Playwright) -> Browser:
 
 
 def firefox(playwright: Playwright, folder: Path) -> Browser:
-    """Start Debian's Firefox by way of `firefox.py`; `folder` is for the program that starts it."""
+    """Start Debian's Firefox through `firefox.py`, with a launcher script that is written to `folder`."""
     program, between = folder / "firefox", Path(__file__).with_name("firefox.py")
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {between} {_executable("firefox-esr")} "$@"\n')
     program.chmod(0o755)
@@ -74,7 +74,7 @@ class Site:
         return str(self.api.post("/v1/models", json=body).raise_for_status().json()["id"])
 
     def live_model(self) -> str:
-        """Return a model that a worker has learned."""
+        """Create a model, wait until a worker has trained it, and return its id."""
         made = self.model(self.upload())
         self.until(f"/v1/models/{made}", lambda model: model["live_version"])
         return made
@@ -120,7 +120,8 @@ class Visitor:
         self.page.goto(self.site.url + path)
 
     def goes_to(self, title: str) -> None:
-        """Open the page that the menu calls `title`, after its group if that is closed, and wait for its scripts."""
+        """Open the page that the menu calls `title`, expanding its group first if necessary, and wait for the page's
+        scripts."""
         menu = self.page.get_by_role("navigation", name="Main")
         text = f'a:text-is("{title}")'
         link = menu.locator(text)
@@ -136,8 +137,8 @@ class Visitor:
         self.page.get_by_role("button", name="Log in").click()
 
     def faults(self) -> list[str]:
-        """Return what axe-core finds wrong with the page as it is: by all rules in light, by those of colours in dark.
-        Empty in Firefox, which axe-core crashes."""
+        """Return the faults that axe-core finds on the current page: by all rules in the light theme, by the colour
+        rules in the dark theme. Empty in Firefox, because axe-core crashes it."""
         if self._is_firefox:
             return []
         found = self.violations({"type": "tag", "values": _RULES})
@@ -147,7 +148,7 @@ class Visitor:
         return found
 
     def violations(self, rules: Mapping[str, object]) -> list[str]:
-        """Return the rule and the place of each violation that axe-core finds by these rules."""
+        """Return the rule and the location of each violation of these rules that axe-core finds."""
         if not self.page.evaluate("typeof axe === 'object'"):
             # Through the debugger, because the content policy of the pages admits no foreign script.
             self.page.evaluate(AXE.read_text())
@@ -159,7 +160,7 @@ class Visitor:
         return [f"{one['id']}: {node['target']}" for one in result for node in one["nodes"]]
 
     def overflows(self) -> list[str]:
-        """Return the screen sizes at which the page overflows, with the elements that do."""
+        """Return the screen sizes at which the page overflows, with the overflowing elements."""
         found = []
         for name, width in SIZES.items():
             self.page.set_viewport_size({"width": width, "height": 900})
@@ -168,12 +169,14 @@ class Visitor:
         return found
 
     def overflow(self) -> list[str]:
-        """Return the elements that are beyond the screen as it is, in one text, or nothing if the page fits."""
+        """Return a description of the elements that extend beyond the current screen, or an empty list if the page
+        fits."""
         is_too_wide = self.page.evaluate("document.documentElement.scrollWidth > innerWidth")
         return [str(self.page.evaluate(_TOO_WIDE))] if is_too_wide else []
 
     def shows(self, name: str | None = None, *, at: str = "body") -> None:
-        """Check that the page has no faults on any screen; save its part `at` as the picture `name` of the tour."""
+        """Check that the page has no faults at any screen size. If `name` is given, save a screenshot from `at` on
+        under that name."""
         faults = self.at_rest(self.faults)
         assert not faults, faults
         overflows = self.at_rest(self.overflows)
@@ -193,7 +196,7 @@ class Visitor:
                     raise
 
     def is_pictured(self, name: str, *, at: str = "body", width: int = 1160, height: int = 540) -> None:
-        """Save a screenshot from `at` on as the picture `name` of the tour, in Chromium and if LETHE_TOUR=1."""
+        """Save a screenshot from `at` on as the tour's picture `name`, but only in Chromium with LETHE_TOUR=1."""
         if os.environ.get("LETHE_TOUR") and not self._is_firefox:
             TOUR.mkdir(exist_ok=True)
             self.page.evaluate("document.activeElement?.blur()")
@@ -209,7 +212,8 @@ expect.set_options(timeout=60_000)
 
 
 def visitor(browser: Browser, site: Site, *, clock: str = "UTC") -> Visitor:
-    """Return a new visitor in the given time zone, whose browser's complaints are collected."""
+    """Return a new visitor whose browser is in the given time zone and whose console warnings and errors are
+    collected."""
     window = {"width": SIZES["laptop"], "height": 900}
     context = browser.new_context(viewport=window, locale="en-GB", timezone_id=clock)
     somebody = Visitor(page=context.new_page(), site=site)

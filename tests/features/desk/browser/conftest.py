@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def playwright() -> Iterator[Playwright]:
-    """Start one Playwright for all browsers of a process, which may have no second."""
+    """Start one Playwright instance for all browsers, because a process cannot have a second one."""
     with sync_playwright() as started:
         yield started
 

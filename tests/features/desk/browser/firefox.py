@@ -18,7 +18,7 @@ _UNKNOWN = "emulation.setMediaFeaturesOverride"
 
 
 async def main() -> int:
-    """Start Firefox, the first argument, with Playwright's options, and print the address of this program in place of
+    """Start Firefox (the first argument) with Playwright's options, and print this program's address instead of
     Firefox's."""
     firefox = await asyncio.create_subprocess_exec(*sys.argv[1:], stderr=asyncio.subprocess.PIPE)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, firefox.terminate)

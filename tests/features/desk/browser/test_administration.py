@@ -20,7 +20,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def receiver() -> Iterator[tuple[str, list[int]]]:
-    """URL of a receiver, and the list of its next statuses; it answers 204 when the list is empty."""
+    """Yield a receiver's URL and the list of statuses that it returns next. It returns 204 once the list is empty."""
     answers: list[int] = []
 
     class Receiver(BaseHTTPRequestHandler):

@@ -10,8 +10,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 @pytest.mark.soak
 def test_a_long_list_is_navigated(officer: Visitor) -> None:
-    """The head of a long table stays visible, the keyboard changes pages, a range of days can be chosen, and the search
-    box leads to a case."""
+    """The header of a long table stays visible, pages can be changed by keyboard, a range of days can be chosen, and
+    the search box leads to a case."""
     bodies = [{"subject_id": f"q{n}", "external_id": f"case-{n}", "identity_verified": False} for n in range(60)]
     assert officer.site.api.post("/v1/deletion-requests:batch", json={"requests": bodies}).is_success
     page = officer.page

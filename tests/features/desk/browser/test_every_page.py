@@ -14,7 +14,7 @@ from tests.features.together.test_authorisation import delivered
 
 @pytest.fixture
 def seen(installation: Installation, site: Site, work: Callable[[], int]) -> list[str]:
-    """Return the address of each page; of requests in several states."""
+    """Return the address of each page, including the pages of requests in several states."""
     ids = addresses.happened(installation, site.api, work)
     delivered(installation, ids["request_id"], status=DeliveryStatus.DEAD)
     waits = site.forget("p3", identity_verified=False, external_id="a-rather-long-case-number-2026-000017")
@@ -32,7 +32,7 @@ def seen(installation: Installation, site: Site, work: Callable[[], int]) -> lis
 
 
 def pages(somebody: Visitor, seen: list[str]) -> Iterator[str]:
-    """Open each address that is a page, and wait for its parts."""
+    """Open each address that leads to a page, and wait until the page's deferred parts have loaded."""
     for address in seen:
         answer = somebody.page.request.get(somebody.site.url + address)
         if not answer.headers.get("content-type", "").startswith("text/html") or "<html" not in answer.text():
@@ -70,10 +70,10 @@ _SCREENS = ((1280, 900), (1440, 900), (1920, 900), (_NARROW, 900), (1024, 768), 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_every_page_is_accessible(officer: Visitor, seen: list[str]) -> None:
-    """Each page is checked in German, which has the longest words. In the light and the dark theme axe-core reports no
-    fault. No page is too wide, its first content is within one screen, and on a narrow laptop no text leaves its box.
-    On a phone every scrolling region can be reached by keyboard. On A4 nothing exceeds the margins and no interactive
-    control is printed."""
+    """Each page is checked in German, which has the longest words. In the light and the dark theme, axe-core reports no
+    faults. No page is too wide, the first content of each page is visible without scrolling, and on a narrow laptop no
+    text overflows its box. On a phone every scrolling region can be reached by keyboard. On A4 nothing exceeds the
+    margins and no interactive control is printed."""
     found = []
     officer.opens("/admin")
     officer.page.get_by_role("button", name="Deutsch").click()
@@ -85,7 +85,8 @@ def test_every_page_is_accessible(officer: Visitor, seen: list[str]) -> None:
 
 
 def on_screens(somebody: Visitor) -> list[str]:
-    """Return what is too wide, not seen at once, leaves its box, or scrolls without the keyboard; end on a phone."""
+    """Return the elements that are too wide, not visible at once, larger than their box, or not scrollable by keyboard.
+    The window is left at the size of a phone."""
     page, found = somebody.page, []
     for width, height in _SCREENS:
         page.set_viewport_size({"width": width, "height": height})
@@ -97,7 +98,7 @@ def on_screens(somebody: Visitor) -> list[str]:
 
 
 def on_paper(page: Page) -> list[str]:
-    """Return what lies beyond the edge of A4, and the controls for screens that are printed."""
+    """Return the elements that extend beyond the edge of A4, and the interactive controls that are printed."""
     page.emulate_media(media="print")
     page.set_viewport_size({"width": A4, "height": 900})
     found = [f"on paper: {one}" for fault in (_BEYOND_THE_PAPER, _LEFT_ON_PAPER) for one in page.evaluate(fault)]

@@ -43,7 +43,7 @@ def test_an_unreachable_gateway_is_reported(officer: Visitor) -> None:
 
 
 def test_a_hanging_gateway_is_reported(officer: Visitor) -> None:
-    """If the gateway accepts calls but never answers, the page reports it within seconds and submits no form."""
+    """If the gateway accepts calls but never responds, the page reports this within seconds and submits no form."""
     officer.opens("/admin/requests")
     officer.page.get_by_label("Data subject").fill("somebody")
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
@@ -58,7 +58,7 @@ def test_a_hanging_gateway_is_reported(officer: Visitor) -> None:
 @pytest.mark.soak
 def test_a_hanging_part_is_reported(officer: Visitor) -> None:
     """If a live part of the overview hangs, the page states within seconds that it may be outdated. The notice
-    disappears once the part answers again."""
+    disappears once the gateway responds again."""
     expect(officer.page.get_by_role("heading", name="Awaiting decision")).to_be_visible()
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
     try:
@@ -70,8 +70,8 @@ def test_a_hanging_part_is_reported(officer: Visitor) -> None:
 
 def test_the_overview_shows_what_is_at_risk(officer: Visitor) -> None:
     """The first screen of a new installation explains that no request awaits a decision and that no worker runs. Later
-    it counts overdue requests and describes other problems, and each number is a link to the list that it counts,
-    usable by keyboard. The overview describes each problem in a sentence."""
+    it counts overdue requests and describes other problems. Each number is a link, usable by keyboard, to the list that
+    it counts. The overview describes each problem in a sentence."""
     expect(officer.page.get_by_text("Nothing awaits a decision")).to_be_visible()
     officer.shows()
     officer.site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
@@ -89,8 +89,8 @@ def test_the_overview_shows_what_is_at_risk(officer: Visitor) -> None:
 
 
 def test_the_calendar_counts_due_requests(officer: Visitor) -> None:
-    """The calendar counts the requests due on each day, describes each day in words, and links to its requests, usable
-    by keyboard. It fits on narrow screens and updates when requests arrive."""
+    """The calendar counts the requests due on each day, describes each day in words, and has a link to that day's
+    requests that can be used by keyboard. It fits on narrow screens and updates when requests arrive."""
     now = datetime.datetime.now(datetime.UTC)
     for n, age in enumerate((35, 35, 100)):
         submitted_at = (now - datetime.timedelta(days=age)).isoformat()

@@ -178,8 +178,8 @@ def test_filters_are_chips(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_the_inbox_works_without_scripts(officer: Visitor) -> None:
-    """If scripts are disabled, the queue links to its cases and the forms of a case work. The address of an open case
-    shows the case next to the queue."""
+    """With scripts disabled, the queue links to its cases and a case's forms work. The address of an open case shows
+    the case next to the queue."""
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     browser = officer.page.context.browser
     assert browser

@@ -32,15 +32,15 @@ def tab_to(page: Page, goal: Locator, *, back: bool = False) -> None:
 
 
 def press(page: Page, goal: Locator, key: str = "Enter", *, back: bool = False) -> None:
-    """Go to an element by Tab, and press a key there."""
+    """Move the focus to an element with Tab, and press a key there."""
     tab_to(page, goal, back=back)
     page.keyboard.press(key)
 
 
 def test_approving_by_keyboard(officer: Visitor) -> None:
     """The first press of Tab focuses a link that skips the menu. An officer opens a request and its confirmation
-    dialog, closes the dialog with Escape, which restores the focus, opens it again and approves. The focus stays in the
-    dialog while it is open."""
+    dialog, and closes the dialog with Escape, which restores the focus. The officer then opens the dialog again and
+    approves. While the dialog is open, the focus stays inside it."""
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     page = officer.page
     press(page, page.get_by_role("link", name="Skip to the content"))
@@ -61,7 +61,8 @@ def test_approving_by_keyboard(officer: Visitor) -> None:
 
 
 def test_entering_a_request_by_keyboard(officer: Visitor) -> None:
-    """An officer enters a request that came by letter, and opens and fills in the folded fields."""
+    """Using only the keyboard, an officer enters a request received by post, and expands and fills in the collapsed
+    fields."""
     page = officer.page
     press(page, page.get_by_role("navigation", name="Main").get_by_role("link", name="Requests", exact=True))
     press(page, page.get_by_role("link", name="New request"))
@@ -118,7 +119,7 @@ def test_filtering_by_keyboard(officer: Visitor) -> None:
 
 
 def test_a_view_is_chosen_by_keyboard(officer: Visitor) -> None:
-    """The keyboard selects the columns of the list, which are stored in the address."""
+    """The list's columns can be chosen by keyboard, and the choice is stored in the address."""
     officer.site.forget("p1", identity_verified=False)
     page = officer.page
     officer.opens("/admin/requests?status=in_review")
@@ -132,7 +133,7 @@ def test_a_view_is_chosen_by_keyboard(officer: Visitor) -> None:
 
 
 def test_logging_out_by_keyboard(officer: Visitor) -> None:
-    """Another language is chosen, the menu is opened and closed on a phone, and the user logs out, all by keyboard."""
+    """Using only the keyboard, a user changes the language, opens and closes the menu on a phone, and logs out."""
     page = officer.page
     press(page, page.get_by_role("button", name="Deutsch"))
     expect(page.locator("html[lang=de]")).to_be_attached()

@@ -34,8 +34,8 @@ def test_reasons_are_shown_with_error_bars(officer: Visitor, site: Site) -> None
 
 
 def test_a_browser_randomises(anybody: Visitor) -> None:
-    """The JavaScript function in docs/leaving-reasons.md sends each answer as often as the SDK does. A correct function
-    fails this test once in a billion runs."""
+    """The JavaScript function in docs/leaving-reasons.md sends each answer with the same frequency as the SDK. A
+    correct function fails this test once in a billion runs."""
     [function] = re.findall(r"```js\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     anybody.opens("/admin/login")
     sent = anybody.page.evaluate(

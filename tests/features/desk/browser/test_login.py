@@ -74,7 +74,7 @@ def test_text_is_kept_if_the_session_ends_while_writing(officer: Visitor) -> Non
 
 
 def test_another_key_logs_in_with_its_own_permissions(officer: Visitor) -> None:
-    """A user who logs in again with another key sees the page with that key's permissions."""
+    """If a user logs in again with another key, the page shows what that key permits."""
     made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
     officer.opens("/admin/requests")
     officer.page.context.clear_cookies()

@@ -10,7 +10,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_pages_explain_what_is_missing(officer: Visitor) -> None:
-    """If there is no model, or a model has not learned yet, the pages explain what they will show."""
+    """If there is no model, or a model has not been trained yet, the pages explain what they will show."""
     page = officer.page
     officer.goes_to("Models")
     expect(page.get_by_text("No models yet")).to_be_visible()

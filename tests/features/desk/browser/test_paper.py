@@ -55,7 +55,8 @@ def printed(page: Page) -> bytes:
 
 
 def prints_its_plots(visitor: Visitor) -> None:
-    """Check that the plots of a page are printed whole and in light colours from a dark screen, and then restored."""
+    """Check that a page's plots are printed completely and in light colours even from a dark screen, and are restored
+    afterwards."""
     page = visitor.page
     before = drawn(page)
     assert before
@@ -92,7 +93,7 @@ def sheets(page: Page) -> list[str]:
 
 @pytest.mark.soak
 def test_a_printed_case_shows_ids_owner_and_date(officer: Visitor, worker: Child) -> None:
-    """A printed case shows its full ids, its owner and the date, and no interactive controls. The same applies to the
+    """A printed case shows its full ids, its owner and the date, but no interactive controls. The same applies to the
     page on which a certificate was verified."""
     site, page = officer.site, officer.page
     site.live_model()
@@ -139,7 +140,7 @@ def test_a_printed_case_shows_ids_owner_and_date(officer: Visitor, worker: Child
 @pytest.mark.soak
 def test_a_printed_model_shows_its_curves(officer: Visitor, worker: Child) -> None:
     """A printed model shows its complete curves in light colours even if the screen is dark, and the dark theme returns
-    afterwards. The print shows the full id and only the selected view, and no buttons."""
+    afterwards. The print contains the full id and only the selected view, but no buttons."""
     page = officer.page
     made = officer.site.live_model()
     page.emulate_media(color_scheme="dark")
@@ -172,7 +173,7 @@ def test_printed_pages_name_their_model_and_inputs(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_a_long_table_repeats_its_head(officer: Visitor) -> None:
-    """A long table repeats its head on every sheet and never splits a row."""
+    """A long table repeats its header on every sheet and never splits a row."""
     cases = [officer.site.forget(f"p{n}", external_id=f"case-{n:03}", identity_verified=False) for n in range(70)]
     officer.opens("/admin/requests?size=100")
     expect(officer.page.get_by_role("link", name="case-000")).to_be_visible()

@@ -105,7 +105,7 @@ def test_requests_work_without_scripts(officer: Visitor) -> None:
 
 def test_legal_dates_are_in_the_zone_of_the_policy(browser: Browser, site: Site) -> None:
     """A request's dates of receipt and deadline are in the policy's time zone, wherever the reader is. The zone is
-    named once in the head of the table, and hovering over a date shows the reader's own time."""
+    named once in the table header, and hovering over a date shows the reader's local time."""
     assert site.api.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).status_code == 200
     made = site.forget("p1", submitted_at="2026-01-01T23:30:00Z", identity_verified=False)
     for clock, hour in (("Pacific/Honolulu", "13:30 GMT-10"), ("Pacific/Auckland", "12:30 GMT+13")):

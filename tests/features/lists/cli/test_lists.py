@@ -29,7 +29,7 @@ def says_nobody(ended: Ended, *people: str) -> bool:
 
 
 def test_a_list_of_hashes_is_imported(live: Lethe, people: Path, tmp_path: Path) -> None:
-    """Each hash in a file becomes a request. People whose data is held are forgotten and suppressed, and for all others
+    """Each hash in a file becomes a request. People whose data is held are forgotten and suppressed; for everyone else,
     the outcome is that nothing was held."""
     live("dataset", "create", people, "--classes", "0,1")
     file, out = tmp_path / "drop.txt", tmp_path / "results.csv"
@@ -55,7 +55,7 @@ def test_a_list_of_hashes_is_imported(live: Lethe, people: Path, tmp_path: Path)
 
 def test_importing_a_list_again_creates_nothing(live: Lethe, tmp_path: Path) -> None:
     """Importing a file again from the same source creates no requests, even with another regulation. Importing it from
-    another source or after a change creates requests."""
+    another source, or after changing it, does."""
     file, out, again = tmp_path / "drop.txt", tmp_path / "results.csv", tmp_path / "again.csv"
     file.write_text("\n".join(HASHES))
     assert live("request", "import", file, "--source", "a", "--out", out).code == 0
@@ -74,7 +74,7 @@ def test_importing_a_list_again_creates_nothing(live: Lethe, tmp_path: Path) -> 
 
 
 def test_faulty_lines_are_reported(live: Lethe, tmp_path: Path) -> None:
-    """Faulty lines are reported by number, all other lines are accepted, and the exit code is 1."""
+    """Faulty lines are reported by line number, all other lines are accepted, and the command exits with 1."""
     file, out = tmp_path / "list.csv", tmp_path / "results.csv"
     file.write_text(
         "Record,E-Mail,regulation\r\n"
@@ -143,8 +143,8 @@ def test_a_dry_run_sends_nothing(lethe: Lethe, tmp_path: Path, monkeypatch: pyte
 def test_a_file_without_subjects_is_refused(
     lethe: Lethe, tmp_path: Path, content: bytes, columns: tuple[str, ...]
 ) -> None:
-    """A file without a column of subjects is refused with a one-line error that quotes no part of it, and nothing is
-    sent."""
+    """A file without a readable subject column is refused with a one-line error that quotes nothing from the file, and
+    nothing is sent."""
     file = tmp_path / "list.csv"
     file.write_bytes(content)
     options = itertools.chain.from_iterable(("--column", column) for column in columns)

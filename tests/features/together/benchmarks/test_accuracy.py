@@ -10,12 +10,12 @@ RESULTS = page.read("accuracy")
 
 @pytest.mark.parametrize("name", accuracy.printed(RESULTS))
 def test_the_page_has_the_tables_of_the_results(name: str) -> None:
-    """Each table of the page is generated from the stored results."""
+    """Each table on the page is generated from the stored results."""
     assert accuracy.printed(RESULTS)[name] in PAGE
 
 
 def test_stored_plans_match_the_planner() -> None:
-    """The stored passes of learning and of a request are the ones that today's defaults give."""
+    """With the current defaults, training and a request take the stored numbers of passes."""
     for row in RESULTS["tables"]:
         settings = {"num_slots": row["rows"], "num_classes": row["classes"]}
         mechanism = accuracy.made(**settings, epsilon=accuracy.EPSILONS[0])
@@ -26,7 +26,8 @@ def test_stored_plans_match_the_planner() -> None:
 
 @pytest.mark.soak
 def test_a_small_table_is_as_accurate_as_stated() -> None:
-    """Today's model of one table has the accuracy stated on the page, within six deviations and two points."""
+    """A newly trained model of one table has the accuracy stated on the page, to within six standard deviations plus
+    two points."""
     name, problem = next(iter(accuracy.tables(None, quick=True)))
     right, _ = accuracy.learned(problem(0), accuracy.EPSILONS[0])
     [stored] = [row["accuracy"]["epsilon 1"] for row in RESULTS["tables"] if row["name"] == name]

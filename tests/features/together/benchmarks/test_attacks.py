@@ -120,14 +120,14 @@ def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", tables.ALL, ids=lambda table: str(table.__name__))
 def test_the_page_has_the_numbers_of_its_run(table: Any) -> None:
-    """Every table of the page is generated from the JSON output of the full run."""
+    """Every table on the page is generated from the JSON output of the full run."""
     assert table(page.read("attacks")) in PAGE.read_text()
 
 
 def test_the_full_run_matches_the_claims_of_the_page() -> None:
     """In the full run, flawed mechanisms reveal the person and Lethe's `adaptive` certificate is never exceeded. In
-    exactly the games that the page names, `deletion` is exceeded by readers who choose their requests. In the other
-    named games the measured advantage exceeds it, but without statistical proof."""
+    exactly the games that the page names, readers who choose their requests exceed `deletion`. In the other named
+    games, the measured advantage exceeds `deletion`, but without statistical proof."""
     results = page.read("attacks")
     for name in ("median", "sum", "pad, two releases", "parity, adaptive", "shards, presence"):
         assert results["flawed"][name]["low"] > 0.9

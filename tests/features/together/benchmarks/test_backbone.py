@@ -8,7 +8,7 @@ RESULTS = page.read("backbone")
 
 
 def test_the_page_matches_the_results() -> None:
-    """The table of the page is generated from the results, and the text states the same numbers."""
+    """The table on the page is generated from the results, and the text states the same numbers."""
     assert backbone.printed(RESULTS) in PAGE
     assert f"{RESULTS['rows']:,} images" in PROSE
     assert f"{RESULTS['features']} features" in PROSE
@@ -22,15 +22,15 @@ def test_the_page_matches_the_results() -> None:
 
 
 def test_stored_plans_match_the_accountant() -> None:
-    """Today's accountant gives the stored steps of learning and of requests."""
+    """The current accountant gives the stored numbers of steps for training and for requests."""
     for row in RESULTS["models"]:
         planned = backbone.planned(backbone.made(RESULTS["rows"], l2=row["l2"]))
         assert planned == {name: row[name] for name in planned}
 
 
 def test_a_missing_second_moment_costs_more_passes() -> None:
-    """At the default l2, learning without a declared bound takes 2.5 times as many passes, and a request at most 1.9
-    times as many."""
+    """At the default l2, training without a declared bound takes 2.5 times as many passes, and a request takes at most
+    1.9 times as many."""
     [stated] = (one for one in RESULTS["models"] if one["name"] == "the default l2")
     without = backbone.planned(backbone.made(RESULTS["rows"], l2=stated["l2"], second_moment=None))
     assert round(without["learn_steps"] / stated["learn_steps"], 1) == 2.5

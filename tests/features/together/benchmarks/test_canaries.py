@@ -18,12 +18,13 @@ FOUND = {(row["run"], row["fault"], row["lanes"]): row["any"] for row in RESULTS
 
 @each("name", tables(RESULTS))
 def test_the_page_has_the_tables_of_the_results(name):
-    """Each table of the page is generated from the stored results."""
+    """Each table on the page is generated from the stored results."""
     assert tables(RESULTS)[name] in PAGE
 
 
 def test_stored_plans_match_the_service():
-    """The stored mechanisms and plans equal those that the service uses by default and for steps over all rows."""
+    """The stored mechanisms and plans equal the service's, both with its default batches and with steps over all
+    rows."""
     default = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=0.1), num_slots=32_561, num_classes=2
     )
@@ -38,7 +39,7 @@ def test_stored_plans_match_the_service():
 
 
 def test_gross_faults_are_found_by_default_lanes():
-    """With 256 lanes, at least nine of ten canary tests find each gross fault. With 4,096 lanes they find small faults
+    """With 256 lanes, more than nine of ten canary tests find each gross fault. With 4,096 lanes they find small faults
     too. Correct runs never fail."""
     gross = ("does nothing", "no noise", "noise x 0.7", "noise reused at every step", "half the steps")
     for run in ("forgetting", "forgetting" + IN_BATCHES):
@@ -52,7 +53,7 @@ def test_gross_faults_are_found_by_default_lanes():
 
 def test_a_wrong_order_is_found_by_few_lanes():
     """With 64 lanes, the schedule test alone finds every fault in the order of batches, without canaries. Only two
-    swapped steps in the middle of a long learning run are missed."""
+    swapped steps in the middle of a long training run are missed."""
     for (run, fault, lanes), share in FOUND.items():
         if fault in SCHEDULES:
             is_forgotten = run.startswith("learning") and fault == "two steps change places"
@@ -72,8 +73,8 @@ def test_faults_in_the_code_are_found():
 
 def test_bounds_are_tight_and_valid():
     """The median bound is at least 0.6 of the certified bound with 256 lanes and 0.89 with 4,096, and at most a seventh
-    less for batches. At most one bound in three million is wrong. The stored values equal those computed today from the
-    exact law."""
+    less for batches. At most one bound in three million is wrong. The stored values equal a new computation from the
+    exact distribution."""
     today = [
         *finding.proved(*planned(*SHAPES["Adult"])),
         *finding.proved(*planned(*SHAPES["Adult"], **BATCHES["Adult"])),
@@ -89,8 +90,8 @@ def test_bounds_are_tight_and_valid():
 
 
 def test_a_canary_test_costs_little_of_a_run():
-    """For the numbers of rows of Adult and MNIST with full-batch steps, the canary test takes less than a fifth of the
-    time of the chain alone. For a thousand rows it takes less than a tenth of the run."""
+    """For tables as large as Adult and MNIST and full-batch steps, the canary test takes less than a fifth of the time
+    of the chain alone. For a thousand rows it takes less than a tenth of the run."""
     small, *large, _ = RESULTS["chain"]
     assert all(row["audit_seconds"][str(DEFAULT)] < 0.2 * row["seconds"] for row in large)
     assert small["audit_seconds"][str(DEFAULT)] < 0.1 * RESULTS["run"]["without"]
@@ -99,7 +100,7 @@ def test_a_canary_test_costs_little_of_a_run():
 
 @pytest.mark.slow
 def test_canary_tests_match_the_results():
-    """A few canary tests that are run today, on the law and on the chain, find the same faults as the page states."""
+    """A few newly run canary tests, on the distribution and on the chain, find the same faults as the page states."""
     mechanism, plans = planned(*SHAPES["small"])
     for fault in ("none", "does nothing", "no noise"):
         for observed in finding.observe(mechanism, plans["forgetting"], 5, finding.CHANGED[fault]):

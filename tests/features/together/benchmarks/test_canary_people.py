@@ -10,7 +10,7 @@ RESULTS = page.read("canary_people")
 
 
 def test_the_page_has_the_table_of_the_results() -> None:
-    """The table of the page is generated from the stored results."""
+    """The table on the page is generated from the stored results."""
     assert canary_people.printed(RESULTS) in PAGE
 
 

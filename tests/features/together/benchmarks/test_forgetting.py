@@ -12,12 +12,12 @@ NUMBER = re.compile(r"\d+\.\d+")
 
 @pytest.fixture(scope="module")
 def life() -> forgetting.Life:
-    """Return the life of the picture, whose accounting is not done when tests are collected."""
+    """Return the life that the picture shows. Being a fixture, it is not computed during test collection."""
     return forgetting.life()
 
 
 def test_the_picture_matches_the_accountant(life: forgetting.Life) -> None:
-    """The picture in docs/ matches today's accountant to within a tenth of a pixel."""
+    """The picture in docs/ matches the current accountant to within a tenth of a pixel."""
     kept, drawn = forgetting.PICTURE.read_text(), forgetting.drawn(life)
     assert NUMBER.sub("", kept) == NUMBER.sub("", drawn)
     numbers = [float(number) for number in NUMBER.findall(drawn)]

@@ -22,7 +22,7 @@ def results() -> dict[str, Any]:
 
 def test_errors_match_theory(results: dict[str, Any]) -> None:
     """Each error for a fixed seed is within six standard errors of its formula, and each error measured on devices
-    within a factor of 1.6. A correct error exceeds these limits once in a hundred million runs."""
+    within a factor of 1.6. A correct implementation exceeds these limits in one of a hundred million runs."""
     seeded = [*results["by_people"], *results["by_odds"]]
     farthest = max(abs(row["measured"] - row["theory"]) / row["spread"] for row in seeded)
     assert farthest < 6
@@ -52,8 +52,8 @@ def test_clipped_means_stay_within_their_bound(results: dict[str, Any]) -> None:
 
 
 def test_simultaneous_intervals_cover(results: dict[str, Any]) -> None:
-    """In at least 718 of 800 surveys, all intervals contain the true shares simultaneously. At a coverage of 95 %,
-    fewer would occur once in a billion runs."""
+    """In at least 718 of 800 surveys, all intervals contain the true shares simultaneously. At a true coverage of 95 %,
+    a smaller number would occur once in a billion runs."""
     assert results["intervals"]["surveys"] == 800
     assert results["intervals"]["held"] >= 718
 
@@ -64,7 +64,7 @@ def test_bisection_finds_the_smallest_number() -> None:
 
 
 def test_the_page_matches_the_results() -> None:
-    """Every table of the page and the numbers in its sentences equal the results."""
+    """Every table on the page and the numbers in its sentences equal the results."""
     found = page.read("local")
     for table in local.tables(found):
         assert table in TEXT

@@ -17,7 +17,7 @@ SIZE = membership.Size(digits=(512, 12), others=(0, 0), repeats=2, l2=0.02)
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Any]:
-    """Return results for the digits alone, strongly regularised."""
+    """Return the results of a run on the digits alone, with strong regularisation."""
     return membership.run([problems.digits(seed=0, l2=SIZE.l2)], SIZE, seed=0)
 
 
@@ -30,8 +30,8 @@ def group(results: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.soak
 @pytest.mark.parametrize("method", ["nothing", "fine-tuning"])
 def test_without_noise_a_group_is_found(group: dict[str, Any], method: str) -> None:
-    """Unchanged models, and models that were fine-tuned without noise, reveal a group beyond the bound that is
-    certified for Lethe's models."""
+    """Unchanged models and models fine-tuned without noise reveal a group beyond the mu that is certified for Lethe's
+    models."""
     assert group["attack"][method]["mu_at_least"] > group["attack"]["unlearning"]["certified_mu"]
 
 
@@ -110,5 +110,5 @@ def test_the_page_names_the_estimate_above_its_certificate() -> None:
 
 @pytest.mark.parametrize("table", tables.ALL, ids=lambda table: table.__name__)
 def test_the_page_has_the_numbers_of_its_run(table: Any) -> None:
-    """Every table of the page is generated from the JSON output of the full run."""
+    """Every table on the page is generated from the JSON output of the full run."""
     assert table(page.read("membership")) in PAGE.read_text()

@@ -11,7 +11,7 @@ RESULTS = page.read("objective")
 
 
 def test_the_page_has_the_table_of_the_results() -> None:
-    """The table of the page is generated from the stored results."""
+    """The table on the page is generated from the stored results."""
     assert objective.printed(RESULTS)["accuracy"] in PAGE
 
 
@@ -24,8 +24,8 @@ def test_adult_is_as_accurate_as_stated() -> None:
 
 
 @pytest.mark.slow
-def test_stored_mechanisms_match_the_rule() -> None:
-    """Today's defaults give the stored noise and Lambda, which meet the target."""
+def test_stored_mechanisms_match_current_defaults() -> None:
+    """The current defaults reproduce the stored noise and Lambda, which meet the target."""
     [row] = [row for row in RESULTS["tables"] if row["name"] == "Adult"]
     for target in row["targets"]:
         delta = row["rows"] ** -1.1

@@ -29,7 +29,7 @@ gradients = st.lists(st.floats(-1, 1), min_size=5, max_size=5)
 def last_iterate(
     order: Order, pulls: Sequence[float], step_sizes: Sequence[float], noise_scale: float = NOISE_SCALE
 ) -> tuple[float, float]:
-    """Return mean and variance of the last iterate from 0, if the losses are linear with these gradients."""
+    """Return the mean and variance of the last iterate, starting from 0, for linear losses with these gradients."""
     mean = variance = 0.0
     for slots, size in zip(order, step_sizes, strict=True):
         contraction = 1 - size * STRONG_CONVEXITY
@@ -67,7 +67,7 @@ def places(step_sizes: Sequence[float], batches: Sequence[int], noise_scale: flo
 
 
 def replaced(pulls: Sequence[float], *, largest: bool = False) -> tuple[Array, Array]:
-    """Return the gradients with one record in slot 0 and with its opposite."""
+    """Return two sets of gradients: one with a record in slot 0, the other with its opposite there."""
     mine = 1.0 if largest else pulls[0]
     return np.array([mine, *pulls[1:]]), np.array([-mine, *pulls[1:]])
 
@@ -120,8 +120,7 @@ def test_theorem_1_is_attained_by_distinct_batches(epsilon: float) -> None:
 
 @given(st.integers(1, 6), st.data())
 def test_no_schedule_reads_fewer_records(steps: int, data: st.DataObject) -> None:
-    """In any schedule, the smallest number of records that the mu of the most exposed record permits is at most the
-    number that was read."""
+    """In any schedule, the number of records read is at least the minimum implied by the most exposed record's mu."""
     sizes = data.draw(st.lists(st.floats(0.05, 3.0), min_size=steps, max_size=steps))
     order = data.draw(st.lists(st.sets(st.integers(0, 7), min_size=1), min_size=steps, max_size=steps))
     read, slots = set().union(*order), [sorted(step) for step in order]
@@ -165,7 +164,7 @@ def test_random_orders_never_reveal_more() -> None:
 
 @pytest.mark.parametrize("name", ["secret-order", "fewest-reads"])
 def test_pages_match_the_results(name: str) -> None:
-    """The table of the page is generated from the stored results, which agree with today's defaults."""
+    """The table on the page is generated from the stored results, which the current defaults reproduce."""
     results = page.read("orders")
     assert orders.printed(results)[name] in (MATHEMATICS / f"{name}.md").read_text()
     assert orders.printed(results) == orders.printed(

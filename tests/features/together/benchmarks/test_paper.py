@@ -18,13 +18,13 @@ RESULTS = page.read("paper")
 
 @pytest.fixture(scope="module")
 def recomputed() -> dict[str, Any]:
-    """Recompute everything that needs no data."""
+    """Return all results that need no data, computed anew."""
     return paper.recomputed()
 
 
 @each("name", tables.all_of(RESULTS))
 def test_the_page_has_the_tables_of_the_results(name):
-    """Each table of the page is generated from the stored results."""
+    """Each table on the page is generated from the stored results."""
     assert tables.all_of(RESULTS)[name] in PAGE
 
 
@@ -36,16 +36,16 @@ def test_the_results_match_the_calculator(recomputed):
         assert RESULTS[name] == recomputed[name]
 
 
-def test_table_2_is_the_printed_one_but_for_two_slips(recomputed):
-    """At the measured smoothness, the noise of Descent-to-Delete, cut to four digits, equals the printed table except
-    for two slips."""
+def test_table_2_is_reproduced_except_for_two_slips(recomputed):
+    """At the measured smoothness, the noise of Descent-to-Delete, truncated to four digits, equals the printed table
+    except for two slips."""
     compared = {(row["steps"], row["epsilon"]): row for row in recomputed["table_2"] if row["printed"]}
     off = {cell for cell, row in compared.items() if abs(row["recomputed"] - row["printed"]) > 2e-4}
     assert off == {(1, 0.05), (2, 0.1)}
     assert all(row["ours"] < row["recomputed"] / 10 for row in recomputed["table_2"])
 
 
-def test_table_3_is_rounded_up_by_hand_and_cut_twice(recomputed):
+def test_table_3_is_rounded_up_except_for_two_cells(recomputed):
     """The printed noise is at most 4 % above the smallest sufficient noise, except for two truncated cells that miss
     their target."""
     short = {
@@ -56,7 +56,7 @@ def test_table_3_is_rounded_up_by_hand_and_cut_twice(recomputed):
     assert all(row["ours"] < row["ours_replace"] < row["recomputed"] for row in recomputed["table_3"])
 
 
-def test_the_stored_totals_of_figure_3b_have_the_measured_smoothness(recomputed):
+def test_the_stored_totals_of_figure_3b_use_the_measured_smoothness(recomputed):
     """Every stored total is reproduced exactly with the measured smoothness. On MNIST, none is reproduced with the
     smoothness that the paper states."""
     stored = [row for row in recomputed["figure_3b"] if row["stored_total"]]
@@ -92,9 +92,9 @@ def test_each_tightening_saves_steps(recomputed):
 
 
 @pytest.mark.soak
-def test_less_noise_learns_better():
-    """On the digits at epsilon = 0.1, a model with Lethe's noise is more accurate than with the paper's. With the
-    paper's noise for Descent-to-Delete it is no better than chance."""
+def test_less_noise_improves_accuracy():
+    """On the digits at epsilon = 0.1, a model with Lethe's noise is more accurate than one with the paper's noise. With
+    the paper's noise for Descent-to-Delete, the model is no better than chance."""
     bench = Bench(accuracy.digits(0), seed=0, repeats=20)
     rows = accuracy.figure_3a(bench, (0.1,))
     assert rows[0]["ours"]["accuracy"] > rows[0]["paper"]["accuracy"] + 0.05

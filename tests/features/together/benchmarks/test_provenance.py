@@ -22,7 +22,8 @@ def defaults(num_rows: int) -> str:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_of_evidence_state_their_defaults(name: str) -> None:
-    """Each page of evidence cites today's defaults, or states in a fixed sentence that its own defaults differ."""
+    """Each page of evidence cites the current defaults, or states in a fixed sentence that its measurements used
+    different ones."""
     text = (page.EVIDENCE / name).read_text()
     [cited] = BLOCK.findall(text)
     stale = {rows: defaults(int(rows)) for rows, told in ROWS.findall(cited) if told != defaults(int(rows))}

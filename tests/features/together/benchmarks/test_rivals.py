@@ -15,7 +15,7 @@ PAGE = Path("docs/evidence/rivals.md")
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Any]:
-    """Return results of the full run, which the page quotes."""
+    """Return the results of the full run, which the page quotes."""
     return page.read("rivals")
 
 
@@ -24,7 +24,7 @@ def of(problem: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_the_page_has_the_tables_of_its_run(results: dict[str, Any]) -> None:
-    """Every table of the page is generated from the JSON output of the full run."""
+    """Every table on the page is generated from the JSON output of the full run."""
     text = PAGE.read_text()
     assert tables.promises(results) in text
     assert tables.against_refits(results) in text
@@ -43,8 +43,8 @@ def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_no_audit_refutes_a_certificate(results: dict[str, Any]) -> None:
-    """The epsilon that samples prove is below the certified epsilon, both for the last version and for both versions
-    together."""
+    """The epsilon that the audit proves never exceeds the certified epsilon, either for the last version or for both
+    versions together."""
     for row in results["audit"]["rivals"]:
         for question, certified in (("after", "certified_epsilon"), ("both", "certified_adaptive_epsilon")):
             if row[certified] is not None:
@@ -64,8 +64,8 @@ def test_versions_without_a_joint_guarantee_reveal_the_record(results: dict[str,
 
 
 def test_lethe_takes_fewer_passes_than_a_refit(results: dict[str, Any]) -> None:
-    """On the three large problems, Lethe takes less than a third of the passes of a refit, both at the same l2 and at
-    scikit-learn's default, and less time on at least two of them. The warm start is faster than Lethe."""
+    """On the three large problems, Lethe takes less than a third as many passes as a refit, both at the same l2 and at
+    scikit-learn's default. On at least two of them, it also takes less time. The warm start is faster than Lethe."""
     large = [of(problem) for problem in results["problems"] if not problem["name"].startswith("digits")]
     assert len(large) == 3
     for row in large:
@@ -95,8 +95,8 @@ def test_rivals_win_only_where_stated(results: dict[str, Any]) -> None:
 
 
 def test_lethe_takes_fewer_passes_than_the_noisy_rivals(results: dict[str, Any]) -> None:
-    """At equal noise, Lethe takes fewer passes than learning and than Descent-to-Delete, with or without a secret
-    state."""
+    """At equal noise, Lethe takes fewer passes than retraining, noisy SGD, full-batch steps, and Descent-to-Delete with
+    or without a secret state."""
     for problem in results["problems"]:
         row = of(problem)
         assert row["langevin_ours"]["passes"] < row["noisy_sgd"]["passes"] < row["d2d"]["passes"]

@@ -12,7 +12,7 @@ RESULTS = page.read("scaling")
 
 @pytest.mark.parametrize("name", scaling.tables(RESULTS))
 def test_the_page_has_the_tables_of_the_results(name):
-    """Each table of the page is generated from the stored results."""
+    """Each table on the page is generated from the stored results."""
     assert scaling.tables(RESULTS)[name] in PAGE
 
 
@@ -24,8 +24,8 @@ def test_stored_plans_match_the_planner():
 
 
 def test_passes_of_a_request_fall_with_the_rows():
-    """From ten thousand rows on, the passes of a request fall with the number of rows. From a million rows on, a
-    request takes less than one pass."""
+    """Above ten thousand rows, the number of passes per request falls as the number of rows grows. From a million rows
+    on, a request takes less than one pass."""
     settled = [max(row["passes"]) for row in RESULTS["requests"] if row["rows"] >= 10**4]
     assert settled == sorted(settled, reverse=True)
     assert all(
@@ -34,7 +34,7 @@ def test_passes_of_a_request_fall_with_the_rows():
 
 
 def test_steps_for_each_request_settle():
-    """Up to a million rows, the cost of a request stops growing within a hundred earlier requests. With more rows, a
+    """Up to a million rows, the cost of a request stops growing within the first hundred requests. With more rows, a
     request takes less than a tenth of a pass."""
     for row in RESULTS["requests"]:
         if row["rows"] > 10**6:

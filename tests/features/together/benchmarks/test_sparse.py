@@ -10,7 +10,7 @@ RESULTS = page.read("sparse")
 
 
 def test_the_page_matches_the_results() -> None:
-    """The table of the page is generated from the results, and its sentences from the table."""
+    """The table on the page is generated from the results, and the sentences quote the same numbers."""
     assert sparse.printed(RESULTS) in PAGE
     fewest, *_, most = RESULTS["rows"]
     assert f"{most['dense_bytes'] / most['sparse_bytes']:.0f} times as much at {most['features']:,}" in PROSE

@@ -13,7 +13,7 @@ RESULTS = page.read("tangents")
 
 
 def test_the_page_matches_the_results() -> None:
-    """The tables of the page are generated from the results, and the sentences about the problems quote them."""
+    """The tables on the page are generated from the results, and the sentences about the problems quote them."""
     assert all(table in PAGE for table in tangents.printed(RESULTS).values())
     assert f"the first {RESULTS['public']} of scikit-learn's digits" in PROSE
     digits, mnist = RESULTS["problems"]
@@ -40,8 +40,8 @@ def test_noise_does_not_grow_with_the_weights() -> None:
 
 def test_tangents_are_less_accurate_than_fine_tuning() -> None:
     """Tangent models are less accurate than fine-tuning. The tangent with a million weights is less accurate than the
-    unchanged network, and on MNIST both are less accurate than the linear model. All tangents take dozens of times as
-    long to learn."""
+    unchanged network, and on MNIST both are less accurate than the linear model. All tangent models take dozens of
+    times as long to train."""
     digits, mnist = RESULTS["problems"]
     linear, last, million = digits["models"]
     assert f"the million by {fine_tuned_by(million):.1f} points" in PROSE
@@ -68,15 +68,15 @@ def lost_to_noise(model: dict[str, Any]) -> float:
 
 
 def fine_tuned_by(model: dict[str, Any]) -> float:
-    """Return the points by which fine-tuning is better."""
+    """Return by how many points fine-tuning is more accurate than the tangent model."""
     return float(model["fine_tuned"] - model["accuracy"])
 
 
 @pytest.mark.skipif(page.DIFFER in PAGE, reason="The page says that it was measured with other defaults.")
 @pytest.mark.parametrize("problem", RESULTS["problems"], ids=lambda problem: str(problem["name"]))
 def test_stored_plans_match_the_planner(problem: dict[str, Any]) -> None:
-    """For any number of trained weights, today's defaults give the stored steps of learning and of requests. Rounding
-    to the grid adds less than a thousandth to epsilon."""
+    """For any number of trained weights, the current defaults give the stored numbers of steps for training and
+    requests. Rounding to the grid adds less than a thousandth to epsilon."""
     mechanism = tangents.made(b"", None, num_slots=problem["rows"], num_features=65)
     planned = tangents.planned(mechanism)
     epsilon = planned.pop("epsilon")

@@ -25,7 +25,7 @@ def unknown(w: World, path: str, method: str = "GET") -> str:
 
 
 def task(w: World, **of_system: Any) -> str:
-    """Return the id of the open task of a system."""
+    """Return the id of a system's open task, after creating the system and a request."""
     body = {"name": "Shop", "contact": "its team", "webhook_url": "https://shop.example/lethe"} | of_system
     w.done("POST", "/systems", json=body)
     w.request_id()
@@ -33,7 +33,7 @@ def task(w: World, **of_system: Any) -> str:
 
 
 def closed_task(w: World, verb: str) -> str:
-    """Return the code of an acknowledgement, by the key of its system, of a task that an officer has closed."""
+    """Close a task as an officer, and return the code of acknowledging it with the system's own key."""
     [key] = w.done("GET", "/api-keys")["items"]
     path = f"/system-tasks/{task(w, api_key_id=key['id'])}"
     w.done("POST", f"{path}/close", json={"reason": "gone"})
@@ -41,7 +41,7 @@ def closed_task(w: World, verb: str) -> str:
 
 
 def manifest(w: World) -> str:
-    """Return the code of a manifest that another key signed."""
+    """Return the code of submitting a manifest that is signed with a different key."""
     key = new_key()
     body = {"name": "Churn", "contact": "its team", "webhook_url": "https://shop.example/lethe", "public_key": key["x"]}
     made = w.done("POST", "/attested-trainers", json=body)
@@ -64,41 +64,41 @@ def in_review(w: World) -> str:
 
 
 def form_from_elsewhere(w: World) -> str:
-    """Return the code of a form sent from another site, which the page shows."""
+    """Return the code that the page shows for a form sent from another site."""
     [code] = re.findall('data-code="([a-z_]+)"', w.gateway.post("/admin/login", data={"key": "lethe_x"}).text)
     return str(code)
 
 
 def invited(w: World, **asked: str) -> dict[str, str]:
-    """Invite a person, and return the answer."""
+    """Invite a user, and return the response."""
     body = {"name": "Maria", "email": "maria@example.com", "role": "administrator"} | asked
     made: dict[str, str] = w.done("POST", "/users", json=body)
     return made
 
 
 def at_the_door(w: World, path: str, **fields: str) -> str:
-    """Return the error code of a page shown before the login."""
+    """Return the error code of a page that is shown before login."""
     form = re.findall('name="csrf" value="([0-9a-f]{64})"', w.gateway.get("/admin/login").text)
     page = w.gateway.post(path, data={"csrf": form[0]} | fields, headers={"Origin": "http://testserver"})
     return str(re.findall('data-code="([a-z_]+)"', page.text)[0])
 
 
 def by_provider(w: World, path: str) -> str:
-    """Return the code on the page of a login by an identity provider that is away."""
+    """Return the code that the login page shows when the identity provider is unreachable."""
     settings = w.settings.model_copy(update={"oidc_issuer": "http://127.0.0.1:9", "oidc_client_id": "lethe"})
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         return str(re.findall('data-code="([a-z_]+)"', client.get(path).text)[0])
 
 
 def last_administrator(w: World) -> str:
-    """Return the code of making the only administrator a viewer when no key lasts."""
+    """Return the code of making the only administrator a viewer when every API key has an expiry date."""
     made = invited(w)
     w.behind("UPDATE users SET password_hash = 'any'", "UPDATE api_keys SET expires_at = '2999-01-01 00:00:00.000000'")
     return w.code("PATCH", f"/users/{made['id']}", json={"role": "viewer"})
 
 
 def with_agent(w: World, **said: Any) -> str:
-    """Return the code that matches the refusal of an agent's message, which the protocol states only in words."""
+    """Return the code for the refusal of an agent's message, which the protocol expresses only in words."""
     words = w.agent().exercise(**said).json()["message"]
     sentences = {
         "another business": "message_refused",
@@ -109,7 +109,7 @@ def with_agent(w: World, **said: Any) -> str:
 
 
 def between(w: World, *, issued: int, expires: int) -> str:
-    """Return a message that is valid between two times, in hours from now."""
+    """Return the code for an agent's message that is valid between these times, given in hours from now."""
     at, hour = datetime.datetime.now(datetime.UTC), datetime.timedelta(hours=1)
     moments = {"issued-at": at + issued * hour, "expires-at": at + expires * hour}
     return with_agent(w, **{name: moment.isoformat() for name, moment in moments.items()})
@@ -196,7 +196,7 @@ def paused(w: World) -> str:
 
 
 def noted_too_late(w: World) -> str:
-    """Return the code of a note about a request that ended long ago."""
+    """Return the code of adding a note to a request that ended long ago."""
     request_id = w.request_id(identity_verified=False)
     w.done("POST", f"/deletion-requests/{request_id}/cancel")
     w.behind("UPDATE deletion_requests SET ended_at = '2020-01-01 00:00:00.000000'")
@@ -230,7 +230,7 @@ def suppressed(w: World) -> str:
 
 
 def held(w: World) -> str:
-    """Return a model whose version misses its gate."""
+    """Return the id of a model whose version misses its quality gate."""
     measured = w.dataset_id(name="measured", seed=1, first=1000)
     gate = {"metric": "accuracy", "threshold": 2.0, "on_breach": "hold"}
     model_id = w.model_id(evaluation_dataset_id=measured, quality=gate)
@@ -239,7 +239,7 @@ def held(w: World) -> str:
 
 
 def waited_for(w: World) -> str:
-    """Return a model that a request waits for."""
+    """Return the id of a model that a request is waiting for."""
     model_id = w.live()
     w.request_id()
     return model_id
@@ -256,7 +256,7 @@ def ended_run(w: World) -> str:
 
 
 def network(gateway: TestClient, content: bytes) -> str:
-    """Return the code of the problem that a network causes; empty if it is accepted."""
+    """Return the error code of uploading a network; empty if the network is accepted."""
     answer = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", content)})
     return str(answer.json().get("code", ""))
 
@@ -268,7 +268,7 @@ def network_without_memory(w: World) -> str:
 
 
 def network_in_use(w: World) -> str:
-    """Return the code of deleting a network whose features the rows of a dataset are."""
+    """Return the code of deleting a network whose features a dataset uses as rows."""
     network(w.gateway, nets.linear())
     [found] = w.done("GET", "/networks")["items"]
     w.behind(f"UPDATE datasets SET network_id = '{found['id']}' WHERE id = '{w.dataset_id()}'")
@@ -284,7 +284,7 @@ def rehearsed(w: World) -> str:
 
 
 def tangent_predicted(w: World) -> str:
-    """Return the code of a prediction by a model that moves weights of a network."""
+    """Return the code of requesting a prediction from a tangent model."""
     dataset = w.new_dataset()
     content = exported(torch.nn.Sequential(torch.nn.Linear(dataset["num_features"], 1)), dataset["num_features"])
     network(w.gateway, content)

@@ -59,7 +59,7 @@ def method_unsupported(w: World) -> str:
 
 
 def not_converged(w: World) -> str:
-    """Return the error code of an objective-perturbation run whose solver may take a single iteration."""
+    """Return the error code of an objective-perturbation run whose solver is limited to one iteration."""
     model_id = w.model_id(method="objective_perturbation")
     with w.installation.database.writing() as session:
         found = session.get_one(Model, model_id)
@@ -83,7 +83,7 @@ def damaged_rows(w: World, _model_id: str) -> None:
 
 
 def lost_page(w: World) -> str:
-    """Return the code of an extension whose reason would be stored with unreadable details."""
+    """Return the code of extending a request whose stored details have become unreadable."""
     request_id = w.request_id(identity_verified=False, external_id="case-7")
     for page in (w.settings.data_dir / "vault").glob("*.page"):
         page.unlink()
@@ -91,7 +91,7 @@ def lost_page(w: World) -> str:
 
 
 def flipped_certificate(w: World) -> str:
-    """Return the code for reading a certificate with one altered letter."""
+    """Return the code of reading a certificate in which one character was altered."""
     w.live()
     request_id = w.request_id()
     w.work()
@@ -123,7 +123,7 @@ def unsupported_kind(w: World) -> str:
 
 
 def busy_dataset(w: World) -> str:
-    """Return the code of a recheck during a run."""
+    """Return the code of rechecking a dataset during a run."""
     dataset_id = w.dataset_id()
     w.forget("p1")
     with w.installation.database.writing() as session:
@@ -138,7 +138,7 @@ def other_mechanism(w: World, model_id: str) -> None:
 
 
 def refuted(w: World) -> str:
-    """Return the error code of a canary test by a worker whose noise is too small."""
+    """Return the error code of a canary test whose worker adds too little noise."""
     w.done("POST", f"/models/{w.live()}/audit")
     normal = SystemNoise.normal
     with pytest.MonkeyPatch.context() as planted:
@@ -218,7 +218,7 @@ def damaged_tombstones(w: World, _model_id: str) -> None:
 
 
 def older_database(w: World) -> str:
-    """Return the code of all calls once the gateway has found that the database lost events."""
+    """Return the code that every call gets once the gateway has found that the database lost events."""
     w.done("POST", "/deletion-requests", json={"subject_id": "p1"})
     tombstones.record(w.installation)
     w.behind("DELETE FROM request_events")
@@ -242,7 +242,7 @@ def changed_key(w: World) -> str:
 
 
 def full_disk(w: World) -> str:
-    """Return the code of an upload without room for its spool."""
+    """Return the code of an upload whose temporary file does not fit on the disk."""
     small = w.settings.data_dir / "tmp"
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=4k", "small", small], capture_output=True, check=False
@@ -281,7 +281,7 @@ def unverifiable(w: World) -> str:
 
 
 def too_many_calls(w: World) -> str:
-    """Open as many calls with large bodies as are served at once, none of which sends its whole body."""
+    """Keep as many large calls unfinished as the gateway serves at once, and return the code of one more call."""
     head = f"POST /v1/lineage HTTP/1.1\r\nHost: lethe\r\nAuthorization: {w.gateway.headers['Authorization']}\r\n"
     with contextlib.ExitStack() as stack:
         _, url = stack.enter_context(processes.gateway(w.settings))
@@ -299,7 +299,7 @@ def too_many_calls(w: World) -> str:
 
 
 def raw(w: World, said: bytes) -> str:
-    """Return the code of the gateway's answer to these raw bytes."""
+    """Return the code of the gateway's response to these raw bytes."""
     with processes.gateway(w.settings) as (_, url), socket.socket() as caller:
         place = httpx.URL(url)
         caller.connect((place.host, place.port))

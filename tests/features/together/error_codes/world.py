@@ -29,7 +29,7 @@ class World:
     key_with: Callable[..., dict[str, str]]
 
     def code(self, method: str, path: str, **asked: Any) -> str:
-        """Return the code of the problem that answers a call."""
+        """Make a call that fails, and return the code of its problem."""
         answer = self.gateway.request(method, f"/v1{path}", **asked)
         assert answer.headers["content-type"] == problems.MEDIA_TYPE, answer.text
         found: str = answer.json()["code"]
@@ -63,12 +63,13 @@ class World:
         return str(self.forget("p1", **asked)["id"])
 
     def under(self, **limit: Any) -> dict[str, str]:
-        """Define a regulation of the tenant's own."""
+        """Define a custom regulation for the tenant, and return the request field that selects it."""
         self.done("PATCH", "/tenant", json={"policy": {"regulations": {"own": {"days": 30} | limit}}})
         return {"regulation": "own"}
 
     def behind(self, *statements: str, triggers_of: str = "") -> None:
-        """Run SQL statements that bypass the gateway, after dropping the triggers of a table."""
+        """Run SQL statements that bypass the gateway. If `triggers_of` is given, drop the triggers of that table
+        first."""
         with self.installation.database.engine.begin() as connection:
             named = f"SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE '{triggers_of}%'"
             for name in connection.scalars(sa.text(named)).all() if triggers_of else ():
@@ -77,7 +78,7 @@ class World:
                 connection.execute(sa.text(statement))
 
     def lethe(self, *words: str, **more: str) -> str:
-        """Return the error code that a command ends with."""
+        """Run a command that fails, and return its error code."""
         environment = processes.environment_of(self.settings.data_dir) | more
         done = processes.ended("lethe", *words, environment=environment)
         assert done.returncode == 1

@@ -15,7 +15,8 @@ def pair(seed: int, *, models: int, mu: float = 0.0, scale: float = 1.0) -> tupl
 
 
 def of_rates(misses: np.ndarray, alarms: np.ndarray) -> float:
-    """Return the product's epsilon-hat, at every pair of rates that the competition keeps."""
+    """Return the largest epsilon-hat that the product's calculator gives for the pairs of error rates that the
+    competition keeps."""
     kept = {(fn, fp) for fn, fp in zip(misses.tolist(), alarms.tolist(), strict=True) if fn > 0 and fp > 0}
     return max(evaluate("eps_hat", {"fpr": fp, "fnr": fn, "delta": DELTA})["eps"] for fn, fp in kept)
 
@@ -32,8 +33,8 @@ def test_one_threshold_matches_a_plain_loop(mu: float) -> None:
     assert epsilon_hat(unlearned, retrained, two_thresholds=False) == pytest.approx(of_rates(misses, alarms))
 
 
-def test_two_thresholds_match_a_search_around_the_narrower_law() -> None:
-    """Epsilon-hat with two thresholds is the larger one of epsilon-hat with one threshold and the maximum over
+def test_two_thresholds_match_a_search_around_the_narrower_distribution() -> None:
+    """Epsilon-hat with two thresholds is the larger of two values: epsilon-hat with one threshold, and the maximum over
     intervals around the distribution with the smaller range."""
     wide, narrow = pair(2, models=30)
     narrow = 0.5 * narrow
@@ -48,21 +49,22 @@ def test_two_thresholds_match_a_search_around_the_narrower_law() -> None:
 
 
 @given(st.integers(0, 10**6), st.floats(0, 2))
-def test_the_kinds_of_models_may_be_swapped(seed: int, mu: float) -> None:
+def test_the_kinds_of_models_can_be_swapped(seed: int, mu: float) -> None:
     """Epsilon-hat does not depend on which of the two distributions is called the unlearned one."""
     unlearned, retrained = pair(seed, models=20, mu=mu, scale=0.2)
     assert epsilon_hat(unlearned, retrained) == pytest.approx(epsilon_hat(retrained, unlearned))
 
 
-def test_laws_that_never_meet_reach_the_cap() -> None:
-    """Distributions that are perfectly separated, or one of which is almost a point, reach the cap of epsilon-hat."""
+def test_separated_distributions_reach_the_cap() -> None:
+    """Epsilon-hat reaches its cap if the two distributions are perfectly separated or if one of them is almost a
+    point."""
     unlearned, retrained = pair(3, models=50)
     assert epsilon_hat(unlearned + 100, retrained) == CAP
     assert epsilon_hat(0.001 * unlearned, retrained) == CAP
 
 
 @pytest.mark.slow
-def test_identical_laws_have_a_biased_estimate() -> None:
+def test_identical_distributions_have_a_biased_estimate() -> None:
     """For two samples of 512 models from one distribution, the mean epsilon-hat is about 1.1 with one threshold and 1.5
     with both rules, although the truth and the proved bound are 0."""
     pairs = [pair(seed, models=512) for seed in range(60)]
@@ -71,7 +73,7 @@ def test_identical_laws_have_a_biased_estimate() -> None:
     assert all(epsilon_bound(*one, delta=DELTA, error=1e-6) == 0 for one in pairs)
 
 
-def test_distant_laws_are_underestimated() -> None:
+def test_distant_distributions_are_underestimated() -> None:
     """For distributions far apart, two samples of 512 models yield an epsilon-hat below ln 512, although the true
     epsilon is larger."""
     found = np.mean([epsilon_hat(*pair(seed, models=512, mu=2.0)) for seed in range(10)])
@@ -80,7 +82,8 @@ def test_distant_laws_are_underestimated() -> None:
 
 @pytest.mark.parametrize("mu", [0.25, 1.0])
 def test_the_bound_stays_below_the_truth(mu: float) -> None:
-    """The bound exceeds the true epsilon with a probability of at most 1e-4, and never does in a hundred trials."""
+    """The bound exceeds the true epsilon with probability at most 1e-4, and does not exceed it in any of a hundred
+    trials."""
     true = conversion.gdp_epsilon(mu=mu, delta=DELTA)
     assert all(epsilon_bound(*pair(seed, models=200, mu=mu), delta=DELTA, error=1e-4) <= true for seed in range(50))
 
@@ -92,8 +95,8 @@ def test_the_bound_distinguishes_distant_distributions() -> None:
 
 
 def test_scores_halve_with_every_bin() -> None:
-    """A row scores 2^-k if its epsilon falls into bin k, where each bin is half a unit wide. Beyond the logarithm of
-    the number of models it scores 0."""
+    """A row scores 2^-k if its epsilon falls into bin k, where each bin is half a unit wide. An epsilon above the
+    logarithm of the number of models scores 0."""
     epsilons = np.array([0.0, 0.49, 0.5, 1.0, 6.99, 7.0, CAP])
     scores = [competition.score(epsilons[[row]], num_models=512) for row in range(len(epsilons))]
     assert scores == [1, 1, 0.5, 0.25, 2**-13, 0, 0]

@@ -8,7 +8,7 @@ PROBLEM = problems.digits(seed=3, l2=0.02)
 REQUEST = requests.drawn(PROBLEM, seed=3)["group"]
 
 
-def test_every_kind_of_model_is_learned() -> None:
+def test_every_kind_of_model_is_trained() -> None:
     """Each method trains the requested number of models of each kind in the predicted number of steps, and all models
     differ."""
     steps: list[int] = []
@@ -21,8 +21,8 @@ def test_every_kind_of_model_is_learned() -> None:
 
 
 def test_fine_tuning_descends_on_remaining_rows() -> None:
-    """Fine-tuning takes noiseless steps on the non-null rows, starting with the batch that follows the last one of
-    learning."""
+    """Fine-tuning takes noiseless steps on the non-null rows, starting with the batch that follows the last training
+    batch."""
     left = PROBLEM.rows.nulled(REQUEST.slots)
     start = np.random.default_rng(0).normal(size=(1, 65))
     expected, mechanism = start[0].copy(), PROBLEM.mechanism

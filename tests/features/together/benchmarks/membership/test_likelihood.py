@@ -23,7 +23,7 @@ def test_the_ratio_matches_normal_densities() -> None:
     assert rule.log_ratio(at) == pytest.approx(expected)
 
 
-def test_the_shadows_law_is_fitted() -> None:
+def test_the_rule_is_fitted_to_the_shadow_models() -> None:
     """The fitted rule has the means and standard deviations of the shadow models."""
     rule = fixed_on(members=scores(1, 2.0, 0.3), nonmembers=scores(2), proves=PROVES_MU)
     assert (rule.members.mean, rule.members.std) == pytest.approx((2.0, 0.3), abs=0.02)
@@ -38,21 +38,20 @@ def test_the_proved_mu_is_close_to_the_truth() -> None:
     assert 0.8 < proved <= 1.0
 
 
-def test_laws_of_equal_means_are_distinguished_by_variance() -> None:
+def test_distributions_of_equal_means_are_distinguished_by_variance() -> None:
     """Distributions that differ only in variance, as after fine-tuning without noise, are distinguished."""
     rule = fixed_on(members=scores(1, 0.0, 0.2), nonmembers=scores(2), proves=PROVES_MU)
     assert PROVES_MU(rule.guess(members=scores(3, 0.0, 0.2), nonmembers=scores(4))) > 1
 
 
-def test_indistinguishable_laws_have_a_threshold_of_zero() -> None:
-    """If members and nonmembers have the same distribution, the threshold of the rule is 0."""
+def test_indistinguishable_distributions_have_a_threshold_of_zero() -> None:
+    """If members and nonmembers have the same distribution, the rule's threshold is 0."""
     rule = fixed_on(members=scores(1, models=20), nonmembers=scores(2, models=20), proves=lambda guesses: 0.0)
     assert rule.threshold == 0
 
 
 def test_guesses_lie_on_the_curve() -> None:
-    """The error rates of the rule are a point on its receiver operating characteristic, which rises from near 0 to
-    1."""
+    """The rule's error rates are a point on its receiver operating characteristic, which rises from near 0 to 1."""
     members, nonmembers = scores(1, 0.7, models=300), scores(2, models=300)
     rule = fixed_on(members=members, nonmembers=nonmembers, proves=PROVES_MU)
     guesses = rule.guess(members=members, nonmembers=nonmembers)

@@ -30,14 +30,14 @@ def test_the_group_shares_the_label_of_its_first_row() -> None:
 
 @pytest.mark.parametrize("name", requests.NAMES)
 def test_steps_match_the_planner(name: str) -> None:
-    """A request takes the smallest number of steps that reaches the target, and the mu of these steps confirms it."""
+    """A request takes the smallest number of steps that reaches the target, and these steps reduce its mu."""
     request, records = DRAWN[name], len(DRAWN[name].slots)
     target = {"epsilon": problems.EPSILON, "delta": PROBLEM.delta}
     assert request.steps == calibration.least_steps(PROBLEM.learned, records=records, at_most=10**6, **target)
     assert request.mu_after < request.mu_before
 
 
-def test_one_rows_score_is_its_logit() -> None:
+def test_the_score_of_one_row_is_its_logit() -> None:
     """The attacker's score of a single row is the logit of its label, as in U-LiRA."""
     parameters = np.random.default_rng(0).normal(size=(3, 65))
     row = PROBLEM.rows.at(DRAWN["telling"].slots)

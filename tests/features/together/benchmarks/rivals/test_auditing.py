@@ -34,9 +34,9 @@ def test_a_fit_that_ignores_requests_reveals_the_record(problem: Problem) -> Non
     assert audited(refits.nothing(problem.setting), problem).after.epsilon == math.inf
 
 
-def test_noise_that_is_shared_by_versions_cancels(problem: Problem) -> None:
-    """Two versions by certified removal together reveal the record beyond the epsilon that is certified for the last
-    version alone."""
+def test_noise_shared_by_versions_cancels(problem: Problem) -> None:
+    """Two versions from certified removal, read together, reveal the record beyond the epsilon that is certified for
+    the last version alone."""
     found = audited(CertifiedRemoval(problem.setting, problem.train), problem)
     assert found.after.epsilon <= 1 < found.both.epsilon
 

@@ -16,7 +16,7 @@ def problem() -> Problem:
 
 
 def served(rival: chains.NoisyChain, problem: Problem) -> tuple[list[float], list[Certified]]:
-    """Return passes and certificates, request by request."""
+    """Serve all deletion requests, and return the passes and the certificate of each."""
     rows, passes, promised = problem.train.copy(), list[float](), list[Certified]()
     state = rival.learn(rows)
     for slot in problem.forgotten:
@@ -27,8 +27,8 @@ def served(rival: chains.NoisyChain, problem: Problem) -> tuple[list[float], lis
 
 
 def test_lethe_meets_the_target_at_every_request(problem: Problem) -> None:
-    """Every version of Lethe's model is certified at the target and takes fewer passes than learning, and the adaptive
-    epsilon adds up."""
+    """Every version of Lethe's model is certified at the target and takes fewer passes than training. The adaptive
+    epsilon grows with every version."""
     rival = chains.ours(problem.setting)
     passes, promised = served(rival, problem)
     assert max(passes) < rival.mechanism.learn_steps / rival.mechanism.num_batches
@@ -37,9 +37,9 @@ def test_lethe_meets_the_target_at_every_request(problem: Problem) -> None:
     assert all(a is not None and b is not None and a < b for a, b in pairwise(adaptive))
 
 
-def test_relearning_leaves_only_published_versions(problem: Problem) -> None:
-    """The epsilon of relearning compared with retraining is always 0, and its adaptive epsilon grows with every
-    version."""
+def test_retraining_reveals_only_published_versions(problem: Problem) -> None:
+    """Retraining for each request always has a certified epsilon of 0. Its adaptive epsilon grows with the number of
+    published versions."""
     _, promised = served(chains.learn_again(problem.setting), problem)
     assert [one.forgotten for one in promised] == [0.0] * 6
     assert promised[0].adaptive is not None
@@ -48,17 +48,17 @@ def test_relearning_leaves_only_published_versions(problem: Problem) -> None:
 
 
 def test_ignoring_requests_increases_epsilon(problem: Problem) -> None:
-    """If requests are ignored, the noise of learning certifies an epsilon above 1 that rises with each record, and the
-    adaptive epsilon stays the same."""
+    """If requests are ignored, the noise of training certifies an epsilon above 1 that rises with each record, while
+    the adaptive epsilon stays the same."""
     _, promised = served(chains.nothing(problem.setting), problem)
     epsilons = [one.forgotten for one in promised]
     assert all(a is not None and b is not None and 1 < a < b for a, b in pairwise(epsilons))
     assert len({one.adaptive for one in promised}) == 1
 
 
-def test_steps_of_the_paper_grow_up_to_relearning(problem: Problem) -> None:
-    """The number of steps of Algorithm 6 never falls and never exceeds the steps of learning. With Lethe's noise, even
-    the first request would exceed them."""
+def test_steps_of_the_paper_grow_up_to_retraining(problem: Problem) -> None:
+    """The number of steps in Algorithm 6 never falls and never exceeds the number of training steps. With Lethe's
+    noise, even the first request would need more steps than training."""
     rival = chains.published(problem.setting)
     passes, _ = served(rival, problem)
     assert passes == sorted(passes)
@@ -67,7 +67,7 @@ def test_steps_of_the_paper_grow_up_to_relearning(problem: Problem) -> None:
     assert chains.papers_steps(problem.setting, ours.noise_scale)[0] > ours.learn_steps
 
 
-def test_batches_are_read_in_turn_over_all_runs(problem: Problem) -> None:
+def test_batches_are_read_cyclically_over_all_runs(problem: Problem) -> None:
     """A run starts with the batch after the last one of the previous run, so that no batch is skipped or read twice."""
     rival, rows = chains.ours(problem.setting), problem.train.copy()
     state = rival.learn(rows)

@@ -24,8 +24,8 @@ def test_descent_converges_to_the_fit(problem: Problem) -> None:
 
 
 def test_secret_state_takes_the_fewest_iterations(problem: Problem) -> None:
-    """The rival takes the smallest number of iterations at which its noise is at most Lethe's noise. It keeps the
-    noiseless iterate, which is not published."""
+    """The rival takes the smallest number of iterations at which its noise is at most Lethe's noise. It stores the
+    noiseless iterate but does not publish it."""
     ours = chains.ours(problem.setting).noise_std
     rival = descent.with_secret_state(problem.setting, ours)
     assert rival.iterations is not None
@@ -41,7 +41,7 @@ def test_public_state_keeps_only_published_weights(problem: Problem) -> None:
 
 @pytest.mark.parametrize("make", [descent.negative_gradient, descent.pseudo_label])
 def test_fine_tuning_stays_near_the_fit(problem: Problem, make: Callable[[Setting], descent.FineTuning]) -> None:
-    """A few fine-tuning steps change the fit by no more than one record can, and the result differs from a refit."""
+    """A few fine-tuning steps move the weights by no more than one record can, and the result differs from a refit."""
     rival, rows = make(problem.setting), problem.train.copy()
     before = rival.learn(rows)
     after = rival.forget(before, rows, rows.take(0))

@@ -14,7 +14,7 @@ def problem() -> Problem:
     return margins.grouped(problems.digits(0, (3, 8), 1))
 
 
-def test_klom_separates_equal_and_different_laws() -> None:
+def test_klom_separates_equal_and_different_distributions() -> None:
     """In either direction, KLoM is small between samples of one normal distribution and large between samples of two
     different ones."""
     generator = np.random.default_rng(0)
@@ -34,7 +34,8 @@ def test_klom_is_greatest_for_disjoint_margins() -> None:
 
 
 def test_a_group_has_one_label_and_distinct_rows(problem: Problem) -> None:
-    """All rows of a group are different and have one label. The first is the row that the plain fit gets most wrong."""
+    """All rows of a group are distinct and share one label. The first row is the one that the plain fit gets most
+    wrong."""
     assert len(set(problem.forgotten)) == margins.GROUP
     assert len(set(problem.train.labels[problem.forgotten])) == 1
     weights, _ = refits.fitted(problem.train, problem.l2)

@@ -14,7 +14,7 @@ from lethe.proof import conversion
 
 
 def minimiser(rows: Rows, l2: float) -> Weights:
-    """Return the minimiser of the loss on these rows, found from the origin."""
+    """Return the minimiser of the loss on these rows, starting the search at the origin."""
     ridge, features = l2 * len(rows), rows.features.astype(float)
     shape = (1 if rows.num_classes == 2 else rows.num_classes, features.shape[1])
     loss = RegularisedLoss(features=features, positive=positives(rows), ridge=ridge, tilt=np.zeros(shape))
@@ -23,7 +23,7 @@ def minimiser(rows: Rows, l2: float) -> Weights:
 
 @pytest.mark.parametrize("kept", [(3, 8), pytest.param(range(10), marks=pytest.mark.soak)], ids=["two", "ten"])
 def test_each_request_ends_within_the_distance_that_the_noise_hides(kept: range | tuple[int, ...]) -> None:
-    """After learning and after each request, the weights are close enough to the minimiser of the remaining rows for
+    """After training and after each request, the weights are close enough to the minimiser of the remaining rows for
     the certified mu."""
     problem = problems.digits(0, kept, 4)
     rival, rows = NoisyNewton(problem.setting, 0.01), problem.train.copy()
@@ -34,7 +34,7 @@ def test_each_request_ends_within_the_distance_that_the_noise_hides(kept: range 
         state, allowed = rival.forget(state, rows, rows.take(int(slot))), rival.distance
 
 
-def test_the_stored_gradient_is_that_of_the_remaining_rows() -> None:
+def test_the_stored_gradient_matches_the_remaining_rows() -> None:
     """The stored gradient is updated for each removed record without a pass over the rows, and equals the gradient on
     the remaining rows."""
     problem = problems.digits(0, (3, 8), 1)
@@ -48,7 +48,7 @@ def test_the_stored_gradient_is_that_of_the_remaining_rows() -> None:
     assert not np.array_equal(state.weights, kept.noiseless)
 
 
-def test_versions_read_before_count_by_composition() -> None:
+def test_adaptive_epsilon_composes_the_previous_version() -> None:
     """The adaptive epsilon of a request composes the version before it and, because the stored weights retain
     information about the record, the version after it."""
     problem = problems.digits(0, (3, 8), 1)
@@ -73,8 +73,8 @@ def test_too_little_noise_takes_more_steps() -> None:
     assert steps[0] == 1 < steps[1]
 
 
-def test_the_bound_in_advance_covers_an_exact_step() -> None:
-    """An exact Newton step, or no step, ends within the bound that is computed without reading the rows."""
+def test_the_precomputed_bound_covers_an_exact_step() -> None:
+    """Both an exact Newton step and no step at all end within the bound, which is computed without reading the rows."""
     problem = problems.digits(0, (3, 8), 20)
     l2, rows = problem.l2, problem.train
     start, (stepped, alone) = minimiser(rows, l2), distance_in_advance(problem.setting)
@@ -116,8 +116,8 @@ def test_newton_is_faster_on_most_problems() -> None:
 
 
 def test_two_classes_lose_little_accuracy_and_versions_cost_more() -> None:
-    """With a tenth of Lethe's noise, Newton loses at most 0.3 points of accuracy on problems of two classes. With all
-    of Lethe's noise, it is less accurate than Lethe. Its adaptive epsilon is larger than Lethe's at either noise."""
+    """With a tenth of Lethe's noise, Newton loses at most 0.3 points of accuracy on two-class problems. With all of
+    Lethe's noise, it is less accurate than Lethe. Its adaptive epsilon is larger than Lethe's at either noise."""
     for problem in page.read("newton")["problems"]:
         row = {each["rival"]: each for each in problem["rivals"]}
         ours, quiet, loud = row["langevin_shipped"], row["newton_shipped_l2"], row["newton_our_noise"]

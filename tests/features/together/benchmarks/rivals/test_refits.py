@@ -31,8 +31,8 @@ def test_a_warm_start_reaches_the_refit_in_fewer_passes() -> None:
     assert rival.certified(after).forgotten is None
 
 
-def test_sisa_fits_one_shard_again() -> None:
-    """Only the shard that contains the record is fitted again, and all other shards keep their weights."""
+def test_sisa_refits_one_shard() -> None:
+    """Only the shard that contains the record is refitted, and all other shards keep their weights."""
     problem = problems.digits(0, range(10), 1)
     rival, rows = refits.Sisa(setting=problem.setting), problem.train.copy()
     before = rival.learn(rows)

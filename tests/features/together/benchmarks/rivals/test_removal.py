@@ -9,8 +9,8 @@ from benchmarks.rivals.rival import Rows, Weights
 
 
 def slope(rows: Rows, weights: Weights, l2: float) -> Weights:
-    """Return the gradient of the summed losses of the remaining rows and their regulariser, without b, written
-    plainly."""
+    """Return the gradient of the remaining rows' summed losses and their regulariser, computed directly and without
+    b."""
     left = rows.features.any(axis=1)
     features, labels = rows.features[left].astype(float), rows.labels[left]
     wanted = labels[:, None] == (np.array([1]) if rows.num_classes == 2 else np.arange(rows.num_classes))
@@ -31,8 +31,8 @@ def test_the_gradient_stays_within_the_spent_budget(kept: range | tuple[int, ...
         assert 0 < np.linalg.norm(slope(rows, state.weights, rival.l2) + tilt) <= state.kept
 
 
-def test_a_spent_budget_triggers_relearning() -> None:
-    """A rival whose budget is set up for one request relearns with a new b while it serves a hundred requests."""
+def test_a_spent_budget_triggers_retraining() -> None:
+    """A rival whose budget is set up for one request retrains with a new b while it serves a hundred requests."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = CertifiedRemoval(problem.setting, problem.train), problem.train.copy()
     state, passes = rival.learn(rows), []
