@@ -1,4 +1,4 @@
-"""Accounting service: `create_app(settings)` serves the accounting API from a database that it cannot change."""
+"""Accounting service: `create_app(settings)` serves the accounting API from a database that it cannot modify."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

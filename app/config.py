@@ -1,5 +1,5 @@
-"""Settings from environment variables (`LETHE_...`) or, for secrets, from files of the same names; all have safe
-defaults."""
+"""Settings from environment variables (`LETHE_...`) or, for secrets, from files with the same names. All settings have
+safe defaults."""
 
 import ipaddress
 from ipaddress import IPv4Network, IPv6Network
@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from lethe.contract.fields import trimmed
 
 _SECRETS = Path("/run/secrets")
-"""Folder in which containers find secrets such as `lethe_database_url`."""
+"""Folder in which containers find secret files such as `lethe_database_url`."""
 
 
 class Settings(BaseSettings):
@@ -238,5 +238,5 @@ class Settings(BaseSettings):
 
 
 def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Parse comma-separated networks. Raises `ValueError`."""
+    """Parse comma-separated IP networks. Raises `ValueError`."""
     return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())

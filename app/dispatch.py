@@ -1,9 +1,8 @@
-"""Notifications of workers about new work. Lost or duplicate notifications are harmless, because workers read the
-database.
+"""Notifying workers of new work. Lost or duplicate notifications are harmless, because workers read the database.
 
-An embedded worker is notified by a byte in a named pipe of the data folder, a worker behind a broker by a feature. Both
-are notified at a tick of the clock: a run that began together with a request would slow down the calls that follow it,
-and thus reveal to its caller that rows are held.
+An embedded worker is notified by a byte in a named pipe in the data folder; a worker behind a broker, by a feature.
+Both are notified at fixed ticks of the clock. A run that started together with a request would slow down the calls that
+follow, and thus reveal to the caller that rows are held.
 """
 
 import contextlib
@@ -26,7 +25,7 @@ class Notifier(Protocol):
 
 
 class PipeNotifier:
-    """Notifier of embedded workers. Every worker of the data folder that is listening gets the notification."""
+    """Notifier of embedded workers. Every worker that is listening in the data folder is notified."""
 
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / "bell"
@@ -55,7 +54,7 @@ def wait(descriptor: int, *, seconds: float) -> None:
 
 
 RingBroker: TypeAlias = Callable[[str], Notifier]
-"""Factory of a notifier for workers behind the broker at a URL (the socket `NOTIFIERS`)."""
+"""Factory of a notifier for workers behind the broker at a URL (the `NOTIFIERS` socket)."""
 
 
 class AtTicks:

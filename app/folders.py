@@ -1,5 +1,5 @@
-"""Folders and files that only their owner can access (0700 and 0600, whatever the umask), or a group that was granted
-access, for example by Kubernetes' fsGroup. Paths that were opened to others are closed again, with a warning."""
+"""Folders and files that only their owner can access (0700 and 0600, whatever the umask), or also a group that was
+given access, for example by Kubernetes' fsGroup. Paths opened to others are closed again, with a warning."""
 
 import os
 import stat

@@ -2,8 +2,8 @@
 overwritten.
 
 Freed memory normally retains its contents, possibly for weeks in the heap of a long-lived process. The allocator is
-therefore set to overwrite it. It reads its settings at program start, so a program started without them re-executes
-itself.
+therefore configured to overwrite it. It reads its settings at program start, so a program started without these
+settings re-executes itself.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from lethe.hardening import OVERWRITING, harden
 
 _MLOCK_ONFAULT = 1
 _SMALL, _KEPT = 1024, 7
-"""numpy caches freed buffers of fewer than 1024 bytes, seven per size, for new arrays."""
+"""numpy keeps freed buffers of fewer than 1024 bytes, seven per size, to reuse them for new arrays."""
 _NOT_OVERWRITTEN = "People's data may stay in memory that was freed: this takes Linux with glibc as the allocator."
 _NOT_LOCKED = "The memory may be swapped out: allow it to be locked (ulimit -l unlimited), encrypt swap or turn it off."
 
@@ -51,7 +51,7 @@ def forget() -> None:
 
 
 def lock(memory: npt.NDArray[np.uint8]) -> bool:
-    """Keep `memory` out of swap, each page from its first use. Return False if the system limits locked memory."""
+    """Keep each page of `memory` out of swap from its first use. Return False if the system limits locked memory."""
     if sys.platform != "linux":
         return False
     start, size = ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(memory.nbytes)

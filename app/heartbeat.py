@@ -1,6 +1,6 @@
-"""Heartbeats of workers: an empty file per host in the data folder, touched every few seconds.
+"""Worker heartbeats: one empty file per host in the data folder, touched every few seconds.
 
-A worker sends its first heartbeat after `SECONDS`, so a worker that dies repeatedly at its start counts as silent.
+A worker sends its first heartbeat only after `SECONDS`, so a worker that keeps dying at startup counts as silent.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from pathlib import Path
 from app.periodic import Periodic
 
 SECONDS = 5.0
-"""Interval between heartbeats, and between the start and the first heartbeat."""
+"""Interval between heartbeats, and between a worker's start and its first heartbeat."""
 SILENT_AFTER = datetime.timedelta(seconds=60)
 """Time without a heartbeat after which a worker is considered dead."""
 
@@ -36,14 +36,14 @@ class Heartbeat(Periodic):
 
 
 def last_seen(data_dir: Path, *, host: str | None = None) -> datetime.datetime | None:
-    """Return the time of the last heartbeat of any worker, or of `host`, by the file system's clock, or None if there
-    is none."""
+    """Return the time, by the file system's clock, of the last heartbeat from any worker or, if given, from `host`;
+    None if there has been none."""
     heartbeats = hosts(data_dir)
     return heartbeats.get(host) if host is not None else max(heartbeats.values(), default=None)
 
 
 def hosts(data_dir: Path) -> dict[str, datetime.datetime]:
-    """Return the time of each host's last heartbeat, by the file system's clock."""
+    """Return the time of each host's last heartbeat by the file system's clock, keyed by host name."""
     with contextlib.suppress(FileNotFoundError):
         return {file.name: _touched(file) for file in sorted(_folder(data_dir).iterdir())}
     return {}

@@ -1,4 +1,4 @@
-"""Installations: the database, keys, rows and weights of one deployment of Lethe, opened together."""
+"""Installations: the database, keys, rows and weights of one Lethe deployment, opened together."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -26,14 +26,14 @@ from lethe.contract.problems import DatabaseDamaged, InputInvalid, InstallationM
 from lethe.contract.sets import Scope
 
 OpenBucket: TypeAlias = Callable[[str, str], ObjectStore]
-"""Store of the objects of one folder in a bucket, from the URL of the bucket (the socket `BUCKETS`)."""
+"""Function that opens the store for one folder's objects in a bucket, given the bucket's URL (the `BUCKETS` socket)."""
 
 _KINDS = ("weights", "blocks")
-"""Kinds of sealed content: weights of versions, and rows of datasets."""
+"""Kinds of sealed content: versions' weights and datasets' rows."""
 _FOLDERS = ("blocks", "encoding", "keys", "tmp", "vault", "weights", "workers")
-"""Subfolders of a data folder; a separate folder of rows and weights has some of them."""
+"""Subfolders of a data folder. A separate folder for rows and weights has some of them."""
 _PATIENCE_SECONDS = 30.0
-"""Time for which the set-up waits for a database server that may be starting as well."""
+"""Time that the set-up waits for a database server, which may still be starting as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +56,11 @@ def opened(
     unfinished: bool = False,
     again: bool = False,
 ) -> Iterator[Installation]:
-    """Open the stores of `settings`; the database, which may be `read_only`, must have been set up.
+    """Open the stores configured in `settings`; the database, which may be `read_only`, must have been set up.
 
-    `patience_seconds` is the time to wait for an unreachable database server. `unfinished` is for the process that
-    restores the installation, `again` for a process that has opened it before and may continue while a newer release
-    migrates the database. Raises `DatabaseUnreadable` for an unknown schema, `RestoreUnfinished`, `FolderExposed`, and
+    `patience_seconds` is the time to wait for an unreachable database server. `unfinished` is True in the process that
+    restores the installation; `again`, in one that has opened it before and may continue while a newer release migrates
+    the database. Raises `DatabaseUnreadable` for an unknown schema, `RestoreUnfinished`, `FolderExposed`, and
     `InstallationMismatch` if keys, stores and database do not belong together; later sessions raise it too.
     """
     if not unfinished:
@@ -107,8 +107,8 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
     """Create the data folder, migrate the database, and add the first admin key. Concurrent calls are safe.
 
     Keys are created only for an empty database; any other database must match the existing keys, or nothing is changed.
-    `reader_role` is granted the access of the accounting service. Raises `DatabaseUnreadable`, `InstallationMismatch`,
-    `FolderExposed`, `InputInvalid`, `KeyUnreadable`, `RestoreUnfinished`.
+    `reader_role` is granted the access that the accounting service needs. Raises `DatabaseUnreadable`,
+    `InstallationMismatch`, `FolderExposed`, `InputInvalid`, `KeyUnreadable`, `RestoreUnfinished`.
     """
     _check_finished(settings)
     # The default database is in the data folder.
@@ -191,7 +191,7 @@ def rotate_key_encryption_key(settings: Settings) -> None:
 
 
 def unfinished(settings: Settings) -> Path:
-    """Return the file that exists while an installation is being restored, and after an interrupted restore."""
+    """Return the path of a file that exists during the restoration of an installation and after an interrupted one."""
     return settings.data_dir / "restore-unfinished"
 
 

@@ -1,7 +1,7 @@
-"""Consistency of keys, stores and database: check values and marks show that they belong to one installation.
+"""Consistency of keys, stores and database: check values and markers show that they belong to the same installation.
 
-The database has the installation's id and a check value of each key. The data folder, and the folder or bucket of rows
-and weights, hold an object with the id. A process with the wrong keys would find no person and could open no content,
+The database contains the installation's id and a check value for each key. The data folder, and the folder or bucket of
+rows and weights, contain an object with the id. A process with the wrong keys could find no person and open no content,
 so it is stopped before it answers any question about a person.
 """
 
@@ -26,13 +26,13 @@ from lethe.contract.problems import InstallationMismatch, Unavailable
 _MARK = "installation.id"
 _KEK = "kek"
 _UNMARKED = "unmarked"
-"""Entry next to the check values until every place is marked, so that an interrupted set-up can resume."""
+"""Entry stored with the check values until every place has been marked, so that an interrupted set-up can resume."""
 _BELIEVED_SECONDS = 1.0
-"""Time for which check values of the database are cached. Files are examined each time."""
+"""Time for which the database's check values are cached. Files are checked each time."""
 _REFERENCES_SECONDS = 60.0
 """Interval between checks of the datasets' reference values."""
 _ATTEMPTS = 5
-"""Maximum number of comparisons, repeated because a key may change between the reads of keys and of check values."""
+"""Maximum number of comparisons, repeated because a key may change between reading keys and reading check values."""
 _WHERE = "Are LETHE_DATA_DIR, LETHE_STORE_URL and LETHE_DATABASE_URL right?"
 _table: Any = InstallationIdentity.__table__
 _datasets: Any = Dataset.__table__
@@ -40,7 +40,7 @@ _datasets: Any = Dataset.__table__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseIdentity:
-    """Identity stored in a database."""
+    """Installation id and key check values stored in a database."""
 
     id: str
     check_values: Mapping[str, Any]
@@ -94,7 +94,7 @@ def require_unused(database: Database) -> None:
 
 
 def enter(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFile) -> None:
-    """Store the check values of these keys in the database, unless it already has an identity."""
+    """Store a new installation id and the keys' check values in the database, unless it already has an identity."""
     if _read(connection) is None:
         installation_id = new_id("ins")
         values = _values(keys, installation_id) | {_KEK: key_encryption.check_values(installation_id), _UNMARKED: True}
@@ -103,7 +103,7 @@ def enter(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFi
 
 
 def accept(database: Database, key_encryption: Sequence[str]) -> None:
-    """Replace the check values of the key-encryption key; during a rotation there are two."""
+    """Replace the key-encryption key's check values, of which there are two during a rotation."""
     with database.writing() as session:
         row = session.scalars(sa.select(InstallationIdentity)).one()
         row.check_values = row.check_values | {_KEK: list(dict.fromkeys(key_encryption))}
@@ -117,7 +117,7 @@ def confirm_marked(database: Database) -> None:
 
 
 def is_anything_stored(database: Database) -> bool:
-    """Return True if the database refers to rows or weights, which must exist somewhere."""
+    """Return True if the database refers to rows or weights, which must then exist in a store."""
     with database.looking() as connection:
         return any(connection.scalar(sa.text(f"SELECT count(*) FROM {table}")) for table in ("datasets", "versions"))  # noqa: S608
 
@@ -215,7 +215,7 @@ class Guard:
         self._seen, self._until, self._said = states, until, None
 
     def _wrong(self) -> str | None:
-        """Return the reason for a mismatch; None if there is none. A change during the comparison restarts it."""
+        """Return the reason for a mismatch; None if everything matches. A change during the comparison restarts it."""
         reason: str | None = None
         for _ in range(_ATTEMPTS):
             before = self._look()

@@ -1,10 +1,10 @@
-"""Keys of the installation: files of mode 0600 next to the database, never in it.
+"""The installation's keys: files with mode 0600 next to the database, never in it.
 
-`subject.key` turns subject ids into references (HMAC-SHA256), `webhook.key` derives the secrets of webhooks,
-`signing.jwk` signs certificates (Ed25519), `kek` wraps the keys of sealed content. `public/signing.jwk` is the public
-part of `signing.jwk`, which suffices for a process that only verifies. The first process that sets up an installation
-on an empty database creates the keys. They are never recreated, because new keys would find no person and open nothing.
-The database has a check value for each key (`app.key_checks`).
+`subject.key` turns subject ids into references (HMAC-SHA256), webhook secrets are derived from `webhook.key`,
+`signing.jwk` signs certificates (Ed25519), and `kek` wraps the keys of sealed content. `public/signing.jwk` is the
+public part of `signing.jwk`, which suffices for a process that only verifies. The first process to set up an
+installation on an empty database creates the keys. They are never recreated, because new keys would find no person and
+open nothing. The database has a check value for each key (`app.key_checks`).
 """
 
 import contextlib
@@ -179,7 +179,7 @@ class WrappedUnderAnotherKey(KeyEncryptionKeyLost):
 
 
 class Wrapping(Protocol):
-    """Wrapping of the keys of sealed content, so that a copy of a wrapped key is worthless without the key-encryption
+    """Wrapper for the keys that seal content, so that a copy of a wrapped key is worthless without the key-encryption
     key. `context` names the content that the key seals; a wrapped key can be unwrapped only in this context."""
 
     def wrap(self, key: bytes, context: str) -> bytes:
@@ -191,17 +191,17 @@ class Wrapping(Protocol):
 
 
 class KeyEncryption(Wrapping, Protocol):
-    """Wrapping that reads the key at each use, and can rotate it."""
+    """Wrapper that reads the key-encryption key at each use, and can rotate it."""
 
     def held(self) -> Wrapping:
-        """Return a wrapping that keeps the current key in memory, for many uses. Release it afterwards, because a key
+        """Return a wrapper that keeps the current key in memory for repeated use. Release it afterwards, because a key
         destroyed in the meantime would survive in it. Raises `KeyEncryptionKeyLost`."""
 
     def begin_rotation(self) -> None:
         """Make the next key the current key and retain the previous one. Repeating the call is a no-op."""
 
     def end_rotation(self) -> None:
-        """Destroy the previous key, and with it every copy of a key that is still wrapped under it."""
+        """Destroy the previous key, so that no copy of a key still wrapped under it can be unwrapped."""
 
 
 class KeyEncryptionFile:
@@ -358,7 +358,7 @@ def _mac_of(key: bytes, *parts: bytes) -> hmac.HMAC:
 
 
 def _text(path: Path) -> str:
-    """Read a short file in a third of the time of `Path.read_text`; one page of requests does this fifty times."""
+    """Read a short file in a third of the time `Path.read_text` takes; one page of requests needs fifty such reads."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, 1024).decode(errors="replace")
@@ -367,7 +367,7 @@ def _text(path: Path) -> str:
 
 
 def _id_of(key: bytes) -> bytes:
-    """Return an id of the key that discloses nothing about the key."""
+    """Return an id for the key that discloses nothing about it."""
     return hmac.digest(key, b"lethe.kek", "sha256")[:_ID_BYTES]
 
 

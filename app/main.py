@@ -37,7 +37,7 @@ Every call needs `Authorization: Bearer <API key>`. Errors are `application/prob
 
 
 def create_app(settings: config.Settings) -> FastAPI:
-    """Return the gateway for the installation of `settings`, which must have been set up."""
+    """Return the gateway for the installation that `settings` describes, which must already be set up."""
 
     @contextlib.asynccontextmanager
     async def lifespan(gateway: FastAPI) -> AsyncIterator[None]:
@@ -92,8 +92,8 @@ def _mounts() -> list[Mount]:
 
 
 def _refused(request: Request, error: Problem) -> Response:
-    """Return the response to a call that was refused before its route was known: a feature's page if there is one,
-    otherwise a problem."""
+    """Return the response to a call that was refused before its route was known: a page if the path belongs to a
+    feature that provides one, otherwise a problem."""
     for prefix, refused in sockets.plugs("app.features", "endpoints", "REFUSALS"):
         if f"{request.url.path}/".startswith(f"{prefix}/"):
             page: Response = refused(request, error)

@@ -10,7 +10,7 @@ from app import telemetry
 class Periodic:
     """Thread that calls a function every `seconds` from `start` until `stop`; with `seconds=None`, only when woken. The
     first call begins after the first interval. If a call fails, its error class is logged unless the previous call
-    raised the same; the next call is on time. An instance that lives as long as the process need not be stopped."""
+    raised the same; the schedule is unaffected. An instance that lives as long as the process need not be stopped."""
 
     def __init__(self, name: str, call: Callable[[], object], *, seconds: float | None) -> None:
         self._name = name
@@ -29,7 +29,7 @@ class Periodic:
         self._woken.set()
 
     def stop(self) -> None:
-        """Let the call in progress finish, and start no other. The function itself may call this."""
+        """Let the call in progress finish, and start no more. The function itself may call this."""
         self._stopping = True
         self._woken.set()
         if threading.current_thread() is not self._thread:

@@ -1,4 +1,4 @@
-"""Signatures with the installation's Ed25519 key. Every signature is verified with the published key before use."""
+"""Signatures with the installation's Ed25519 key. Each one is verified with the published key before it is used."""
 
 import datetime
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ def sign(keys: Keys, payload: bytes, *, kind: str) -> str:
 
 
 Wanted: TypeAlias = tuple[Any, Callable[[], Any]]
-"""Facts to be stated, and the function that makes the row with their signature."""
+"""Facts to be stated, and the function that creates the row with their signature."""
 
 
 class NotSigned(Exception):
@@ -38,11 +38,11 @@ class NotSigned(Exception):
 
 
 class SignedAhead:
-    """Signatures made outside the write transaction that stores them, so that no other writer waits for them.
+    """Signatures made outside the write transaction that stores them, so that no other writer has to wait for them.
 
-    The transaction gets them from `of`. As long as it fails with `NotSigned`, call `sign` to make them and repeat it.
-    With `at_once`, or for up to `few` signatures (faster than a second transaction), `of` makes them itself. `at` is
-    the signed time, set by the first transaction.
+    The transaction gets them from `of`. As long as it fails with `NotSigned`, call `sign` to make them and repeat the
+    transaction. With `at_once`, or for up to `few` signatures (faster than a second transaction), `of` makes them
+    itself. `at` is the signed time, set by the first transaction.
     """
 
     def __init__(self, *, at_once: bool = False, few: int = 5) -> None:

@@ -1,6 +1,6 @@
-"""`lethe up`: gateway and workers in one command, on SQLite and without a broker.
+"""The command `lethe up`: a gateway and its workers, started by a single command, on SQLite and without a broker.
 
-A lock permits one such process per data folder. Workers are child processes that die with it, and are restarted when
+A lock permits only one such process per data folder. Workers are child processes that die with it and are restarted if
 they die.
 """
 
@@ -37,7 +37,7 @@ from app.unlearning import service as unlearning
 _MAX_PAUSE_SECONDS = 15.0
 _MAX_PIPELINED = 16
 _BUSY_TICKS, _IDLE_TICKS = 10, 4
-"""Maximum number of successive ticks without cleaning: while requests arrive, and with none since the last cleaning."""
+"""Maximum number of successive ticks without cleaning: while requests arrive, and if none came since a cleaning."""
 _DESCRIPTORS = 4096
 
 
@@ -135,7 +135,7 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP/1.1 protocol that closes a connection if over `_MAX_PIPELINED` of its calls wait for an earlier response."""
+    """HTTP/1.1 protocol that closes a connection with over `_MAX_PIPELINED` calls waiting for an earlier response."""
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()

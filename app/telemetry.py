@@ -1,8 +1,8 @@
-"""Logs and metrics of one process: ids, numbers and names of routes; never records, weights, keys or subjects.
+"""Logs and metrics of one process: ids, numbers and route names; never records, weights, keys or subjects.
 
-A log line is one JSON object on standard error with a dotted event in the past tense. Library messages are logged only
-if they are constants in the source, and without their arguments. Of an exception, only the class and the stack are
-logged, because its text may quote personal data.
+A log line is one JSON object on standard error, with a dotted event name in the past tense. Library messages are logged
+only if they are constants in the source, and without their arguments. For exceptions, only the class and stack are
+logged, because the text may quote personal data.
 """
 
 import logging
@@ -23,7 +23,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _MAX_STACK_FRAMES = 5
 
 registry = CollectorRegistry()
-"""Registry of the counters of this process; features add their counters to it."""
+"""Registry of this process's counters; features add their own counters to it."""
 _calls = Histogram("lethe_http_call_seconds", "Time to answer a call", ["method", "route", "status"], registry=registry)
 _complaints = Counter("lethe_log_events", "Warnings and errors that were logged", ["level", "event"], registry=registry)
 
@@ -57,8 +57,8 @@ def configure(level: str) -> None:
 
 
 def trace_to(endpoint: str | None, *, service: str) -> None:
-    """Send traces of this process to the collector at `endpoint` (`tracing.configure`). Log a warning if the packages
-    are missing."""
+    """Send this process's traces to the collector at `endpoint` (see `tracing.configure`). Log a warning if the
+    OpenTelemetry packages are not installed."""
     if not tracing.configure(endpoint, service=service):
         logger().warning("telemetry.traces_not_sent", needs="pip install 'lethe-server[otel]'")
 

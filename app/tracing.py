@@ -1,7 +1,7 @@
-"""Traces: durations of calls and phases, which a feature sends to a collector. Off unless an endpoint is configured.
+"""Traces: durations of calls and phases, sent to a collector by a feature. Off unless an endpoint is configured.
 
-Spans are named by route or phase and carry the same data as logs: ids, numbers, codes. Paths, queries, bodies and texts
-of exceptions are not recorded. A caller's `traceparent` is continued; the caller's other headers are not kept.
+Spans are named after a route or phase and carry the same data as logs: ids, numbers and codes. Paths, queries, bodies
+and exception texts are not recorded. A caller's `traceparent` is continued; its other headers are not kept.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -19,8 +19,8 @@ class TraceSpan(Protocol):
 
 
 class Tracer(Protocol):
-    """Sender of spans. In its module `traces`, a feature lists as `TRACERS` functions that create one from an endpoint
-    and a `service`, or return None if their packages are missing."""
+    """Sender of spans. A feature's `traces` module lists, as `TRACERS`, functions that create one from an endpoint and
+    a `service`, or return None if the packages they need are missing."""
 
     def span(
         self, name: str, parent: str | None, attributes: dict[str, str | int | float]

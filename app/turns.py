@@ -1,4 +1,4 @@
-"""Turns for work that only a few threads may do at a time, shared fairly among tenants."""
+"""Fair sharing among tenants of work that only a few threads may do at a time."""
 
 import threading
 from collections import Counter, deque
@@ -46,7 +46,7 @@ class Turns:
             self.end(tenant, turn)
 
     def ask(self, tenant: str) -> Future[None]:
-        """Return the future of a turn, done when it begins. The caller must `end` it, whether or not it has begun."""
+        """Return a future that is done when the turn begins. The caller must `end` the turn, begun or not."""
         turn: Future[None] = Future()
         with self._lock:
             self._waiting.setdefault(tenant, deque()).append(turn)

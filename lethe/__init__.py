@@ -1,4 +1,4 @@
-"""Lethe from Python: `with Client(url, api_key) as lethe: lethe.deletion_requests.create(subject_id=...)`."""
+"""Lethe for Python: `with Client(url, api_key) as lethe: lethe.deletion_requests.create(subject_id=...)`."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,7 +13,7 @@ __all__ = ["AsyncClient", "Client"]
 def __getattr__(name: str) -> Any:
     """Load the clients on first use: proofs need neither HTTP nor pydantic.
 
-    The clients have the calls of every feature, or only those of the core if no features are installed.
+    The clients offer every feature's calls, or only the core's if no features are installed.
     """
     if name in __all__:
         return getattr(import_module("lethe.features.client" if find_spec("lethe.features") else "lethe.client"), name)

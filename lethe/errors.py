@@ -1,8 +1,8 @@
-"""Errors raised by calls: those returned by the gateway and those of the connection to it.
+"""Errors raised by calls: those that the gateway returns and those of the connection to the gateway.
 
-Each family calls for a different reaction: `Refused` (`NotAllowed`, `NotFound`, `Conflict`, `Gone`, `Malformed`) is
-refused again if repeated, while `Unavailable` and `Unreachable` may be retried later. Each error code of the gateway
-has a class below them (`lethe.contract.problems`, and the `contract` of each feature).
+Each family calls for a different reaction: a call with a `Refused` error (`NotAllowed`, `NotFound`, `Conflict`, `Gone`,
+`Malformed`) will be refused again, while one with `Unavailable` or `Unreachable` can be retried later. Each of the
+gateway's error codes has a class below these (`lethe.contract.problems`, and the `contract` of each feature).
 """
 
 from lethe.contract.problems import CertificateBeyondLimits as CertificateBeyondLimits

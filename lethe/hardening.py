@@ -33,7 +33,7 @@ def harden() -> bool:
 
 
 def _may_lock_all() -> bool:
-    """Return True if this process can lock all its memory. With a finite limit, mlockall would fail mid-operation."""
+    """Return True if this process can lock all its memory. Under a finite limit, later allocations could fail."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)

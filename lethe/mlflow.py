@@ -1,4 +1,4 @@
-"""The live version of a model in an MLflow registry: `register(client, model_id, name=...)`."""
+"""A model's live version in an MLflow registry: `register(client, model_id, name=...)`."""
 
 from lethe.features.handover.mlflow import (  # type: ignore[import-not-found, unused-ignore]
     CopiesLeftBehind,

@@ -1,4 +1,4 @@
-"""Whole models as ONNX files, from record to probability: `export(client, model_id, "model.onnx")`."""
+"""Complete models as ONNX files, from record to probability: `export(client, model_id, "model.onnx")`."""
 
 from lethe.features.handover.onnx import Exported, export  # type: ignore[import-not-found, unused-ignore]
 

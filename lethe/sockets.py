@@ -1,7 +1,7 @@
-"""Sockets: the points at which features join the core, which imports none of them.
+"""Sockets: the points at which features plug into the core, which imports none of them.
 
-A feature is a folder of `app/features`, `lethe/features` or `worker/features`, and joins by modules with fixed names,
-such as `tables` or `endpoints`. `FEATURES` of each package lists the features that are installed.
+A feature is a folder in `app/features`, `lethe/features` or `worker/features`, and joins through modules with fixed
+names, such as `tables` or `endpoints`. Each of these packages lists the installed features in `FEATURES`.
 """
 
 import functools

@@ -1,6 +1,6 @@
-"""Process for a single run: it takes the steps, and no other process needs torch or the compiled loops.
+"""Process for a single run. It takes the steps, and no other process needs torch or the compiled loops.
 
-Noise is drawn only here, and its key never leaves the process. `worker/isolated.py` starts and controls the process.
+Noise is drawn only here, and the noise key never leaves the process. `worker/isolated.py` starts and controls it.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Embedded worker: a process next to the gateway, woken through a pipe."""
+"""Embedded worker: a process on the gateway's host, woken through a pipe."""
 
 import contextlib
 import gc
@@ -14,8 +14,8 @@ from worker import isolated, runner
 
 
 def main(settings: config.Settings, *, name: str, deletions_only: bool = False) -> None:
-    """Process runs until SIGTERM or SIGINT, then finish the run in progress. With `deletions_only`, claim only runs for
-    which a deletion request is waiting."""
+    """Process runs until SIGTERM or SIGINT, then finish the run in progress. With `deletions_only`, claim only runs
+    that a deletion request is waiting for."""
     telemetry.configure(settings.log_level)
     hardening.ensure()
     isolated.prepare(device=settings.device)

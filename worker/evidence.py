@@ -1,9 +1,9 @@
 """Evidence that every run produces about itself, so that the run need not be trusted: lanes, a count of rows, and a
 second gradient.
 
-Lanes are extra coordinates of a run that no row touches, half of them with a canary and all of them with witnesses,
-driven by the run's own steps. `lethe/proof/canary_test.py` states their law and the conclusions from their final
-positions. They hold no data about a person.
+Lanes are extra coordinates of a run that no row touches. Half of them have a canary and all of them have witnesses; the
+run's own steps drive them. `lethe/proof/canary_test.py` states their law and what their final positions show. They
+contain no data about any person.
 """
 
 import math
@@ -22,14 +22,14 @@ from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 
 TOLERANCE = 0.05
-"""Tolerance as a share of one record's maximum contribution. A missing or extra record is detected unless it
+"""Tolerance as a fraction of one record's maximum contribution. A missing or extra record is detected unless it
 contributes hardly anything."""
 ROUNDING = 2.0**-18
-"""Tolerance as a share of the sum of all gradient norms. Products are in single precision (2^-24), and the rounding of
-many similar rows does not cancel, so that one of several hundred thousand records can go undetected."""
+"""Tolerance as a fraction of the sum of all gradient norms. Products are in single precision (2^-24), and rounding
+errors of many similar rows do not cancel, so that one of several hundred thousand records can go undetected."""
 SCORE_ROUNDING = 2.0**-23
-"""Tolerance of a score as a share of the weights' norm. When the fit is close, gradients are small, and the rounding of
-similar rows' scores does not cancel."""
+"""Tolerance of a score as a fraction of the weights' norm. When the fit is close, gradients are small, and rounding
+errors in the scores of similar rows do not cancel."""
 _BLOCK_ROWS = 4096
 
 
@@ -39,8 +39,8 @@ class Draws(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """Displacement of each lane in a full-size step: by the witnesses in the batch that the step reads and, if that is
-    the batch of the lane's canary, by the canary while it is present."""
+    """Displacement of each lane in a full-size step: by the witnesses in the batch that the step reads and, if that
+    batch contains the lane's canary, by the canary while it is present."""
 
     witnesses: Tensor  # (batches that differ, groups) float64
     groups: Tensor  # (p,) int64
@@ -62,7 +62,7 @@ class Push:
 
 
 class Lanes:
-    """Lanes of one run, the first half with a canary. `start`, (lanes,), is their starting position if known."""
+    """Lanes of one run, the first half with a canary. `start`, (lanes,), contains their starting positions if known."""
 
     def __init__(self, law: canary_test.Law, plan: canary_test.CanaryPlan, *, start: Tensor | None = None) -> None:
         self._law, self._plan, self._start = law, plan, start
@@ -189,7 +189,7 @@ def _curvature(objective: Objective, loss_width: float | None) -> float:
 def _residuals(
     scores: NDArray[np.float64], labels: NDArray[np.int32], objective: Objective, loss_width: float | None
 ) -> NDArray[np.float64]:
-    """Return the slope of each row's loss in its scores  # (b, 1) or (b, C)"""
+    """Return the slope of each row's loss with respect to its scores  # (b, 1) or (b, C)"""
     if objective is Objective.POISSON_REGRESSION and loss_width is not None:
         return np.asarray(np.exp(np.minimum(scores - loss_width, 0)) - (labels[:, None] / UNIT + 1) / 2)
     if objective.is_regression:

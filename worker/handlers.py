@@ -1,4 +1,4 @@
-"""Run handlers by kind. Each completes a run whose rows have been edited, and ends the run in the database."""
+"""Run handlers by kind. Each completes a run whose rows have been edited, and ends it in the database."""
 
 import functools
 import importlib
@@ -15,7 +15,7 @@ from lethe.proof.canary_test import Observed
 from lethe.proof.mechanism import Mechanism
 
 _MODULE = "worker.learning"
-"""Module of the core, which registers its handlers when it is imported."""
+"""Module of the core that registers its handlers when it is imported."""
 
 
 class Holder(Protocol):
@@ -36,7 +36,7 @@ class RunHandler(Protocol):
 
 
 HandledKind: TypeAlias = tuple[RunKind, RunHandler]
-"""Pair of a kind of run and its handler. A feature lists such pairs as `HANDLERS` in its module `runs`."""
+"""A kind of run and its handler. A feature lists such pairs as `HANDLERS` in its `runs` module."""
 
 _HANDLERS: dict[RunKind, RunHandler] = {}
 

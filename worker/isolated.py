@@ -3,7 +3,7 @@
 The process receives its request through a pipe: the mechanism, the shape of the rows and the initial iterate. The rows
 that the next steps read are in memory mapped by both processes (`app/vault/memory.py`); the process requests other rows
 when it needs them. It also replies through the pipe: with the number of steps done, in a rehearsal with the iterates at
-checkpoints, and at the end with the result and the last iterate, or with the error's name.
+checkpoints, and finally with the result and the last iterate, or with the error's name.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ from worker.langevin.schedule import Schedule
 from worker.langevin.window import Checkpoints
 
 DIED = "run_process_died"
-"""Error code of a run whose process was killed, or could not be started."""
+"""Error code for a run whose process was killed or could not be started."""
 
 _SECONDS_BETWEEN_SIGNS = 0.05
-"""Seconds after which the run's holder is notified again that the run continues, even without progress."""
+"""Seconds after which the run's holder is told again that the run is continuing, even without progress."""
 
 _FORKER = process.Forker("worker.chain_process")
 

@@ -1,4 +1,4 @@
-"""Runs that produce a version: learn, unlearn or relearn, then test, evaluate and publish the result."""
+"""Runs that produce a version: train, unlearn or retrain, then test, evaluate and publish the result."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -25,7 +25,7 @@ from worker.isolated import IsolatedResult
 from worker.langevin import evaluate, init
 
 _SIGNED_AHEAD = 10
-"""Number of attempts to publish a version with signatures made outside the write transaction."""
+"""Number of attempts to publish a version with signatures made before the write transaction."""
 
 
 def make_version(installation: Installation, run: ClaimedRun, root: str, holder: handlers.Holder) -> None:

@@ -1,4 +1,4 @@
-"""Leases of runs: a heartbeat that renews them, and runs that yield to deletions."""
+"""Run leases: a heartbeat that renews them, and runs that yield to deletions."""
 
 import contextlib
 import math
@@ -73,11 +73,11 @@ class Lease(periodic.Periodic):
 
 class PreemptibleLease:
     """Lease of a run that serves no deletion request. Between steps, the run waits while its worker processes deletions
-    due for other datasets, and then continues from the memory of its own process.
+    due for other datasets, and then continues from its own process's memory.
 
-    `run_deletion` carries out one run, or returns False if none is due. It is called before the first step and every
-    `poll_seconds`. After each deletion, the run takes steps for at least a tenth of the deletion's time, so that
-    learning finishes however many deletions are requested.
+    `run_deletion` carries out one deletion run, or returns False if none is due. It is called before the first step and
+    every `poll_seconds`. After each deletion, the run takes steps for at least a tenth of the time that the deletion
+    took, so that learning finishes however many deletions are requested.
     """
 
     _SHARE = 0.1

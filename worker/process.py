@@ -1,12 +1,12 @@
 """Child processes that leave no memory behind when they end.
 
 A server that has never held a record forks them. It imports their modules when the first child is requested, so that a
-worker without work needs neither torch nor its memory; every later child starts within milliseconds. Each child has a
-lifeline, a socket whose other end its owner holds: when the owner closes it or dies, the server kills the child. In any
-case, all of the child's memory returns to the operating system.
+worker without work needs neither torch nor torch's memory; every later child starts within milliseconds. Each child has
+a lifeline, a socket whose other end belongs to its owner: when the owner closes it or dies, the server kills the child.
+In any case, all of the child's memory is returned to the operating system.
 
-Unlike `multiprocessing`'s fork server, this server is forked from its worker, kills a dead owner's children, and leaves
-no file behind (`docs/decisions/0005-one-process-per-run.md`).
+Unlike `multiprocessing`'s fork server, this server is forked from its worker, kills the children of a dead owner, and
+leaves no file behind (`docs/decisions/0005-one-process-per-run.md`).
 """
 
 import atexit
@@ -32,7 +32,7 @@ _GONE_WITHIN = 10.0
 """Seconds to wait until a killed child has ended and the server reports it."""
 _MAX_DESCRIPTORS = 128
 _COLD, _WARM = b"!", b"w"
-"""Messages that request a child; the second makes the server first call the module's `warm`."""
+"""Messages that request a child; with the second, the server first calls the module's `warm`."""
 _NICENESS = 10
 """Niceness of children, which leaves them a tenth of a core that other processes use fully."""
 

@@ -1,4 +1,4 @@
-"""One run from claim to published version, the entry point of the embedded loop and of the Celery task."""
+"""One run from claim to published version: the entry point of the embedded loop and of the Celery task."""
 
 import functools
 import time
@@ -19,10 +19,10 @@ from worker.lease import Lease, PreemptibleLease
 
 def run_next(installation: Installation, *, worker: str, deletions_only: bool = False) -> bool:
     """Carry out the next run that is due, or return False if there is none. A run that fails is handed back; its error
-    is not raised. With `deletions_only`, consider only runs for which a deletion request is waiting.
+    is not raised. With `deletions_only`, consider only runs that a deletion request is waiting for.
 
-    No run is due while the database is unreachable or was created with different keys. If this interrupts a run, the
-    run's lease expires.
+    No run is due while the database is unreachable or was created with different keys. If this happens during a run,
+    the run's lease expires.
     """
     try:
         return _run_next(installation, worker=worker, deletions_only=deletions_only)

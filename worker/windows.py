@@ -1,4 +1,4 @@
-"""Blocks of a dataset's rows that are in memory together during a run, determined by public numbers only."""
+"""Blocks of a dataset's rows that are in memory together during a run, determined only by public numbers."""
 
 from bisect import bisect_right
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""Access: the permissions of callers, and idempotent answers to repeated calls."""
+"""Access control: callers' permissions, and idempotent responses to repeated calls."""

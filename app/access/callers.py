@@ -1,6 +1,6 @@
-"""Cache of authenticated callers, and batched records of when their API keys were last used.
+"""Cache of authenticated callers, and batched updates of the time each API key was last used.
 
-Callers are cached for a second and last uses are written once per minute, so that few calls query the database.
+Callers are cached for one second and last-used times are written once per minute, so that few calls query the database.
 """
 
 import datetime
@@ -23,8 +23,8 @@ _WRITTEN_EVERY_SECONDS = 20.0
 
 
 class Callers:
-    """Cached callers by API key. A process reads a key from the database at most once every `_BELIEVED_SECONDS`. `used`
-    is called with each key that is read."""
+    """Cache of callers, keyed by API key. A process reads a key from the database at most once every
+    `_BELIEVED_SECONDS`, and calls `used` with each key that it reads."""
 
     def __init__(self, database: Database, *, used: Callable[[tables.ApiKey], None] | None = None) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Idempotent answers: the answer to a call is stored in the transaction that performs the call."""
+"""Idempotency: the response to a call is stored in the same transaction that performs the call."""
 
 import datetime
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ from lethe.contract.problems import IdempotencyConflict
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Once:
     """Call that may be repeated. `name` is a keyed hash of the API key and the Idempotency-Key, shared by all
-    repetitions, or None without an Idempotency-Key. `fingerprint` is a hash of method, path and body, keyed because the
-    body may name a person."""
+    repetitions, or None if the call has no Idempotency-Key. `fingerprint` is a hash of method, path and body, keyed
+    because the body may name a person."""
 
     name: str | None
     fingerprint: str

@@ -1,7 +1,7 @@
 """Rate limits: calls per API key and clock minute, and wrong keys per network address.
 
-Each gateway counts in memory, which takes microseconds. Behind a broker, a feature exchanges the counts of the gateways
-(the socket `SHARED_RATES`). No call waits for the exchange; without it, each gateway limits by its own counts.
+Each gateway counts in memory, which takes microseconds. With a broker, a feature exchanges the gateways' counts (the
+`SHARED_RATES` socket). No call waits for the exchange; without it, each gateway uses its own counts.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ from lethe import sockets
 from lethe.contract.problems import RateLimited, Sentence
 
 _MAX_WRONG_PASSWORDS = 10
-"""Maximum number of wrong passwords per minute for an account from one address. Other addresses are not locked out."""
+"""Maximum number of wrong passwords per minute for one account from one address. Other addresses are not locked out."""
 _MAX_WRONG_PASSWORDS_OF_ACCOUNT = 100
-"""Maximum number of wrong passwords for an account per minute from all addresses together."""
+"""Maximum number of wrong passwords per minute for one account from all addresses together."""
 _OWN_SHARE = 10
-"""Each gateway admits at least 1/`_OWN_SHARE` of a quota, so that a wrong shared count locks no key out."""
+"""Each gateway admits at least 1/`_OWN_SHARE` of a quota, so that a wrong shared count cannot lock a key out."""
 _MAX_ADDRESSES = 10_000
-"""Number of addresses and accounts counted separately per minute. The rest share one count, which bounds memory."""
+"""Maximum number of addresses and accounts counted separately per minute. The rest share one count, to bound memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ class RateWindow:
 
 @dataclass(slots=True)
 class Minute:
-    """Counts for one minute, by API key and by `_place`. The event loop updates `own` and `failed`; the exchange
-    updates `reported` (calls that the other gateways know of) and `elsewhere` (calls at other gateways). Each update is
+    """Counts for one minute, keyed by API key or by `_place`. The event loop updates `own` and `failed`; the exchange
+    updates `reported` (own calls that the broker knows of) and `elsewhere` (calls at other gateways). Each update is
     atomic, so no call waits for a lock held by a waiting thread."""
 
     number: int
@@ -54,7 +54,7 @@ class Exchange(Protocol):
 
 
 ShareRates: TypeAlias = Callable[[str, Callable[[], Minute]], Exchange | None]
-"""Start exchanging the current minute's counts through the broker at a URL; return None if it keeps no counts."""
+"""Start exchanging the current minute's counts through a broker, given its URL; return None if it stores no counts."""
 
 
 class Rates:
@@ -123,8 +123,8 @@ class Rates:
 
 
 def _network(address: str) -> str:
-    """Return the network under which an address is counted. IPv6 addresses are counted by /64, because one subscriber
-    has 2^64 addresses."""
+    """Return the network under which calls from an address are counted. IPv6 addresses are grouped by /64, because one
+    subscriber has 2^64 addresses."""
     if ":" in address:
         with contextlib.suppress(ValueError):
             return str(ipaddress.ip_network((address, 64), strict=False))

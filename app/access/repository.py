@@ -1,4 +1,4 @@
-"""SQL queries about tenants, API keys and idempotent answers."""
+"""SQL queries about tenants, API keys and stored idempotent responses."""
 
 import datetime
 from collections.abc import Collection, Sequence
@@ -64,7 +64,7 @@ def lasting_keys(session: Session, *, tenant_id: str) -> list[ApiKey]:
 
 
 def names(session: Session, ids: Collection[str]) -> dict[str, str]:
-    """Map each id in `ids` that belongs to an API key to the key's name."""
+    """Return the names of the API keys whose id is in `ids`, keyed by id."""
     query = sa.select(ApiKey.id, ApiKey.name).where(ApiKey.id.in_(ids))
     return {row.id: row.name for row in session.execute(query)}
 
@@ -90,7 +90,7 @@ _ANSWERS = sa.select(*IdempotentAnswer.__table__.columns).where(
 
 
 def answers(session: Session, names: Sequence[str]) -> dict[str, Any]:
-    """Map call names to the stored responses: name, fingerprint, status, location, body and time."""
+    """Map the calls' names to rows of stored responses: name, fingerprint, status, location, body and time."""
     return {row[0]: row for row in rows(session, _ANSWERS, {"names": names})}
 
 

@@ -1,4 +1,4 @@
-"""API keys, which are stored as hashes and carry scopes, and the default tenant."""
+"""API keys, which are stored as hashes and have scopes; and the default tenant."""
 
 import datetime
 import hashlib
@@ -19,20 +19,20 @@ from lethe.contract.sets import Scope
 from lethe.contract.tenants import Policy
 
 DEFAULT_TENANT = "ten_default"
-"""Id of the tenant that every installation has."""
+"""ID of the tenant that every installation has."""
 _changes = 0
 """Number of changes to keys and policies that this process has committed."""
 
 
 LASTING = (Scope.ADMIN, Scope.OPERATOR)
-"""Scopes for which a tenant that has had a non-expiring holder must always keep such a holder."""
+"""Scopes for which a tenant that ever had a non-expiring holder must always keep at least one."""
 HoldsScope = Callable[[Session, str, Scope], bool]
-"""Hook `HOLDS_SCOPE`: return True if a tenant has a non-expiring holder of a scope that is not an API key."""
+"""`HOLDS_SCOPE` hook: return True if the tenant has a non-expiring holder of the scope other than an API key."""
 NamesOf = Callable[[Session, Collection[str]], dict[str, str]]
-"""Hook `NAMES`: map known ids to names."""
+"""`NAMES` hook: map known ids to names."""
 _REQUESTS = frozenset({Scope.REQUESTS_READ, Scope.REQUESTS_WRITE})
 _OF_ALL = frozenset({Scope.ADMIN, Scope.AGENT, Scope.OPERATOR, Scope.REQUESTS_REVIEW})
-"""Scopes that exclude `own_requests_only`: they cover all requests or none, or have a separate rule."""
+"""Scopes incompatible with `own_requests_only`: they cover all requests or none, or have a rule of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Caller:
 
     @property
     def maker(self) -> str:
-        """Id under which requests are made. It stays the same when a key is rotated."""
+        """Id under which the caller makes requests. It stays the same when a key is rotated."""
         return self.line_id or self.id
 
     @property
@@ -249,7 +249,7 @@ def caller_with(session: Session, key: ApiKey) -> Caller:
 
 
 def names_of(session: Session, ids: Iterable[str]) -> dict[str, str]:
-    """Map each id in `ids` that belongs to an API key or a person in the session's tenant to a name."""
+    """Return the names of those API keys and people in the session's tenant whose id is in `ids`, keyed by id."""
     known_ids = frozenset(ids)
     names = repository.names(session, known_ids)
     for names_of_feature in sockets.plugs("app.features", "hooks", "NAMES"):

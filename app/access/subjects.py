@@ -1,7 +1,7 @@
-"""Equality of subject ids: each tenant has a rule that normalises every id at the API.
+"""Equality of subject ids: each tenant has a rule by which the API normalises every id.
 
-Rows, requests, lists and look-ups use the same rule. Otherwise "é" in its two Unicode forms, a trailing blank or a
-zero-width space would denote another person, whose request completes without erasing anything.
+Rows, requests, lists and look-ups use the same rule. Otherwise the other Unicode form of "é", a trailing space or a
+zero-width space would denote a different person, and the request would complete without erasing anything.
 """
 
 import unicodedata
@@ -21,8 +21,8 @@ IN_WORDS: dict[SubjectRule, str] = {
 
 
 def normal(subject_id: str, rule: SubjectRule) -> str:
-    """Return a subject id's normal form, in which ids are compared. Except under `EXACT`, it is empty if the id has no
-    visible characters. Idempotent."""
+    """Return a subject id's normal form, which is used to compare ids. The form is empty if the id has no visible
+    characters, except under `EXACT`. Idempotent."""
     if rule == SubjectRule.EXACT:
         return subject_id
     trimmed = unicodedata.normalize("NFC", subject_id.translate(INVISIBLE)).strip()

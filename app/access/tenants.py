@@ -1,4 +1,4 @@
-"""Tenants: organisations that share an installation and are isolated from each other."""
+"""Tenants: organisations that share an installation but are isolated from each other."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ from lethe.contract.tenants import MAY_NAME_SOMEBODY, Policy
 from lethe.proof import target
 
 OPERATOR = "operator"
-"""Actor in a new tenant's log. The log of the operator's tenant names the key that created the new tenant."""
+"""Actor recorded in a new tenant's log. The log of the operator's own tenant names the key that created it."""
 
 
 def create(session: Session, *, name: str, policy: Policy, admin_key: str) -> Tenant:
@@ -101,5 +101,5 @@ def _check_business_id(session: Session, policy: Policy, *, besides: str | None)
 
 
 def weakest(policy: Policy, *, num_slots: int) -> tuple[float, float]:
-    """Return the largest epsilon and delta allowed as the target of a model with `num_slots` slots."""
+    """Return the largest epsilon and delta that a policy allows as the target of a model with `num_slots` slots."""
     return policy.max_epsilon, target.largest_delta(num_slots) if policy.max_delta is None else policy.max_delta

@@ -1,4 +1,4 @@
-"""Adaptive budgets of datasets: bounds on what all published versions together reveal to a reader of every version."""
+"""Adaptive budgets of datasets: limits on what all published versions together reveal to a reader of every version."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ _NEXT = "the next version"
 
 
 def of(dataset: Dataset) -> Budget | None:
-    """Return the budget with which the dataset was created, if any."""
+    """Return a dataset's adaptive budget, or None if the dataset was created without one."""
     return Budget(**dataset.adaptive_budget) if dataset.adaptive_budget else None
 
 

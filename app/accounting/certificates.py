@@ -1,4 +1,4 @@
-"""Certificates: statements signed with the installation's Ed25519 key, to be verified by `lethe.verification`."""
+"""Certificates: statements signed with the installation's Ed25519 key, which `lethe.verification` verifies."""
 
 import datetime
 import hashlib
@@ -42,8 +42,8 @@ def to_sign(
     evidence: Evidence,
     observed: canary_test.Observed | None,
 ) -> signing.Wanted:
-    """Return the facts stated in the certificate for one request and one model version, and the function that makes the
-    certificate (`SignedAhead`)."""
+    """Return the facts stated in the certificate for one request and one model version, and the function that creates
+    the certificate (`SignedAhead`)."""
     facts: dict[str, Any] = {
         "request": {"id": request.id, "submitted_at": request.submitted_at.isoformat(), "records": erasure.num_records},
         "model": {"id": model.id, "version": version.number, "weights_sha256": version.weights_sha256},
@@ -133,8 +133,8 @@ class Evidences:
         return exposures, dataset_budgets
 
     def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, Counter[int], int]]:
-        """Return one tuple per model of a dataset that has lost versions or versions published before `revision`: model
-        id, mechanism, counts of all these versions keyed by the steps of their runs, and number of lost versions."""
+        """Return one tuple for each of a dataset's models with lost versions or versions published before `revision`:
+        model id, mechanism, counts of these versions keyed by their runs' steps, and number of lost versions."""
         if (dataset_id, revision) not in self._releases:
             models = repository.models_of(self._session, dataset_id=dataset_id)
             released = [
@@ -161,7 +161,7 @@ def get(session: Session, keys: Keys, certificate_id: str) -> tables.Certificate
 
 
 def damaged(keys: Keys, certificates: Iterable[tables.Certificate]) -> list[str]:
-    """Return the ids of the stored certificates that differ from what was signed."""
+    """Return the ids of those stored certificates that differ from what was signed."""
     published = signing.published(keys)
     return [stored.id for stored in certificates if signed_payload(stored.jws, published, kind=TYPE) is None]
 
@@ -207,8 +207,8 @@ class Absence:
 def of(session: Session, keys: Keys, request: tables.DeletionRequest, *, identity_rule: str) -> Absence | None:
     """Return a signed statement that the datasets held nothing when the request was accepted, or None if they did.
 
-    Call it only for callers who may be told. `identity_rule` states in words when two identifiers denote the same
-    person; a tenant's rule is fixed once it has a request.
+    Call it only for callers who may know what is held. `identity_rule` states in words when two identifiers denote the
+    same person; a tenant's rule is fixed once it has a request.
     """
     looked_at = repository.accepted_at(session, request_id=request.id)
     if request.outcome != Outcome.NOTHING_HELD or looked_at is None:

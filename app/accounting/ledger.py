@@ -1,8 +1,8 @@
-"""Ledger: one entry per published version, which states its run and the hash of the previous entry.
+"""Ledger: one entry per published version, stating its run and the hash of the previous entry.
 
-The numbers of an entry follow from the previous entries: `lethe.verification.ledgers` recomputes them from the bodies
-alone. The entries of a model form a hash chain. A second chain per tenant, with a signed head, links the entries of all
-models in order, so that neither the last entry nor a whole model can be removed unnoticed.
+An entry's numbers follow from the previous entries: `lethe.verification.ledgers` recomputes them from the entries'
+bodies alone. A model's entries form a hash chain. A second chain per tenant, whose head is signed, links the entries of
+all models in order, so that neither the last entry nor a whole model can be removed unnoticed.
 """
 
 import datetime

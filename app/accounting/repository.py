@@ -1,4 +1,4 @@
-"""SQL of accounting: read-only queries of versions, runs, the ledger and certificates."""
+"""SQL for accounting: read-only queries about versions, runs, the ledger and certificates."""
 
 import datetime
 from collections import Counter
@@ -34,7 +34,7 @@ _AT_ONCE = 64
 
 class PublishedRun(NamedTuple):
     """Published run: its version number, the number of chain steps before it, its own number of steps, the number of
-    records that became null before it, and the dataset revision of that count."""
+    records that became null before it, and the dataset revision at which they were counted."""
 
     number: int
     first_step: int
@@ -66,8 +66,8 @@ def chain_steps(session: Session, *, model_id: str) -> int:
 
 
 def records_added_to_chain(session: Session, model: Model, *, waiting: bool = False) -> int | None:
-    """Return the number of rows added to a model's dataset since its current chain began, or None if the model was
-    never trained. With `waiting`, include rows that are still to be added."""
+    """Return the number of rows added to a model's dataset since its current chain began, or None if the model has
+    never been trained. With `waiting`, include rows that are still to be added."""
     learned = sa.select(Version.revision).join(Run, Run.id == Version.run_id)
     learned = learned.where(Version.model_id == model.id, Run.kind != RunKind.UNLEARN)
     began = learned.order_by(Version.number.desc()).limit(1).scalar_subquery()
@@ -114,8 +114,8 @@ def erasures_of(session: Session, *, request_id: str) -> list[Erasure]:
 
 
 def erasures_with_rows(session: Session, *, request_ids: Iterable[str]) -> Iterator[tuple[Erasure, Dataset, int]]:
-    """Yield the requests' erasures with their datasets and the number of the person's rows. For an unclaimed erasure,
-    the rows are counted now."""
+    """Yield each of the requests' erasures with its dataset and the number of rows about the person. For an unclaimed
+    erasure, the rows are counted now."""
     person = sa.union_all(
         sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == Erasure.request_id).correlate(Erasure),
         sa.select(RequestAlias.subject_ref).where(RequestAlias.request_id == Erasure.request_id).correlate(Erasure),
@@ -129,7 +129,7 @@ def erasures_with_rows(session: Session, *, request_ids: Iterable[str]) -> Itera
 
 
 def records_waiting_for(session: Session, model: Model) -> int:
-    """Return the number of rows that became null after the revision of a model's live version; 0 if it has none."""
+    """Return how many rows became null after the revision of a model's live version; 0 if no version is live."""
     live = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
     later = sa.and_(Erasure.dataset_id == model.dataset_id, Erasure.revision > live.scalar_subquery())
     return session.scalars(sa.select(sa.func.coalesce(sa.func.sum(Erasure.num_claimed), 0)).where(later)).one()

@@ -1,4 +1,4 @@
-"""Estimates of the running times of a model's runs, measured on its past runs, and of a run under way."""
+"""Estimated durations of a model's future runs, based on its past runs, and of the run in progress."""
 
 import datetime
 import math
@@ -13,12 +13,12 @@ from app.db.tables import Model, Run
 from lethe.contract.sets import RunKind, RunStatus
 
 _RECENT = 20
-"""Number of past runs measured; older runs may have used different machines."""
+"""Number of past runs used; older runs may have used different machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeEstimate:
-    """Seconds from claim to publication: a constant `seconds_per_run` plus `seconds_per_step`.
+    """Estimated seconds from a run's claim to its publication: `seconds_per_run` plus `seconds_per_step` for each step.
 
     It is fitted by least squares to the last `runs` published runs; the fitted line passes through the origin if all
     runs have the same length or the fit would yield a negative constant or a step cost of zero or less.
@@ -30,7 +30,7 @@ class RuntimeEstimate:
 
     @classmethod
     def through(cls, measured: Sequence[tuple[int, float]]) -> Self | None:
-        """Fit pairs (steps, seconds); return None if there are none.
+        """Return the estimate fitted to (steps, seconds) pairs, or None if there are no pairs.
 
         >>> RuntimeEstimate.through([(100, 3.0), (300, 5.0)])
         RuntimeEstimate(seconds_per_run=2.0, seconds_per_step=0.01, runs=2)
@@ -65,7 +65,7 @@ def seconds_left(session: Session, run: Run, *, at: datetime.datetime) -> float 
     """Return the estimated seconds remaining for a run in progress; None if no step has been reported and the model has
     no past runs.
 
-    The run's own speed is weighted by the share of its steps that is done, and the estimate from the model's past runs
+    The run's own speed is weighted by the share of its steps already taken, and the estimate from the model's past runs
     by the share that remains. Past runs do not predict a run of kind `audit`, which has many more canaries.
     """
     if run.status != RunStatus.RUNNING or not run.steps_total:

@@ -1,4 +1,4 @@
-"""Current guarantees of a model, and the cost of the next request."""
+"""A model's current guarantees, and the cost of its next request."""
 
 from dataclasses import dataclass
 
@@ -13,15 +13,15 @@ from lethe.proof.guarantees import Evidence, Guarantee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveAccount:
-    """Account of a model's live version against the current data. Rows that became null after the version was published
-    count as edits. So do rows added after its chain began, which only retraining includes."""
+    """Privacy account of a model's live version, relative to the current data. Rows that became null after the version
+    was published count as edits. So do rows added after its chain began, which only retraining includes."""
 
     chain: accountant.Chain
     guarantees: list[Guarantee]
 
 
 def standing(session: Session, model: Model) -> LiveAccount:
-    """Return the account of a model's live version, or raise `ModelNotLive`."""
+    """Return the privacy account of a model's live version. Raises `ModelNotLive`."""
     history = ledger.history_of(session, model_id=model.id, mechanism=stored_mechanism(model.mechanism))
     added = repository.records_added_to_chain(session, model)
     edited = ModelNotLive.if_none(added, model_id=model.id, status=model.status)
@@ -31,13 +31,13 @@ def standing(session: Session, model: Model) -> LiveAccount:
 
 
 def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
-    """Return the guarantees of a model's live version against the current data. Raises `ModelNotLive`."""
+    """Return the guarantees of a model's live version, relative to the current data. Raises `ModelNotLive`."""
     return standing(session, model).guarantees
 
 
 def joint_of(session: Session, *, request_id: str) -> joint.Joint | None:
     """Return the joint guarantee for a request's person across all models trained on their rows, from the signed
-    guarantees; None while a model still has to forget, or if no model was trained on the person's rows.
+    guarantees; None while a model still has to forget the rows, or if no model was trained on them.
 
     A request that joined another's erasure has certificates only for models that still had the rows when it arrived.
     The other models contribute their current guarantee, whose epsilon does not exceed the one signed for the earlier
@@ -62,6 +62,6 @@ def joint_of(session: Session, *, request_id: str) -> joint.Joint | None:
 
 
 def evidence_of(session: Session, model: Model, erasure: Erasure) -> Evidence:
-    """Return the evidence that proves a model's guarantee about the rows of an erasure."""
+    """Return the evidence that proves a model's guarantee about an erasure's rows."""
     history = ledger.history_of(session, model_id=model.id, mechanism=stored_mechanism(model.mechanism))
     return certificates.Evidences(session, model, history, request_ids=[erasure.request_id]).of(erasure)

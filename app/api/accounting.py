@@ -1,4 +1,4 @@
-"""Endpoints of certificates."""
+"""Endpoints for certificates."""
 
 from fastapi import APIRouter
 

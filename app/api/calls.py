@@ -1,4 +1,4 @@
-"""Context of a call: the installation, the caller, and the answer of an earlier call with its Idempotency-Key."""
+"""Context of a call: the installation, the caller, and any response already stored for its Idempotency-Key."""
 
 import functools
 import re
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 def number_in(cursor: str | None) -> int | None:
-    """Return the sequence number in a cursor, or None without a cursor. Raises `InputInvalid`."""
+    """Return the sequence number in a cursor, or None if there is no cursor. Raises `InputInvalid`."""
     if cursor is None:
         return None
     if not (cursor.isdecimal() and cursor.isascii() and len(cursor) < 10):
@@ -189,8 +189,8 @@ class Call:
             return idempotency.perform(session, once, make)
 
     def require_room(self, num_bytes: int = 0, *, session: Session | None = None) -> None:
-        """Raise `StorageQuotaExceeded` if another `num_bytes` would exceed the tenant's storage quota (the socket
-        `QUOTAS`)."""
+        """Raise `StorageQuotaExceeded` if `num_bytes` more bytes would exceed the tenant's storage quota (the `QUOTAS`
+        socket)."""
         for require in sockets.plugs("app.features", "hooks", "QUOTAS"):
             with nullcontext(session) if session else self.reading() as reading:
                 require(reading, self.installation.settings, num_bytes)
@@ -212,7 +212,7 @@ class Call:
         return self.installation.keys.subject_refs(self.caller.tenant_id, normal)
 
     def references(self, kind: str | None) -> Callable[[Iterable[str]], list[str]]:
-        """Return a function that maps ids of a kind (None: subject ids) to pseudonyms or raises `InputInvalid`."""
+        """Return a function that maps ids of `kind` (subject ids if None) to pseudonyms or raises `InputInvalid`."""
         if kind is None:
             return self.subject_refs
         for references in sockets.plugs("app.features", "hooks", "REFERENCES"):
@@ -221,7 +221,7 @@ class Call:
         raise InputInvalid("This installation has no kinds of identifiers.", [fault])
 
     def in_other_cases(self, *subject_ids: str) -> list[str]:
-        """Return the pseudonyms of case variants of ids that the tenant's rule treats as different ids."""
+        """Return pseudonyms for those case variants of ids that the tenant's rule treats as different ids."""
         rule = self.caller.policy.subject_rule
         others = {other for subject_id in subject_ids for other in subjects.in_other_cases(subject_id, rule)}
         return self.installation.keys.subject_refs(self.caller.tenant_id, others)
@@ -244,7 +244,7 @@ def _authenticated(scope: Scope) -> Callable[..., Any]:
     async def authenticated(
         request: Request, header: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Call:
-        """Return the call. `KeyFirst` authenticated its caller before the body was read."""
+        """Return the context of a call whose caller `KeyFirst` authenticated before the body was read."""
         refusal: Problem | None = request.scope.get(REFUSAL)
         if refusal is not None:
             raise refusal

@@ -1,4 +1,4 @@
-"""Endpoints of datasets: upload, look up, recheck and retire them."""
+"""Endpoints for datasets: upload, look-up, verification of the stored rows, and retirement."""
 
 from typing import Annotated
 
@@ -174,7 +174,7 @@ def _damage(dataset: tables.Dataset) -> contract.DamageOut | None:
 def _schema(
     kind: formats.Kind, document: object, classes: tuple[str, ...] | None, target: TargetColumn | None
 ) -> Schema | None:
-    """Return the declared schema; None for an npz file with declared classes or a target. Raises `SchemaInvalid`."""
+    """Return the declared schema, if any; an npz file without one needs classes or a target. Raises `SchemaInvalid`."""
     if document is not None:
         if target:
             expectation = 'expected none: a schema has a column {"role": "target", "min": 0, "max": 100}'

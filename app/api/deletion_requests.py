@@ -1,4 +1,4 @@
-"""Endpoints of deletion requests."""
+"""Endpoints for deletion requests."""
 
 import dataclasses
 import datetime
@@ -132,7 +132,7 @@ def asked(
     source: str | None = None,
     strict: bool = False,
 ) -> deletion.RequestDraft:
-    """Return a draft of the request in `body`. Raises `InputInvalid`, including for a refused callback_url."""
+    """Return a draft of the request in `body`. Raises `InputInvalid`, also if its callback URL is refused."""
     if body.callback_url is not None:
         admission.check_callback_url(body.callback_url, call.installation.settings.webhook_networks())
     subject, aliases = subject_ref(call, body), aliases_of(call, body)
@@ -275,7 +275,7 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
 def sought_by(call: Call, query: contract.RequestFilter) -> search_repository.Sought:
     """Return the search described by a query. Raises `InputInvalid`; `ScopeMissing` for filters by assignee or model.
 
-    Without this check, an app could filter by model to find out who has rows.
+    Without the second check, an app could filter by model to find out who has rows.
     """
     if query.assignee is not None:
         call.caller.require(Scope.REQUESTS_REVIEW)
@@ -356,7 +356,7 @@ def to_response_of(
 
 
 def names_of_assignees(session: Session, call: Call, requests: Iterable[DeletionRequest]) -> dict[str, str] | None:
-    """Map the assignees of requests to their names; None if the caller may not see assignees."""
+    """Map the requests' assignees to their names, or return None if the caller may not see assignees."""
     if not call.caller.has(Scope.REQUESTS_REVIEW):
         return None
     ids = {request.assignee for request in requests if request.assignee is not None}

@@ -1,4 +1,4 @@
-"""The OpenAPI document and its page: rules add to each operation what FastAPI cannot know."""
+"""The OpenAPI document and its page. Rules add what FastAPI cannot know about each operation."""
 
 import base64
 import functools
@@ -42,7 +42,7 @@ TAGS = {
     "Audit log": "Hash-chained log of actions and their actors, with signed checkpoints.",
     "Operations": "Liveness, readiness, public keys and metrics.",
 }
-"""Descriptions of tags, in the order shown on the `/docs` page."""
+"""Descriptions of tags, in the order in which the `/docs` page shows them."""
 _LEADS = {
     "get_deletion_request": {
         "get_run": {"run_id": "$response.body#/models/0/run_id"},

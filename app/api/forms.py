@@ -26,19 +26,19 @@ from app.turns import Turns
 from app.vault import store
 
 _MAX_PARTS = 10
-"""Maximum number of files in a form, and of its other fields; each file takes a descriptor."""
+"""Maximum number of files in a form, and of its other fields. Each file takes up a file descriptor."""
 _MAX_FIELD_BYTES = 1 << 20
 _TURNS = Turns(8, of_one=4)
 """Queue for work on files that have arrived; it leaves enough of this process's threads for other calls."""
 
 
 def folder(settings: Settings) -> Path:
-    """Return the folder of spooled files."""
+    """Return the folder for spooled files."""
     return settings.data_dir / "tmp"
 
 
 class SpooledRoute(APIRoute):
-    """Endpoint whose forms are spooled."""
+    """Route whose forms are spooled to disk."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
@@ -116,8 +116,8 @@ class _FormReader:
         self._parser = MultipartParser(boundary, callbacks)
 
     async def read(self, stream: AsyncIterator[bytes]) -> FormData:
-        """Return the form, with every file rewound to its start. All files are closed before `HTTPException` or an
-        error of the stream is raised."""
+        """Return the form, with every file rewound to its start. All files are closed before `HTTPException` or a
+        stream error is raised."""
         try:
             async for chunk in stream:
                 self._parser.write(chunk)

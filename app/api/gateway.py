@@ -1,4 +1,4 @@
-"""Endpoints made from the operations of the contract, which declare path, scope, parameters, answer and problems."""
+"""Endpoints generated from the contract's operations, which declare path, scope, parameters, response and problems."""
 
 import functools
 import inspect
@@ -44,8 +44,8 @@ def of_features() -> tuple[Mount, ...]:
 
 
 Lifespan: TypeAlias = Callable[[FastAPI], AbstractContextManager[None]]
-"""Context of a feature during the life of an application, a gateway or the accounting service (the socket
-`LIFESPANS`)."""
+"""Context that a feature enters for the lifetime of an application: a gateway or the accounting service (the
+`LIFESPANS` socket)."""
 
 
 @contextmanager
@@ -58,12 +58,12 @@ def lifespans_of_features(app: FastAPI) -> Iterator[None]:
 
 
 def limit_threads() -> None:
-    """Limit the running event loop to executing `_THREADS` endpoints concurrently."""
+    """Limit the running event loop to executing at most `_THREADS` endpoints at a time."""
     anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
 
 
 _THREADS = 12
-"""Maximum number of concurrent endpoints. Database pools have 15 connections, so each endpoint can get one."""
+"""Maximum number of endpoints running concurrently. Database pools have 15 connections, so each of them can get one."""
 _MAX_SHOWN_LENGTH = 60
 _KINDS = {
     "request": "deletion request",
@@ -79,7 +79,7 @@ _KINDS = {
 F = TypeVar("F", bound=Callable[..., Any])
 _PREFIX = "/v1"
 SERVED: dict[Callable[..., Any], Operation[..., Any]] = {}
-"""Operation that each endpoint serves."""
+"""Operation served by each endpoint."""
 
 
 def serves(

@@ -1,7 +1,7 @@
-"""Intake of deletion requests: one thread of a gateway stores all waiting requests in one transaction.
+"""Intake of deletion requests: one thread per gateway stores all waiting requests in a single transaction.
 
-While the thread commits, new calls gather for its next transaction, so many callers cost little more than one. A call
-is answered after the commit of its request.
+While the thread commits, new calls queue for its next transaction, so that many callers cost little more than one. Each
+call gets its response after its request has been committed.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class _Estimate:
 
 
 class Estimates:
-    """Cache of estimates of the runs that models would need now, each for at most `max_requests` requests.
+    """Cache of estimates of the runs that models would need now, each run for at most `max_requests` requests.
 
     An estimate is at most one second old while it is in demand and five seconds otherwise. Expensive estimates live
     longer, so that estimating takes at most a twentieth of the time.
@@ -68,8 +68,8 @@ class Estimates:
         self._due: Sequence[str] = ()
 
     def of(self, session: Session, request: DeletionRequest, models: Sequence[RequestModel]) -> EstimateOut | None:
-        """Estimate the remaining runs of `models`, which `request` waits for; None if there is no work or no
-        estimate."""
+        """Estimate the remaining runs of those `models` that `request` is waiting for, or return None if there are none
+        or no estimate is available."""
         if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING):
             return None
         waiting = [model.model_id for model in models if model.status in OWED]
@@ -87,7 +87,7 @@ class Estimates:
         )
 
     def renew(self, database: db.Database) -> None:
-        """Renew the estimates that are in demand and no longer fresh. Failed estimates are repeated on demand."""
+        """Renew the estimates that are in demand and no longer fresh. Failed estimates are retried on demand."""
         model_ids, self._due = self._due, ()
         if not model_ids:
             return
@@ -107,7 +107,7 @@ class Estimates:
 def _estimated(
     session: Session, model_ids: Sequence[str], *, max_requests: int, min_records: int = 0
 ) -> dict[str, _Estimate]:
-    """Estimate models' runs; None for models without a plan or with fewer than `min_records` records to forget."""
+    """Return models' estimates; None for a model without a plan or with fewer than `min_records` records to forget."""
     began = time.monotonic()
     estimates: dict[str, EstimateModelOut | None] = dict.fromkeys(model_ids)
     try:

@@ -1,4 +1,4 @@
-"""Middleware of every call: authentication before the body is read, a size limit, a log by route, security headers."""
+"""Middleware for every call: authentication before the body is read, a size limit, per-route logs, security headers."""
 
 import asyncio
 import random
@@ -27,19 +27,19 @@ _BODY = "lethe.body"
 """ASGI scope key of the `Body` that limits a call's body; absent on routes that do not require a key."""
 
 _WRITES = "lethe.writes"
-"""ASGI scope key, True if a call may take the write lock of the database on behalf of an app."""
+"""ASGI scope key, True if the call may take the database's write lock on behalf of an app."""
 _WRITING = frozenset({sets.Scope.REQUESTS_WRITE, sets.Scope.MODELS_WRITE, sets.Scope.AGENT})
 
 _ROUTE = "lethe.route"
 """ASGI scope key of a call's route, which is set even for calls that are refused before routing."""
 
 _INTERVAL_SECONDS = 0.1
-"""Interval of responses to discreet callers. Only work that takes longer affects the response time."""
+"""Interval at which discreet callers get responses, so that only longer work affects the response time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guard:
-    """Route with the scopes that it requires of a key and the type that limits its body."""
+    """Route with the scopes that it requires of a key and the type whose limits apply to its body."""
 
     route: str
     pattern: re.Pattern[str]
@@ -180,7 +180,7 @@ class BodyLimit(_CallMiddleware):
 
 
 class Unhurried(_CallMiddleware):
-    """Middleware that responds to changes by discreet callers after a random delay, counted from receipt of the body.
+    """Middleware that responds to discreet callers' write calls after a random delay, counted from receipt of the body.
     The response time then does not reveal work done for this call or by a run for an earlier call.
 
     The delay is between one and two intervals; a response that is not ready by then waits for further whole intervals.

@@ -1,4 +1,4 @@
-"""Endpoints of models and their versions: learn, watch, test, relearn, retire, and download weights."""
+"""Endpoints for models and their versions: training, progress, tests, retraining, retirement, and weight downloads."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Limits on calls in progress: a call beyond them is refused at once, instead of delaying all others."""
+"""Limits on concurrent calls: a call beyond a limit is refused at once instead of delaying all the others."""
 
 import asyncio
 from collections import Counter
@@ -9,9 +9,9 @@ from app.api import calls, problems
 from lethe.contract.problems import Busy, Problem, RequestTimedOut, UploadTooLarge
 
 CALLS = 200
-"""Maximum numbers of a tenant's deletion requests and other calls in progress, each about half a second of work."""
+"""Maximum concurrent deletion requests and maximum other calls per tenant, each about half a second of work."""
 LIMITS = {"intake": (CALLS, 250), "known": (CALLS, 250), "large": (24, 32), "unknown": (16, 64)}
-"""Maximum number of calls in progress by kind: per tenant (per address, for calls without a key) and in total."""
+"""Maximum number of concurrent calls by kind: per tenant (per address, for calls without a key) and in total."""
 FULL = "lethe.full"
 """ASGI scope key, set for calls that are not limited: True if a call with a key could now be refused as `busy`."""
 _FREE = frozenset({"/healthz", "/readyz", "/metrics"})

@@ -1,4 +1,4 @@
-"""HTTP problems (RFC 9457): the answers for named conditions, invalid input and unexpected errors."""
+"""HTTP problems (RFC 9457): responses for named error conditions, invalid input and unexpected errors."""
 
 import errno
 import traceback
@@ -24,9 +24,9 @@ from lethe.contract.problems import FieldError, InputInvalid, Problem, RateLimit
 MEDIA_TYPE = "application/problem+json"
 _SCHEMA = ProblemBody.model_json_schema()
 _MAX_FAULTS = 10
-"""Maximum number of faults listed, so that neither a response nor the work for it grows with the call."""
+"""Maximum number of faults listed, so that neither the response nor the work for it grows with the call's size."""
 _KINDS = {"bool_type": "expected true or false", "bool_parsing": "expected true or false"}
-"""Expectations that replace pydantic's messages, by type of fault."""
+"""Expectations that replace pydantic's messages, keyed by type of fault."""
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -34,12 +34,12 @@ _ANYWHERE: list[type[Problem]] = [InputInvalid, Unauthenticated, ScopeMissing, R
 
 
 def status_of(error: type[Problem]) -> int:
-    """Return the HTTP status of a condition."""
+    """Return the HTTP status of an error condition."""
     return error.status or 500
 
 
 def problem(error: Problem) -> JSONResponse:
-    """Return the response for a named condition."""
+    """Return the response for a named error condition."""
     status = status_of(type(error))
     body: dict[str, Any] = {"type": f"urn:lethe:problem:{error.code}", "title": error.title, "status": status}
     body |= {"detail": error.detail, "code": error.code}
@@ -49,12 +49,12 @@ def problem(error: Problem) -> JSONResponse:
 
 
 def responses(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
-    """Return the documented problems of a route: its own and those common to all routes."""
+    """Return the OpenAPI responses for a route's problems: its own and those common to all routes."""
     return declared(*conditions, *_ANYWHERE)
 
 
 def declared(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI responses for these conditions, keyed by status code."""
+    """Return the OpenAPI responses for these error conditions, keyed by status code."""
     documented: dict[int | str, dict[str, Any]] = {}
     for condition in conditions:
         empty = {"description": "", "content": {MEDIA_TYPE: {"schema": _SCHEMA}}}
@@ -98,7 +98,7 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """Return the models in a type: the type itself, or the models of its lists, mappings or unions."""
+    """Return the Pydantic models in a type: the type itself, or the models in its lists, mappings or unions."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in typing.get_args(annotation) for model in _models(inner)]
@@ -161,7 +161,7 @@ def storage_full() -> conditions.StorageFull:
 
 
 def _methods_at(request: Request) -> list[str]:
-    """Return the methods of all routes at a path; GET and HEAD for mounted files."""
+    """Return the methods of all routes at the request's path; GET and HEAD for mounted files."""
     routes = [route for route in request.app.router.routes if not isinstance(route, Mount)]
     methods = [
         method

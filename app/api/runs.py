@@ -1,4 +1,4 @@
-"""Endpoints of runs."""
+"""Endpoints for runs."""
 
 import datetime
 from typing import Any

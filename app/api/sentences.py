@@ -1,4 +1,4 @@
-"""Sentences for people about events and plans, made from their codes and facts. No code depends on their text."""
+"""Human-readable sentences about events and plans, built from their codes and facts. No code depends on the wording."""
 
 from collections.abc import Mapping
 from typing import assert_never

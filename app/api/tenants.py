@@ -1,4 +1,4 @@
-"""Endpoints of tenants, their policies and their API keys."""
+"""Endpoints for tenants, their policies and their API keys."""
 
 from fastapi import APIRouter, Response
 

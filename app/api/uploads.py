@@ -1,4 +1,4 @@
-"""Uploads: the fields of their forms, made from the contract, and the steps that the endpoints share.
+"""Uploads: form fields generated from the contract, and steps shared by the upload endpoints.
 
 A file is spooled as it arrives (`app.api.forms`), read from the spool, and deleted when the call ends.
 """
@@ -31,9 +31,9 @@ from lethe.contract.problems import FieldError, SchemaInvalid, UploadTooLarge
 from lethe.encoding.rows import Schema, check_fit
 
 _MAX_EXPANSION = 4
-"""Maximum ratio of the unpacked size of an upload to the size limit of its file."""
+"""Maximum ratio of an upload's unpacked size to the size limit of its file."""
 _MAX_TEXT_BYTES = 4 * 2**20
-"""Maximum length of a field that is sent as a file."""
+"""Maximum size of a field that is sent as a file."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -133,7 +133,7 @@ def _with_form(installation: installations.Installation, once: Once, file: Uploa
 
 
 def upload(call: Call, *, file: UploadFile, **of_file: Any) -> RowUpload:
-    """Return the upload for a file with rows about people of the caller's tenant. `of_file` sets the upload's other
+    """Return the upload for a file with rows about people in the caller's tenant. `of_file` sets the upload's other
     fields."""
     return RowUpload(
         file=_spooled(file),
@@ -157,8 +157,8 @@ def observed(call: Call, kind: str | None) -> tuple[Callable[[Iterable[str]], li
 def network_of(
     call: Call, network_id: str | None, *, schema: Schema | None, file: UploadFile, name: str
 ) -> Iterator[FeaturesOf | None]:
-    """Yield a function that computes rows' features with a dataset's network, or None without a network. Inside the
-    block, the upload is listed under `name` with its progress.
+    """Yield a function that computes rows' features with a dataset's network, or None if there is no network. Inside
+    the block, the upload is listed under `name` with its progress.
 
     Raises `NetworkUnknown`, and `SchemaInvalid` if the length of encoded records differs from the network's input size.
     The function raises `InputInvalid` for vectors of a different length, and `NetworkFailed`.
@@ -175,7 +175,7 @@ def network_of(
 
 
 def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
-    """Return the suppressed people whose rows a dataset must refuse (`*` for a dataset that is being created)."""
+    """Return the suppressed people whose rows a dataset must refuse; `*` stands for a dataset being created."""
 
     def among(subject_refs: Collection[str]) -> set[str]:
         # Open a session each time, because an upload takes longer than a snapshot should last.

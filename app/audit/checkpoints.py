@@ -1,6 +1,6 @@
 """Signed checkpoints of a tenant's two hash chains: its audit log, and the chain over the ledgers of its models.
 
-The chains are verified by `lethe.verification.chains`.
+`lethe.verification.chains` verifies both chains.
 """
 
 import datetime
@@ -54,7 +54,7 @@ CHAINS = (AUDIT, LEDGER)
 
 
 GROWTH = 1000
-"""Number of new rows after which a chain is signed at once."""
+"""Number of new rows after which a chain's head is signed immediately."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +93,13 @@ def checkpoint_now(session: Session, keys: Keys, chain: StoredChain, *, tenant_i
 
 
 def heads_now(session: Session, chain: StoredChain, *, tenant_id: str) -> list[Head]:
-    """Return the head of a chain as this transaction leaves it, for signing; empty if the chain is damaged."""
+    """Return a list of the chain's head as this transaction leaves it, for signing; empty if the chain is damaged."""
     session.flush()
     return _recomputed(session, chain, tenant_id)
 
 
 def sign(keys: Keys, head: Head, *, at: datetime.datetime) -> Checkpoint:
-    """Return the checkpoint of a head: a compact JWS (RFC 7515, RFC 9864) of the chain's statement. Raises
+    """Sign a head and return its checkpoint: a compact JWS (RFC 7515, RFC 9864) of the chain's statement. Raises
     `SignatureUnverifiable`."""
     row = Checkpoint(
         tenant_id=head.tenant_id, log=head.chain.name, sequence=head.sequence, hash=head.hash, signed_at=at

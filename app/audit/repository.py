@@ -1,4 +1,4 @@
-"""SQL queries about the audit log, and about checkpoints of it and of other chains."""
+"""SQL queries about the audit log, and about the checkpoints of the audit log and other chains."""
 
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any

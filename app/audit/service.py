@@ -1,4 +1,4 @@
-"""Audit entries: record each action in the transaction that performs it."""
+"""Audit entries: each action is recorded in the transaction that performs it."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from app.db import Actor, actor, bulk, now, tables
 from lethe.verification.chains import GENESIS
 
 SERVICE = "lethe"
-"""Actor of the service's own periodic work."""
+"""Actor recorded for the service's own periodic work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Catalogue: datasets, models and versions, and their states."""
+"""Catalogue: datasets, models and versions, and the states they can be in."""

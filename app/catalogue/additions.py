@@ -1,7 +1,7 @@
-"""Additions: a batch of rows is stored next to its dataset until a worker writes it into null slots.
+"""Additions: a batch of new rows is stored next to its dataset until a worker writes it into null slots.
 
-The number of slots is fixed. A slot is free if no row of `records` names it. Such a row is deleted once its slot is
-known to be null, and added as soon as a batch is registered, so that deletion requests find its people.
+The number of slots is fixed. A slot is free if no row of `records` names it. That row is deleted once the slot is known
+to be null, and added as soon as a batch is registered, so that deletion requests find the new people.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,8 +29,8 @@ class AdditionTask:
 
 
 def take(session: Session, *, dataset: Dataset) -> list[Addition]:
-    """Assign all waiting batches, if any, to the next revision of `dataset`. A chain from an earlier revision cannot
-    continue after that, because the rows may have been written. Return all stored batches."""
+    """Assign all waiting batches, if any, to the next revision of `dataset`. A chain that began at an earlier revision
+    cannot continue after that, because the rows may have been written. Return all stored batches."""
     staged = repository.staged_additions(session, dataset_id=dataset.id)
     waiting = [addition for addition in staged if addition.revision is None]
     if waiting:
@@ -59,7 +59,7 @@ def _slots(session: Session, addition: Addition) -> tuple[int, ...]:
 
 
 def confirm(session: Session, *, dataset: Dataset) -> None:
-    """Record that the rows of every batch with a revision are in their slots."""
+    """Record that the rows of every batch that has been assigned a revision are in their slots."""
     for addition in filter(_is_applying, repository.staged_additions(session, dataset_id=dataset.id)):
         addition.status, addition.applied_at = AdditionStatus.APPLIED, db.now(session)
         dataset.num_rows += addition.num_records
@@ -82,8 +82,8 @@ def drop(session: Session, *, dataset_id: str) -> None:
 
 def drop_damaged(session: Session, error: problems.DatasetDamaged) -> bool:
     """Drop the addition whose batch is damaged, with its records, and return True; False if the damage is elsewhere.
-    Until an addition is applied, its rows are in no slot of the rows on record. The next run destroys the batch, and a
-    model whose chain began before this addition's revision is retrained. Only the batch's run may drop it."""
+    Until an addition is applied, the rows on record do not include it. The next run destroys the batch, and a model
+    whose chain began before this addition's revision is retrained. Only the run that applies the batch may drop it."""
     if not records.is_in_batch(session, error):
         return False
     addition = session.get_one(Addition, error.rows_id)

@@ -1,7 +1,7 @@
 """Datasets: an upload becomes encoded rows on disk and references in the database; the upload itself is discarded.
 
-A feature keeps the public networks on which datasets and models may be based. Without such a feature, every network id
-is refused.
+Public networks, on which datasets and models may be based, are provided by a feature. Without this feature, every
+network id is refused.
 """
 
 import functools
@@ -76,7 +76,7 @@ def encode(rows: RowStore, upload: RowUpload, *, suppressed: Suppressed, network
 
 
 def _places(upload: RowUpload, num_features: int) -> dict[str, slice]:
-    """Map each column to its features. Without a schema, or with a network, each feature is its own column."""
+    """Map columns to slices of the features. Without a schema, or with a network, each feature is its own column."""
     if upload.schema and not upload.features_of:
         return upload.schema.places
     name = "feature" if upload.features_of else "x"
@@ -137,7 +137,7 @@ def network_of(session: Session, dataset: Dataset) -> PublicNetwork | None:
 
 
 def has_labels(dataset: Dataset) -> bool:
-    """Return True if a record may have any number of classes, including none."""
+    """Return True if the dataset's records may have any number of classes, including none."""
     return dataset.schema is not None and schemas.stored(dataset.schema).separator is not None
 
 
@@ -148,8 +148,8 @@ def weight_bound_of(dataset: Dataset) -> float | None:
 
 
 def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:
-    """Return (id, root) of the dataset's rows and of each batch waiting to be added. Raises `DatasetBusy` during a run,
-    because a run may change the rows and destroy the previous ones."""
+    """Return (id, root) pairs for the dataset's rows and each batch waiting to be added. Raises `DatasetBusy` during a
+    run, because a run may change the rows and destroy the previous ones."""
     dataset = get(session, dataset_id)
     if rows_repository.is_any_run_on(session, dataset_id=dataset_id):
         raise problems.DatasetBusy("A run is at work on this dataset; check again when it has ended.")
@@ -179,7 +179,7 @@ class OpenedNetwork(Protocol):
         """Number of values per row that the network takes."""
 
     def encode(self, raw: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
-        """Return the features (n, k) of the rows `raw` (n, input_size)."""
+        """Return the features of the rows in `raw`  # (n, input_size) -> (n, k)"""
 
     def encoding(self, *, tenant_id: str, name: str, num_bytes: int) -> AbstractContextManager[formats.FeaturesOf]:
         """Open an encoder for an upload's rows. The upload's progress is shown under `name`; `num_bytes` is the size of
@@ -203,7 +203,7 @@ class NetworkKeeper:
 
 
 def network_keeper() -> NetworkKeeper:
-    """Return the keeper of networks. Raises `NetworkUnknown` if no feature keeps any."""
+    """Return the keeper of networks. Raises `NetworkUnknown` if no feature keeps networks."""
     keepers: tuple[NetworkKeeper, ...] = sockets.plugs("app.features", "hooks", "NETWORKS")
     if not keepers:
         raise problems.NetworkUnknown("This installation keeps no networks: send the request without one.")

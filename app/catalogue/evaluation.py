@@ -1,8 +1,8 @@
-"""Evaluation data. Metrics use rows that no model learned from; otherwise accuracy would be an exact statistic of the
-learned rows.
+"""Evaluation data. Metrics are computed on rows that no model was trained on; otherwise accuracy would be an exact
+statistic of the training rows.
 
-An evaluation dataset shares with the learned dataset neither people nor rows under other names. Rows that a coarse
-encoding makes equal by chance are distinguished from copies by the frequency of equal rows within the learned dataset.
+An evaluation dataset shares neither people nor copied rows with the training dataset. Copies are told apart from rows
+that a coarse encoding makes equal by chance by the frequency of equal rows within the training dataset.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Mechanism of a model, fixed before it learns and derived from public facts only."""
+"""A model's mechanism, fixed before training and derived from public facts only."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ _OF_THE_BODY = [field.name for field in fields(calibration.ModelSettings) if fie
 
 
 def default_delta(dataset: Dataset) -> float:
-    """Return the default delta of a dataset, 1 / num_slots^1.1."""
+    """Return a dataset's default delta, 1 / num_slots^1.1."""
     return float(dataset.num_slots**-1.1)
 
 
@@ -50,7 +50,7 @@ def of(
     `tangent` is the network whose weights the model adjusts, with the number of parameters, and `encoder` the network
     that computed the features. Raises `PreconditionFailed` if the method is not installed or lacks a requested option,
     if the mechanism has no guarantee or the dataset does not support the objective, and `TargetUnreachable` if no
-    number of steps up to `max_steps` brings a single deletion to (epsilon, delta).
+    number of steps up to `max_steps` reaches (epsilon, delta) for a single deletion.
     """
     settings, installed = _settings(dataset, model), methods.all_methods()
     if model.method not in installed or model.mechanism not in (None, model.method):

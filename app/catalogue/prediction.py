@@ -1,4 +1,4 @@
-"""Scores and probabilities of rows under the weights of a model."""
+"""Scores and probabilities of rows, computed from a model's weights."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ MAX_RANKED_CLASSES = 64
 
 
 def scores(parameters: NDArray[np.float64], features: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Return the scores w.x of rows (n, d) under weights (c, d)  # (n, c)"""
+    """Return each row's score w.x under each row of weights  # (c, d), (n, d) -> (n, c)"""
     # BLAS copies weights into buffers that it retains, where they would outlive the version.
     rows = features.astype(np.float64, order="C")
     return np.asarray(np.einsum("nd,cd->nc", rows, parameters))
@@ -19,8 +19,8 @@ def scores(parameters: NDArray[np.float64], features: NDArray[np.floating[Any]])
 def probabilities(
     parameters: NDArray[np.float64], features: NDArray[np.floating[Any]], num_classes: int
 ) -> NDArray[np.float64]:
-    """Return the probability of each class for each row # (n, C), rows sum to 1. `parameters` is (1, d) for two
-    classes, the weights of class 1 against class 0, and (C, d) for more; `features` is (n, d). Computed in float64
+    """Return the probability of each class for each row: an array (n, C) whose rows sum to 1. `features` is (n, d) and
+    `parameters` is (C, d) or, for two classes, (1, d): the weights of class 1 against class 0. Computed in float64
     after subtracting the largest score, which prevents overflow."""
     weight_rows = 1 if num_classes == 2 else num_classes
     if num_classes < 2 or features.ndim != 2 or parameters.shape != (weight_rows, features.shape[1]):

@@ -1,7 +1,7 @@
-"""Models and their versions: creation, relearning, quality gates, publication and destruction.
+"""Models and their versions: creation, retraining, quality gates, publication and destruction.
 
-Features judge whether a published version meets the gate of its model. Without a judge a model with a gate cannot be
-created, and a version of a model whose stored gate cannot be judged is held back.
+A feature judges whether a published version meets its model's gate. Without such a feature, a model with a gate cannot
+be created, and versions of existing models with a gate are held back.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,7 +25,7 @@ from lethe.proof import methods, network
 from lethe.proof.mechanism import Mechanism
 
 HandedOut = Callable[[Session, Version], dict[str, str]]
-"""Hook `HANDED_OUT`: record an export of a version's weights in the caller's transaction, and return details for the
+"""`HANDED_OUT` hook: record an export of a version's weights in the caller's transaction, and return details for the
 audit log."""
 
 
@@ -34,7 +34,7 @@ class Judge:
     """Judge of versions, plugged in as `JUDGES` in a feature's `hooks` module.
 
     `to_stored` returns a gate as its model stores it, given whether the model has evaluation data, and raises
-    `PreconditionFailed` if the gate can never be judged. `judge` sets `degraded` and `held` of a version. `describe`
+    `PreconditionFailed` if the gate can never be judged. `judge` sets a version's `degraded` and `held`. `describe`
     returns a model's gate and whether its version meets it, or None if the model has no gate.
     """
 
@@ -181,7 +181,7 @@ def relearn(session: Session, model: Model) -> None:
 
 
 def mechanism_of(model: Model) -> Mechanism:
-    """Return the mechanism of a model. Raises `MechanismUnreadable`."""
+    """Return a model's mechanism. Raises `MechanismUnreadable`."""
     return stored_mechanism(model.mechanism)
 
 
@@ -250,7 +250,7 @@ def require_live(version: Version) -> None:
 
 def destroy(store: WeightStore, version_ids: Iterable[str]) -> list[str]:
     """Destroy versions' weights and return the ids of the versions destroyed. If the disk refuses a deletion, the next
-    call tries it again. Call this outside transactions, because the store may be slow."""
+    call retries it. Call this outside transactions, because the store may be slow."""
     destroyed = []
     for version_id in version_ids:
         try:

@@ -1,1 +1,1 @@
-"""Commands that `lethe` has if the server is installed (`lethe_server`). Each imports what it needs when called."""
+"""Commands that `lethe` has if the server (`lethe_server`) is installed. Each imports what it needs when called."""

@@ -1,4 +1,4 @@
-"""Command that verifies the ledger from a database or a file, without the running service."""
+"""Command that verifies the ledger from a database or a file, without a running service."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,21 +22,21 @@ ledger = new_group()
 commands = new_group()
 commands.add_typer(ledger, name="ledger")
 
-Tenant = Annotated[str | None, typer.Option(help="Only this tenant's; default: every tenant's")]
+Tenant = Annotated[str | None, typer.Option(help="Only this tenant; default: all tenants")]
 
 
 @ledger.command("verify")
 def ledger_verify(
     export: Annotated[
         Path | None,
-        typer.Argument(exists=True, dir_okay=False, help="An exported ledger; default: the one in the database"),
+        typer.Argument(exists=True, dir_okay=False, help="Exported ledger; default: the ledger in the database"),
     ] = None,
     head: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="A signed head that was kept elsewhere")
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Signed head that was kept elsewhere")
     ] = None,
     tenant: Tenant = None,
     jwks: Annotated[
-        Path | None, typer.Option(help="The issuer's public keys; default: EXPORT.jwks.json, or the data folder's")
+        Path | None, typer.Option(help="Issuer's public keys; default: EXPORT.jwks.json or the data folder's keys")
     ] = None,
 ) -> None:
     """Recompute every hash and number of the ledger from its entries alone, and compare them with its signed heads.

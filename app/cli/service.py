@@ -13,7 +13,7 @@ commands = new_group()
 
 
 def _of_a_service() -> Settings:
-    """Harden this process for personal data and keep garbage collection off until it serves. Return its settings."""
+    """Harden this process for personal data, disable garbage collection until it serves, and return its settings."""
     from app import hardening, telemetry
 
     settings = Settings()
@@ -27,7 +27,7 @@ def _of_a_service() -> Settings:
 def up(
     workers: Annotated[
         int | None,
-        typer.Option(min=1, max=64, help="How many (LETHE_WORKERS); the second takes deletions only"),
+        typer.Option(min=1, max=64, help="Number of workers (LETHE_WORKERS); the second handles only deletions"),
     ] = None,
 ) -> None:
     """Run the gateway and workers in one command (SQLite, no broker) until Ctrl-C."""
@@ -74,7 +74,7 @@ def serve_accounting() -> None:
 @commands.command()
 def migrate(
     grant_reader: Annotated[
-        str | None, typer.Option(help="Let this role of PostgreSQL read what the accounting service reads, only that")
+        str | None, typer.Option(help="PostgreSQL role to grant read access to what the accounting service reads")
     ] = None,
 ) -> None:
     """Migrate the database to this release's schema."""
@@ -93,7 +93,7 @@ def rotate_key() -> None:
     console.print("Every data key is wrapped under a new key-encryption key; the old one is destroyed.")
 
 
-health = new_group("Whether what runs here works, for container health checks: exit code 0 if so, else 1.")
+health = new_group("Container health checks: exit with 0 if the processes running here are healthy, otherwise with 1.")
 commands.add_typer(health, name="health")
 
 

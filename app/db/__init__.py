@@ -1,4 +1,4 @@
-"""Database: its tables, and sessions, which are the only way to read and write them."""
+"""Database: its tables, and the sessions through which all reads and writes go."""
 
 from app.db.driver import rows
 from app.db.session import Actor, Database, actor, is_full, now

@@ -1,4 +1,4 @@
-"""Bulk inserts; inserts in few round trips, which hold the write lock only briefly; and pages of query results."""
+"""Bulk inserts; inserts in few round trips, to hold the write lock only briefly; and pages of query results."""
 
 import base64
 import binascii
@@ -25,14 +25,14 @@ _Stored = tuple[type[Table], Sequence[Any], bool]
 _BATCH = 10_000
 _ROOM_KIB = 256 * 1024
 _MANY = 100
-"""Number of rows above which COPY saves more time than its extra round trip takes."""
+"""Number of rows from which COPY saves more time than its extra round trip costs."""
 _WAITING = "bulk.waiting"
 
 
 def insert(session: Session, table: type[Table], *, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Insert `rows` into `table`, each with one value per column, in the table's order. PostgreSQL uses COPY, which
-    takes 8 s instead of 35 s for a million rows of `records`. SQLite gets a larger page cache, because its indexes are
-    filled in random order and the default cache would write each page to the log repeatedly."""
+    """Insert `rows` into `table`, each with one value per column; `columns` must be in the table's order. PostgreSQL
+    uses COPY, which takes 8 s instead of 35 s for a million rows of `records`. SQLite gets a larger page cache, because
+    its indexes are filled in random order and the default cache would write each page to the log repeatedly."""
     remaining = iter(rows)
     connection = session.connection()
     is_server = connection.dialect.name == "postgresql"
@@ -122,8 +122,8 @@ class _Insertion:
 
 
 def _processed(column: Sequence[Any], process: Callable[[Any], Any] | None) -> Sequence[Any]:
-    """Process a value only once if all rows share it, such as a time or a tenant. Equal values are still sealed
-    separately."""
+    """Convert a column's values with `process`, once if all rows share one value, such as a time or a tenant. Equal
+    values are still sealed separately."""
     if process is None:
         return column
     if len(set(map(id, column))) == 1 and not isinstance(column[0], sealed.Private):
@@ -132,8 +132,8 @@ def _processed(column: Sequence[Any], process: Callable[[Any], Any] | None) -> S
 
 
 def _run(session: Session, stored: Sequence[_Stored]) -> None:
-    """Insert rows. PostgreSQL receives many rows by COPY, which takes a third of the time of INSERT; a pipeline cannot
-    contain COPY."""
+    """Insert rows. PostgreSQL receives many rows by COPY, which takes a third of the time that INSERT takes; a pipeline
+    cannot contain COPY."""
     session.flush()
     connection = session.connection()
     is_server = connection.dialect.name == "postgresql"

@@ -1,6 +1,6 @@
-"""Statements sent straight to the driver, because SQLAlchemy takes longer to pass one on than SQLite takes to run it.
+"""Statements sent straight to the driver, because passing one on takes SQLAlchemy longer than running it takes SQLite.
 
-Listeners to the engine's statements are called as for all others, and errors are converted to SQLAlchemy's.
+Event listeners on the engine are still called, and errors are converted to SQLAlchemy's.
 """
 
 import functools
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 _MAX_ELEMENTS = 128
-"""Maximum list length for which the compiled statement is cached and reused for lists of similar length."""
+"""Maximum length of a list for which the compiled statement is cached and reused for lists of similar length."""
 
 
 def run(connection: sa.Connection, sql: str, values: Sequence[Any] = (), *, many: bool = False) -> list[Any]:
@@ -40,7 +40,7 @@ def translated(connection: sa.Connection, statement: str | None) -> Iterator[Non
 
 
 def rows(session: Session, statement: Any, parameters: Mapping[str, Any]) -> Iterable[Any]:
-    """Return the rows of a SELECT of columns that was built at import time, like `session.execute`. Sessions without a
+    """Execute a SELECT of columns, built at import time, and return its rows like `session.execute`. Sessions without a
     tenant bypass the ORM, and on SQLite all of SQLAlchemy."""
     if session.info.get("actor") is not None:
         return session.execute(statement, parameters)

@@ -1,4 +1,4 @@
-"""SQL functions that each database spells in its own way: planner hints, raw bytes of text, and days between times."""
+"""SQL functions that each database spells differently: planner hints, bytes of texts, and days between two times."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """Schema migrations: `lethe migrate` and every start of `lethe up` run `upgrade`.
 
-Alembic is imported by migrations alone: a process that finds the schema it expects needs neither it nor the scripts.
+Alembic is imported only to migrate: a process that finds the expected schema needs neither Alembic nor the scripts.
 """
 
 import functools
@@ -113,8 +113,8 @@ def is_current_there(connection: sa.Connection) -> bool:
 
 
 def is_usable_there(connection: sa.Connection, *, is_set_up: bool = False) -> bool:
-    """Return True if the database of `connection` has the schema that this code expects, or a newer one whose
-    migrations permit this code. With `is_set_up` it must not be empty."""
+    """Return True if the database of `connection` has the schema that this code expects, or a newer one that its
+    migrations allow this code to use. With `is_set_up` it must not be empty."""
     return migrations.are_usable(_recorded(connection, is_set_up=is_set_up), expected=heads())
 
 
@@ -161,7 +161,7 @@ TABLES = (
     "alembic_version",
     *sockets.plugs("app.features", "tables", "READ_BY_ACCOUNTING"),
 )
-"""Tables that `lethe serve-accounting` reads, which exclude idempotent answers and events of requests."""
+"""Tables that `lethe serve-accounting` reads. Stored idempotent responses and request events are not among them."""
 
 
 def grant(database: Database, role: str) -> None:

@@ -19,13 +19,13 @@ _CONNECTION = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""Parameters for libpq unless the URL sets them. Times are in seconds, `tcp_user_timeout` in milliseconds."""
+"""Parameters for libpq unless the URL sets them. Times are in seconds, except `tcp_user_timeout` in milliseconds."""
 
 _SERVER = {"statement_timeout": "60s", "lock_timeout": "30s", "idle_in_transaction_session_timeout": "60s"}
-"""Server parameters unless the URL's `options` set them. The last of them releases the write lock of a silent host."""
+"""Server parameters unless the URL's `options` set them. The last one frees the write lock of a host gone silent."""
 
 _GIVEN = "lethe.options"
-"""Marker in the `options`; if it is missing, a pooler between this process and the server has dropped them."""
+"""Marker in `options`. If it is missing, a pooler between this process and the server has dropped the options."""
 _SAFE = "'0' NOT IN (" + ", ".join(f"current_setting('{name}')" for name in _SERVER) + ")"
 _POOLED = (
     "A pooler drops the start-up `options` of connections, so time-outs would be off: connect to PostgreSQL itself, or "

@@ -1,6 +1,6 @@
-"""Conditions that rarely hold, such as that a system is registered. One statement evaluates all of them.
+"""Conditions that rarely hold, such as whether any system is registered, all evaluated by a single statement.
 
-A deletion request may concern many features, few of which an installation uses; without `ask`, each runs a query.
+A deletion request may concern many features, few of them in use. Without `ask`, each would run its own query.
 """
 
 import functools

@@ -1,7 +1,7 @@
-"""Sealed columns: text written by callers is a value in Python and ciphertext in the database.
+"""Sealed columns: text written by callers is plaintext in Python and ciphertext in the database.
 
-No other personal data may be in a row, because logs, replicas and backups of the database keep every value once stored.
-The vault of the installation, given to `Database`, seals and opens; a database without a vault does neither.
+No other personal data may be in a row, because logs, replicas and backups of the database keep every value ever stored.
+The installation's vault, passed to `Database`, seals and opens texts; a database without a vault can do neither.
 """
 
 import dataclasses
@@ -32,8 +32,7 @@ class Sealer(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Private:
     """Fields that are sealed together. `key` is the name of their sealing key; None before they are stored. A value is
-    damaged if it or its key differs from what was stored; it then has no other fields, and reading any of them raises
-    `SealedTextDamaged`."""
+    damaged if it or its key differs from what was stored; reading any other field then raises `SealedTextDamaged`."""
 
     key: str | None = field(default=None, compare=False)
     is_damaged: bool = field(default=False, compare=False)
@@ -113,7 +112,7 @@ class Reference(sa.TypeDecorator[str]):
 
 def refers_to(session: Session, column: InstrumentedAttribute[Any], text: str) -> sa.ColumnElement[bool]:
     """Return the condition that a column references `text`. The text is hashed before it enters the statement, because
-    SQLAlchemy caches statements with the values of their first use."""
+    SQLAlchemy caches statements with the values from their first use."""
     return sa.type_coerce(column, sa.String) == _vault(session.get_bind().dialect).reference(text)
 
 

@@ -1,4 +1,4 @@
-"""Sessions for reading and for writing; nothing else in the project commits.
+"""Sessions for reading and for writing. Nothing else in the project commits.
 
 This package also hides the differences between SQLite and PostgreSQL: transactions, clocks and retries.
 """
@@ -30,7 +30,7 @@ UTC = datetime.UTC
 _CLOCK = sa.select(sa.func.clock_timestamp())
 _ASKED = "clock_asked"  # in `Session.info`: time of the clock, and monotonic time at which it was read
 _UNABLE_NOW = ("25006", "25P03", "25P04")
-"""PostgreSQL codes for a read-only server, such as a standby, and for a transaction ended by a timeout."""
+"""PostgreSQL error codes for a read-only server, such as a standby, and for transactions ended by a timeout."""
 _DAMAGED_IN_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DAMAGED_IN_POSTGRESQL = ("XX001", "XX002")
 _FULL_IN_POSTGRESQL = "53100"
@@ -167,11 +167,11 @@ class Database:
 
 
 _refused: dict[str, Problem | None] = {}
-"""Reason why callers are refused, by database URL."""
+"""Reason for refusing callers, keyed by database URL."""
 _turns: dict[str, Turns] = {}
-"""Queues of this process's writers, by database URL."""
+"""Queues of this process's writers, keyed by database URL."""
 _damaged: set[str] = set()
-"""URLs of databases in which this process found a damaged page. Their other contents are no longer trusted."""
+"""URLs of databases in which this process has found a damaged page. Their other contents are no longer trusted."""
 
 
 def _is_damage(error: Exception) -> bool:
@@ -188,7 +188,7 @@ def _damage() -> DatabaseDamaged:
 
 
 def is_full(error: sa.exc.OperationalError) -> bool:
-    """Return True if the database failed for lack of disk space."""
+    """Return True if the database failed because it ran out of disk space."""
     code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
     return code == sqlite3.SQLITE_FULL or getattr(error.orig, "sqlstate", None) == _FULL_IN_POSTGRESQL
 
@@ -242,8 +242,8 @@ def _made_by(tenant_id: str, maker: str) -> tuple[LoaderCriteriaOption, ...]:
 def _refuse_unowned(
     _connection: sa.Connection, _cursor: Any, sql: str, _parameters: Any, context: Any, _many: bool
 ) -> None:
-    """Raise `RuntimeError` if a statement uses an `Owned` table without a condition on its tenant. Loader criteria
-    restrict only mapped classes."""
+    """Raise `RuntimeError` if a statement uses an `Owned` table without a condition on its tenant. The check is needed
+    because SQLAlchemy's loader criteria restrict only mapped classes."""
     if context is not None and context.execution_options.get("lethe_of_tenant") and not _owned_throughout(sql):
         raise RuntimeError(_NOT_ITS_OWN)
 
@@ -268,8 +268,8 @@ def _mentions() -> re.Pattern[str]:
 
 
 def now(session: Session) -> datetime.datetime:
-    """Return the time by the database's clock (aware UTC), which all hosts use to compare leases. The clock is read
-    once per session and advanced by this host's monotonic clock. SQLite uses the host's clock."""
+    """Return the current time (aware UTC) by the database's clock, which all hosts use to compare leases. The clock is
+    read once per session and advanced by this host's monotonic clock. SQLite uses the host's clock."""
     if session.get_bind().dialect.name == "sqlite":
         return datetime.datetime.now(UTC)
     if _ASKED not in session.info:

@@ -1,8 +1,8 @@
 """SQLite, for one host: durable commits, one writer at a time, and no recovery of deleted values.
 
-Deleted and overwritten values are zeroed in the pages of the file (`secure_delete`), with two exceptions. The log
-(`lethe.db-wal`) keeps them until it is copied into the file and truncated. Unused space of a page may keep copies of
-rows that moved to another page until the file is rewritten.
+Deleted and overwritten values are zeroed in the file's pages (`secure_delete`), with two exceptions. The log
+(`lethe.db-wal`) keeps them until it is copied into the file and truncated. Unused space in a page may retain copies of
+rows that have moved to another page until the file is rewritten.
 """
 
 import contextlib
@@ -21,20 +21,20 @@ from app.db import driver
 PATIENCE_SECONDS = 30.0
 """Maximum time that a writer waits for the write lock."""
 _SCRUB_SECONDS = 0.5
-"""Maximum time for which a scrub keeps writers waiting while a reader needs the log."""
+"""Maximum time for which a scrub keeps writers waiting while a reader still needs the log."""
 _HOUR, _DAY = 3600.0, 86400.0
 _REWRITE_SHARE = 1000
-"""The file is rewritten every hour, or less often (but at least daily) if writers would wait more than 1/1000 of the
-time."""
+"""The file is rewritten hourly, or less often (but at least daily) if writers would otherwise wait for more than 1/1000
+of the time."""
 
 _LOG_PAGES = 8192
-"""Number of pages (4 KiB) in the log at which a commit copies it into the file. With SQLite's default of 1000, a batch
-of requests would do so about ten times."""
+"""Number of log pages (4 KiB each) at which a commit copies the log into the file. With SQLite's default of 1000, one
+batch of requests would trigger this about ten times."""
 
 
 def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
-    """Create an engine with WAL and synced commits, which overwrites deleted values, enforces foreign keys and writes
-    no temporary files."""
+    """Create an engine that uses WAL and synced commits, overwrites deleted values, enforces foreign keys and writes no
+    temporary files."""
     arguments = {"timeout": PATIENCE_SECONDS, "check_same_thread": False}
     # A connection that has missed a commit reads its pages again, so the connection used last is taken first.
     engine = sa.create_engine(

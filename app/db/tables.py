@@ -1,6 +1,6 @@
 """Schema of the core.
 
-Times are aware UTC; ids are opaque strings with a prefix; no subject id is stored.
+Times are timezone-aware UTC, ids are opaque strings with a prefix, and no subject id is stored.
 """
 
 import datetime
@@ -93,8 +93,8 @@ def partial_index(*columns: str, where: str | sa.TextClause, name: str | None = 
 
 class InstallationIdentity(Table):
     """Identity of the installation that owns the database: one row, written at the first start. `check_values`: values
-    that identify the installation's keys without disclosing anything about them, by key name (`app.key_checks`). The
-    key-encryption key has two values during its rotation."""
+    that identify the installation's keys without disclosing anything about them, keyed by key name (`app.key_checks`).
+    The key-encryption key has two values during its rotation."""
 
     __tablename__ = "installation_identity"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -236,12 +236,12 @@ class Certificate(Owned, Table):
 class Model(Owned, Table):
     """Model of a dataset. `method`: name of its method, as in its mechanism. `wanted`: kind of from-scratch run that is
     due, `learn` or `relearn`; null if none is due. `lost_releases`: steps of published versions that a restored backup
-    lacks. `attempts`: number of runs since the last version that failed with a live worker. `deaths`: number whose
-    worker died. `max_requests`, `max_wait_seconds`: maximum number of requests that wait to share a run, and maximum
-    wait. `audit_lanes`: lanes of each canary test; 0 for none. `audit_chains`: factor by which a requested test
-    multiplies the lanes. `audit_asked_at`: time at which the pending test was requested. `quality`: gate with `metric`,
-    `threshold` and `on_breach`; null without a gate. `retired_at`: time after which the model neither trains nor
-    forgets. `destroyed_at`: time at which its last weights were destroyed."""
+    lacks. `attempts`: number of runs since the last version that failed while their worker lived. `deaths`: number of
+    runs since then whose worker died. `max_requests`, `max_wait_seconds`: maximum number of requests that wait to share
+    a run, and maximum wait. `audit_lanes`: lanes of each canary test; 0 for none. `audit_chains`: factor by which a
+    requested test multiplies the lanes. `audit_asked_at`: time at which the pending test was requested. `quality`: gate
+    with `metric`, `threshold` and `on_breach`; null without a gate. `retired_at`: time after which the model neither
+    trains nor forgets. `destroyed_at`: time at which its last weights were destroyed."""
 
     __tablename__ = "models"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -300,11 +300,11 @@ class Dataset(Owned, Table):
     `references_check`: hash of the id under the key of the references to people, to distinguish a wrong key from people
     without rows. `num_rows`: number of rows that are not null. `records_verified_at`: time of the last complete check
     of the records. `records_verified_to`: slot that the current check has reached; null if it has not begun.
-    `lost_models`: `mechanism` and `steps` of published versions that a restored backup lacks, by model id. `digest`:
-    root of the hash tree over the rows (`app.rows.blocks`). `damaged_at`: time since which the rows are known to differ
-    from the digest. `damage`: first finding, with its `kind`, `rows` and `block`. `adaptive_budget`: `epsilon` and
-    `delta`, if given (`app.accounting.budgets`). `retired_at`: time after which no model trains on it. `destroyed_at`:
-    time at which its rows were destroyed."""
+    `lost_models`: `mechanism` and `steps` of published versions that a restored backup lacks, keyed by model id.
+    `digest`: root of the hash tree over the rows (`app.rows.blocks`). `damaged_at`: time since which the rows are known
+    to differ from the digest. `damage`: first finding, with its `kind`, `rows` and `block`. `adaptive_budget`:
+    `epsilon` and `delta`, if given (`app.accounting.budgets`). `retired_at`: time after which no model trains on it.
+    `destroyed_at`: time at which its rows were destroyed."""
 
     __tablename__ = "datasets"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -378,7 +378,7 @@ class Record(Table):
 
 
 _OPEN = "status IN ('accepted', 'in_review', 'received', 'running')"
-"""Condition for open requests. SQLite compares its text, so the order of the statuses matters."""
+"""Condition for open requests. SQLite compares the condition's text, so the order of the statuses matters."""
 
 
 class DeletionRequest(Owned, Table):
@@ -388,9 +388,9 @@ class DeletionRequest(Owned, Table):
     for all. `deadline`: current deadline, given `due_at`, `extended_due_at` and pauses. `paused_at`: time at which the
     clock was paused. `held_until`: time before which no worker starts; null for no delay. `doubted_at`: time since
     which damaged records may hide the person's rows; they are looked up again before it completes. `source`: list or
-    protocol it came through. `maker`: line of the API key that made it; null if unknown. `discreet`: whether its maker
-    must not be told if anything is held. `refers_to`: ended request that it cites. `alerted`: last alert sent to
-    receivers, `at_risk` or `overdue`. `reported_at`: time at which discreet callers see it completed, fixed at
+    protocol through which it arrived. `maker`: line of the API key that made it; null if unknown. `discreet`: whether
+    its maker must not be told if anything is held. `refers_to`: ended request that it cites. `alerted`: last alert sent
+    to receivers, `at_risk` or `overdue`. `reported_at`: time at which discreet callers see it completed, fixed at
     acceptance. `ended_at`: its end, after which the tenant's policy lowers `kept` (`app.deletion.retention`).
     `external_ref`: reference of its external id. `assignee`: id of the person in charge. `erased_by`: request about the
     same person that erased the rows while this one was open. `time_zone`: zone in which its days are counted and shown,
@@ -519,7 +519,7 @@ class Suppression(Owned, Table):
 class Erasure(Table):
     """Erasure of one request's rows in one dataset. `revision`, `num_records`: set when a worker claims the rows, which
     is irreversible. `num_claimed`: number of these that no other request about the person had claimed. `nulled_at`:
-    time at which the rows are null and unrecoverable.
+    time since which the rows have been null and unrecoverable.
 
     Triggers copy `deadline` from the request, and derive `ready_at`, the time from which a worker may claim the rows
     (null while the request's status forbids it). The queue needs both here, because an index cannot span two tables.
@@ -582,14 +582,14 @@ class RequestModel(Table):
 
 
 CUT_OFF = sa.text("status IN ('abandoned', 'cancelled', 'failed')")
-"""Condition that a run did not complete."""
+"""Condition for runs that did not complete."""
 
 
 class Run(Owned, Table):
     """Run: one attempt, fenced by its id. Only a `running` run can publish, and each dataset has at most one.
-    `first_step`: number of steps of the model's chain before the run. `records`: number of records that became null
-    since the run of the parent version. `reason`, `reason_facts`: why it was planned (`PlanReason`). `audit`: result of
-    its lanes. `repeated`: number of runs just before it that ended for the same reason and were not stored."""
+    `first_step`: number of steps in the model's chain before the run. `records`: number of records that became null
+    since the parent version's run. `reason`, `reason_facts`: why it was planned (`PlanReason`). `audit`: result of its
+    lanes. `repeated`: number of runs just before it that ended for the same reason and were not stored."""
 
     __tablename__ = "runs"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -1,4 +1,4 @@
-"""Checks of requests by features: identity statements (the socket `ADMITS`) and callback URLs (`CALLBACK_URLS`)."""
+"""Features' checks of requests: identity statements (the `ADMITS` socket) and callback URLs (`CALLBACK_URLS`)."""
 
 import datetime
 import hashlib
@@ -63,7 +63,7 @@ CheckUrl = Callable[[str, Sequence[IPv4Network | IPv6Network]], None]
 
 
 def check_callback_url(url: str, allowed: Sequence[IPv4Network | IPv6Network]) -> None:
-    """Check the callback URL of a request. Networks in `allowed` may be called even if they are not public.
+    """Check a request's callback URL. Networks in `allowed` may be called even if they are not public.
 
     Raises `InputInvalid` if the URL cannot be called, or if no feature sends callbacks.
     """

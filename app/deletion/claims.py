@@ -1,4 +1,4 @@
-"""Work of the workers on requests: claim rows, confirm that they are null, complete requests or hand them back."""
+"""Workers' steps on requests: claim rows, confirm that they are null, and complete requests or hand them back."""
 
 import datetime
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from lethe.contract.sets import EventKind, RequestModelStatus, RequestStatus
 
 
 def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
-    """Claim the rows of up to `limit` waiting requests on `dataset`, and increment its revision if any wait. Every
+    """Claim the rows of up to `limit` waiting requests on `dataset`, and increment its revision if there are any. Every
     model of the dataset then owes each of these requests a version without the rows."""
     waiting = repository.pending_erasures(session, dataset_id=dataset.id, limit=limit)
     if not waiting:
@@ -33,7 +33,7 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
 
 
 def start_models(session: Session, *, model_id: str, revision: int, run_id: str) -> None:
-    """Mark everything that a model owes at `revision` as served by a run, and the requests as running."""
+    """Mark the demands on a model from erasures up to `revision` as served by a run, and their requests as running."""
     at = now(session)
     starting = []
     for demand, _, request in repository.awaiting_model(session, model_id=model_id, revision=revision):
@@ -46,7 +46,7 @@ def start_models(session: Session, *, model_id: str, revision: int, run_id: str)
 
 def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
     """Record that every claimed row of `dataset` is null and its old content unreadable, and delete the records of
-    their people. Return True if any erasure was pending."""
+    whose rows they were. Return True if any erasure was pending."""
     at = now(session)
     erasures = repository.unconfirmed_with_requests(session, dataset_id=dataset.id)
     changes: list[history.Change] = []
@@ -65,8 +65,8 @@ def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
 def complete_model(
     session: Session, served: Sequence[tuple[RequestModel, DeletionRequest, str]], *, version: int
 ) -> None:
-    """Record that a model has forgotten as of this version, and complete requests that wait for nothing else. `served`
-    lists the model's demands with their requests and the ids of their certificates."""
+    """Record that a model has forgotten the rows as of this version, and complete requests that are waiting for nothing
+    else. `served` lists the model's demands with their requests and the ids of their certificates."""
     for demand, _, certificate_id in served:
         demand.status, demand.version, demand.certificate_id = RequestModelStatus.COMPLETED, version, certificate_id
     completion.complete_done(session, [request for _, request, _ in served])
@@ -89,8 +89,8 @@ def give_up_model(
 
 
 def hand_back(session: Session, run: Run) -> None:
-    """Return everything that an unfinished run served to the queue. Only a request's first MAX_HAND_BACKS hand-backs
-    are recorded, with the run's status and error code, so that a permanent failure cannot fill its history."""
+    """Requeue everything that an unfinished run was serving. Only a request's first MAX_HAND_BACKS hand-backs are
+    recorded, with the run's status and error code, so that a permanent failure cannot fill its history."""
     demands = repository.request_models_of_run(session, run_id=run.id)
     for demand in demands:
         demand.status = RequestModelStatus.PENDING
@@ -128,7 +128,7 @@ def _move(
 
 def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, DeletionRequest]]) -> None:
     """Join each of these requests to the erasures that claimed its rows in `dataset`, so that it waits for the same
-    models. If the requests that erased the rows are completed, the last of them is recorded as the eraser."""
+    models. If the requests that erased the rows are completed, the last of them is recorded in `erased_by`."""
     if not joining:
         return
     # People are looked up once: a person may have any number of requests.
@@ -151,7 +151,7 @@ def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, D
 
 
 def _demand(session: Session, demanding: Sequence[tuple[DeletionRequest, Sequence[str]]]) -> None:
-    """Add the demands on models that each request does not have yet."""
+    """Add the demands on models that each request is still missing."""
     by_request = repository.by_request(session, RequestModel, [request.id for request, _ in demanding])
     for request, model_ids in demanding:
         demanded = {demand.model_id for demand in by_request.get(request.id, ())}

@@ -1,9 +1,9 @@
 """Acceptance and completion of requests.
 
-Acceptance derives the erasures and models of a request from the rows held at that moment. Discreet callers, who may not
-learn whether rows were held, see the completion at a fixed time. If a request waited only for the end of its grace
-period or for damaged records, its subject is looked up again before it completes: a record that was damaged at
-submission may have been repaired.
+Accepting a request determines its erasures and models from the rows held at that moment. Discreet callers, who may not
+find out whether rows were held, see the request complete at a fixed time. If a request was waiting only for its grace
+period to end or for damaged records to be repaired, its subject is looked up again before it completes, because a
+record that was damaged at submission may have been repaired.
 """
 
 import datetime
@@ -121,8 +121,8 @@ def _outcome(new: Submitted, lookup: Lookup) -> Outcome | None:
 
 
 def _outcome_of_erased(request: DeletionRequest, erasures: Iterable[Erasure], *, is_widened: bool) -> Outcome:
-    """Return the outcome of a request whose `erasures` are all done. `is_widened`: if a model's target exceeds the
-    default bounds. A request that erased rows itself, or joined their erasure, names no other request as the eraser."""
+    """Return the outcome of a request whose `erasures` are all done. `is_widened` is True if a model's target exceeds
+    the default bounds. A request that erased rows itself, or joined their erasure, gets no `erased_by`."""
     if any(erasure.num_records for erasure in erasures):
         request.erased_by = None
     if request.erased_by is not None:

@@ -1,8 +1,8 @@
-"""Deadlines of requests, computed in the tenant's time zone under the regulation of the request.
+"""Deadlines of requests, computed in the tenant's time zone under the request's regulation.
 
 A period of months ends on the same day of the final month, or on its last day (Regulation 1182/71, Art. 3(2)(c)). The
-deadline has the time of day of the request, although the law allows the rest of the day. A local time skipped by a
-clock change uses the offset before the change; an ambiguous time is the first occurrence (RFC 5545, 3.3.5).
+deadline has the request's time of day, although the law allows the rest of the day. A local time skipped by a clock
+change uses the offset before the change; for an ambiguous time, the first occurrence is used (RFC 5545, 3.3.5).
 """
 
 import datetime
@@ -19,7 +19,7 @@ from lethe.contract.sets import ClockState, Regulation
 from lethe.contract.tenants import Policy, TimeLimit
 
 BEFORE_THE_DEADLINE = datetime.timedelta(days=7)
-"""Period before a request's deadline in which no grace period, batch or less urgent work may delay the request."""
+"""Period before a request's deadline in which no grace period, batching or less urgent work may delay the request."""
 _DAY = datetime.timedelta(days=1)
 
 
@@ -51,7 +51,7 @@ def extended(limit: TimeLimit, end: datetime.datetime, *, zone: str = "UTC") -> 
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """Return the time zone of a stored policy. If this host does not know it, log its name and raise `Unavailable`."""
+    """Return a stored policy's time zone. If this host does not know it, log its name and raise `Unavailable`."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""History of requests: the only writer of their events and audit entries. Features receive each change."""
+"""Request history. Only this module writes requests' events and audit entries. Features are notified of each change."""
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ def write(session: Session, changes: Sequence[Change]) -> None:
 
 
 OnChange = Callable[[Session, Sequence[Change]], None]
-"""Hook that receives changes to requests in the transaction that makes them (the socket `ON_CHANGE`)."""
+"""Hook called with changes to requests in the transaction that makes them (the `ON_CHANGE` socket)."""
 
 
 def announce(session: Session, changes: Sequence[Change]) -> None:
@@ -96,7 +96,7 @@ def changed(
     facts: Mapping[str, Any] | None = None,
     verb: str | None = None,
 ) -> Change:
-    """Return the change of a request whose status has already been updated, for `record`."""
+    """Return the change to `record` for a request whose status has already been updated."""
     actor = audit.actor_of(session)
     return Change(request=request, kind=kind, status=request.status, actor=actor, at=at, facts=facts, verb=verb)
 

@@ -1,4 +1,4 @@
-"""Copies of requests outside the database: the subject as a keyed hash, the deadlines, and no texts of callers."""
+"""Copies of requests outside the database: the subject as a keyed hash, the deadlines, and no texts by callers."""
 
 import datetime
 from dataclasses import dataclass, fields
@@ -47,7 +47,7 @@ class Remembered:
 
 
 REMEMBERED = tuple(column.name for column in fields(Remembered))
-"""Columns of `deletion_requests` that a copy holds."""
+"""Columns of `deletion_requests` that a copy contains."""
 _MOMENTS = {
     column.name for column in fields(Remembered) if column.type in (datetime.datetime, datetime.datetime | None)
 }

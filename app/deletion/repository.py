@@ -1,4 +1,4 @@
-"""SQL of deletion requests with their erasures and models, and for looking up the people whom new requests name."""
+"""SQL queries about deletion requests, their erasures and models, and about the people whom new requests name."""
 
 import datetime
 from collections import Counter
@@ -92,10 +92,10 @@ _ANY_MAY_SETTLE = sa.select(sa.exists().where(sa.or_(_GRACE_OVER, _DOUBTED)))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """Work of a feature that a request waits for before it completes (the socket `AWAITS`).
+    """A feature's work that must end before a request can complete (the `AWAITS` socket).
 
-    `opening` returns a predicate, true if the feature opens work for a request on acceptance. `is_open` returns the
-    condition that `request` has open work. When that work ends, the feature calls `completion.complete_done` for a
+    `opening` returns a predicate that is true if the feature opens work for a request on acceptance. `is_open` returns
+    the condition that `request` has open work. When that work ends, the feature calls `completion.complete_done` for a
     running request; `settle` completes an accepted request.
     """
 
@@ -150,7 +150,7 @@ def _may_be_in(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
 def has_clock(
     state: OpenClock, *, at: datetime.datetime, horizon: datetime.timedelta = datetime.timedelta(0)
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that the clock of an open request is in `state` at `at`, as `deadlines.clock` defines it."""
+    """Return the condition that an open request's clock is in `state` at `at`, as `deadlines.clock` defines it."""
     is_running, deadline = DeletionRequest.paused_at.is_(None), DeletionRequest.deadline
     match state:
         case ClockState.OVERDUE:
@@ -183,7 +183,7 @@ def events(session: Session, *, request_id: str) -> list[RequestEvent]:
 
 
 def count_hand_backs(session: Session, *, request_ids: Collection[str]) -> Counter[str]:
-    """Count the hand-backs of each request: events about a run that served it and did not succeed."""
+    """Count each request's hand-backs: events recording that a run that served it did not succeed."""
     query = sa.select(RequestEvent.request_id).where(
         RequestEvent.request_id.in_(_THESE), RequestEvent.kind == EventKind.HANDED_BACK
     )
@@ -209,7 +209,7 @@ def by_request(session: Session, table: type[_OfRequest], request_ids: Collectio
 
 
 def first_deadlines(session: Session) -> dict[str, datetime.datetime]:
-    """Map each model for which running requests still wait to the earliest of their deadlines."""
+    """Return the earliest deadline of the running requests waiting for each model, keyed by model id."""
     # The condition on open requests selects their partial index.
     is_running = DeletionRequest.status.in_(_OPEN), DeletionRequest.status.in_(_RUNNING)
     running = sa.select(DeletionRequest.id, DeletionRequest.deadline).where(*is_running)
@@ -264,8 +264,8 @@ _ALSO_THEIRS = (
 def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[tuple[Erasure, DeletionRequest]]:
     """Return the unclaimed, ready erasures of a dataset: the first `limit` by deadline, ordered by request age.
 
-    Other requests of these people, which share the rows, are added beyond `limit`, up to `MAX_ALSO_THEIRS`. Any further
-    requests join these erasures (`claims`), so that one run serves a bounded number of requests.
+    Other requests about these people, which share the rows, are added beyond `limit`, up to `MAX_ALSO_THEIRS`. Any
+    further requests join these erasures (`claims`), so that one run serves a bounded number of requests.
     """
     values = {"dataset_id": dataset_id, "at": now(session)}
     with sealed.opening(session):
@@ -282,7 +282,7 @@ def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[t
 
 
 def count_waiting(session: Session, *, dataset_id: str, at_most: int) -> int:
-    """Return the number of unclaimed rows covered by a dataset's first `at_most` accepted requests, by deadline."""
+    """Return the number of unclaimed rows covered by a dataset's `at_most` earliest-due accepted requests."""
     waiting = (
         sa.select(DeletionRequest.id, DeletionRequest.subject_ref)
         .select_from(_MINE)
@@ -330,7 +330,7 @@ def claim_records(session: Session, *, dataset_id: str, claiming: Sequence[tuple
 
 
 def drop_owed(session: Session, *, dataset_id: str, besides: Mapping[str, Collection[str]]) -> None:
-    """Delete the demands of the requests in `besides` on a dataset's models, except on the models listed for each."""
+    """Delete the demands on a dataset's models by the requests in `besides`, except on the models listed for each."""
     by_models: dict[frozenset[str], list[str]] = {}
     for request_id, model_ids in besides.items():
         by_models.setdefault(frozenset(model_ids), []).append(request_id)
@@ -367,7 +367,7 @@ def claimed_records(session: Session, erasures: Iterable[Erasure]) -> list[rows_
 
 
 def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:
-    """Return the erasures whose rows are not yet confirmed to be null on disk."""
+    """Return a dataset's erasures whose rows are not yet confirmed to be null on disk."""
     return list(session.scalars(sa.select(Erasure).where(_UNCONFIRMED), {"dataset_id": dataset_id}))
 
 
@@ -393,7 +393,7 @@ def drop_records(session: Session, *, erasure_ids: list[str]) -> int:
 def awaiting_model(
     session: Session, *, model_id: str, revision: int
 ) -> list[tuple[RequestModel, Erasure, DeletionRequest]]:
-    """Return the requests that wait for a model's next version, with their erasures claimed at or before `revision`."""
+    """Return the requests waiting for a model's next version, with their erasures claimed at or before `revision`."""
     query = (
         sa.select(RequestModel, Erasure, DeletionRequest)
         .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
@@ -432,7 +432,7 @@ _HAS_OR_MAY = sa.or_(
     Model.status.not_in((ModelStatus.FAILED, ModelStatus.CANCELLED, ModelStatus.RETIRED)),
     Model.live_version.is_not(None),
 )
-"""Condition on models: exclude retired models, and models that failed or were cancelled before their first version."""
+"""Condition that excludes retired models, and models that failed or were cancelled before their first version."""
 
 
 class ClaimedErasure(NamedTuple):
@@ -452,12 +452,12 @@ class Lookup:
 
     Attributes:
         datasets: Tenant of each dataset.
-        holding: Datasets with unclaimed rows, by subject reference.
-        models: Models that may have been trained on a dataset's rows, by dataset.
-        claimed: Latest erasure of an open request, by subject reference and dataset.
-        erased: Last erasure of a completed request, by subject reference and dataset.
-        nulled: Number of claimed rows, by dataset and revision, where several requests have claimed rows.
-        owed: Models that still have to forget the rows, by request and dataset of the `claimed` erasures.
+        holding: Datasets with unclaimed rows, keyed by subject reference.
+        models: Models that may have been trained on a dataset's rows, keyed by dataset.
+        claimed: Latest erasure of an open request, keyed by subject reference and dataset.
+        erased: Last erasure of a completed request, keyed by subject reference and dataset.
+        nulled: Number of claimed rows, keyed by dataset and revision, where several requests have claimed rows.
+        owed: Models that still have to forget rows, keyed by the request and dataset of `claimed` erasures.
         widened: Pairs (request, dataset) of the `claimed` erasures with a model target beyond the default bounds.
         doubtful: Tenant of each dataset with damaged records, which may hold undetected rows of a person.
         is_awaited: Whether a request, once accepted, will wait for a feature's work.
@@ -479,8 +479,8 @@ class Lookup:
         return {dataset_id for ref in subject_refs for dataset_id in self.holding.get(ref, ())}
 
     def erased_by(self, request: DeletionRequest) -> str | None:
-        """Return the completed request that last erased the person's rows in the datasets of `request`, after `request`
-        was submitted; None if there is none."""
+        """Return the id of the completed request that last erased the person's rows in the datasets of `request`, after
+        `request` was submitted; None if no request did."""
         erasures = [
             (erasure.nulled_at, erasure.request_id)
             for ref in request.subject_refs
@@ -492,7 +492,7 @@ class Lookup:
         return max(erasures)[1] if erasures else None
 
     def joined(self, subject_refs: Iterable[str]) -> dict[str, "JoinedErasure"]:
-        """Map each dataset to the combined erasures in progress that another request about the person joins."""
+        """Map each dataset to the combined erasures in progress that another request about the person would join."""
         by_dataset: dict[str, dict[str, ClaimedErasure]] = {}
         for ref in subject_refs:
             for dataset_id, erasure in self.claimed.get(ref, {}).items():
@@ -522,7 +522,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedErasure:
-    """A person's rows that are being erased for other requests, at `revision` or before, and the models still to forget
+    """A person's rows that are being erased for other requests, at `revision` or before, and the models yet to forget
     them. `num_records` counts only the rows of that revision. The requests that claimed rows at earlier revisions have
     the certificates about those rows. `widened` is True if a model's target exceeds the default bounds."""
 
@@ -571,7 +571,7 @@ _NULLED = (
     .group_by(Erasure.dataset_id, Erasure.revision)
 )
 _IS_WIDENED = sa.or_(Model.epsilon > target.LARGEST_EPSILON, Model.delta > 1.0 / Dataset.num_slots)
-"""SQL form of `target.is_widened` on a model joined with its dataset."""
+"""SQL form of `target.is_widened` for a model joined with its dataset."""
 _WIDENED = sa.union(
     sa.select(RequestModel.request_id, Model.dataset_id)
     .join(Model, Model.id == RequestModel.model_id)
@@ -592,7 +592,7 @@ _WIDENED = sa.union(
 
 
 def widened(session: Session, *, request_ids: Collection[str]) -> set[tuple[str, str]]:
-    """Return pairs (request, dataset) for which a model beyond the default bounds used or forgot the person's rows."""
+    """Return (request, dataset) pairs whose rows a model with a target beyond the default bounds used or forgot."""
     pairs = (pair for batch in in_parts(request_ids) for pair in session.execute(_WIDENED, {"these": batch}))
     return {(request_id, dataset_id) for request_id, dataset_id in pairs}
 
@@ -607,7 +607,7 @@ def look_up(
     since: datetime.datetime | None = None,
     tenant_ids: Collection[str] = (),
 ) -> Lookup:
-    """Look up people, and all datasets of `tenant_ids`: tenants have few datasets, even if a caller names many.
+    """Look up people, and all of the tenants' datasets: tenants have few, even if a caller names many.
 
     `since` is the time at which the earliest request to look up was submitted. Requests completed before then cannot
     have erased its rows (`Lookup.erased_by`), and are read only if `since` is None.
@@ -669,6 +669,6 @@ def _shared(of_people: Iterable[dict[str, ClaimedErasure]]) -> set[tuple[str, in
 
 
 def models_of(session: Session, *, dataset_id: str) -> list[Model]:
-    """Return the dataset's models that have been trained on it or still may be (`_HAS_OR_MAY`)."""
+    """Return the models that have been, or may still be, trained on a dataset (`_HAS_OR_MAY`)."""
     query = sa.select(Model).where(Model.dataset_id == dataset_id, _HAS_OR_MAY)
     return list(session.scalars(query.order_by(Model.id)))

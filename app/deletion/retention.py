@@ -1,8 +1,8 @@
-"""Retention of ended requests: the fact that a person asked to be forgotten is personal data too.
+"""Retention of ended requests. That a person asked to be forgotten is itself personal data.
 
-The level `kept` falls from `details` (everything) to `request` (without the texts of callers and officers) to `trace`
-(without the subject too: status, times, counts and certificates remain). Texts are erased by destroying their key,
-before the change is committed to the database.
+The level `kept` falls from `details` (everything) to `request` (without texts by callers and officers) to `trace` (also
+without the subject; status, times, counts and certificates remain). Texts are erased by destroying their key before the
+change is committed to the database.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ def add(request: tables.DeletionRequest, **texts: str) -> None:
 
 
 def days_of_details(policy: Policy) -> int:
-    """Return the number of days from a request's end until its texts are erased, at the latest with its subject."""
+    """Return the number of days from a request's end until its texts are erased, which is no later than its subject."""
     details, request = policy.retain_details_days, policy.retain_requests_days
     return details if request is None else min(details, request)
 
@@ -87,8 +87,8 @@ def due(session: Session, *, limit: int) -> list[RetentionDue]:
 
 def forget(session: Session, due_batches: Sequence[RetentionDue]) -> None:
     """Lower the retention level of due requests whose keys have been destroyed, and record it in the audit logs, with
-    the number of requests and the SHA-256 of their sorted ids. Anyone who has the ids can thus recognise them. A
-    request that has received a note or a file since then stays due, with the new key."""
+    the number of requests and the SHA-256 of their sorted ids. Anyone who has the ids can thus check which requests
+    they were. A request that has received a note or a file since then stays due, with the new key."""
     deeds = []
     for batch in due_batches:
         keys = search_repository.attached_keys(session, request_ids=batch.request_ids)

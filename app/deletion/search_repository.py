@@ -1,4 +1,4 @@
-"""SQL over many deletion requests: searches and counts, suppressions, and the retention of ended requests."""
+"""SQL queries across many deletion requests: searches and counts, suppressions, and retention of ended requests."""
 
 import datetime
 import operator
@@ -21,7 +21,7 @@ from lethe.contract.sets import RequestOrder, RequestStatus
 
 _FEW = 1000
 _EARLY = datetime.timedelta(hours=1)
-"""Maximum lead of a caller's clock: a request may be received this long before its stated submission time."""
+"""Maximum lead of a caller's clock: the stated submission time can be at most this much later than the receipt."""
 
 _ASCENDING = frozenset({RequestOrder.OLDEST, RequestOrder.DEADLINE, RequestOrder.FIRST_COMPLETED})
 _OPEN = these(OPEN)
@@ -155,7 +155,7 @@ def is_open(view: View) -> sa.ColumnElement[bool]:
 
 
 def completed_at(view: View) -> InstrumentedAttribute[datetime.datetime | None]:
-    """Return the column of the completion time that the reader sees (`View.completed_at`)."""
+    """Return the column with the completion time that the reader sees (`View.completed_at`)."""
     return DeletionRequest.reported_at if view.discreet else DeletionRequest.completed_at
 
 
@@ -234,9 +234,9 @@ def _asks(session: Session, model_id: str) -> sa.ColumnElement[bool]:
 
 ANYWHERE = "*"
 _FEW_SUPPRESSIONS = 1000
-"""Number of suppressions below which reading all of them is faster than looking up thousands of references."""
+"""Number of suppressions below which it is faster to read them all than to look up thousands of references."""
 _MAX_TRANSACTION_DURATION = datetime.timedelta(minutes=5)
-"""Maximum time between the timestamp of a suppression and its commit."""
+"""Maximum time between a suppression's timestamp and its commit."""
 
 
 def suppressed_people(session: Session, dataset_id: str, subject_refs: Collection[str]) -> set[str]:
@@ -264,7 +264,7 @@ def suppressed_since(session: Session, since: datetime.datetime, dataset_id: str
 
 
 def accepted_after(session: Session, request: DeletionRequest) -> list[DeletionRequest]:
-    """Return the requests about the same person that were accepted later, found the person suppressed and still stand.
+    """Return the requests about the same person that were accepted later, found them suppressed and are still in force.
 
     Requests accepted earlier do not count: consent ended their suppression, or this request would not own it.
     """
@@ -309,7 +309,7 @@ def _sources_in_parts() -> tuple[str, ...]:
 
 
 UNKNOWN_SUBJECT = "sub_unknown"
-"""Placeholder subject of a request that is reduced to its trace."""
+"""Placeholder subject of a request that has been reduced to its trace."""
 
 
 def due_requests(

@@ -1,7 +1,7 @@
-"""Submission and withdrawal of deletion requests, and the decisions of a privacy officer about them.
+"""Submission and withdrawal of deletion requests, and a privacy officer's decisions about them.
 
 Repeating a decision is a no-op: approving an accepted request, rejecting a rejected request on the same ground, pausing
-a paused clock or resuming a running clock. A second extension is an error.
+a paused clock or resuming a running one. A second extension is an error.
 """
 
 import datetime
@@ -28,7 +28,7 @@ from lethe.contract.tenants import Policy
 _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=5)
 _OF_THE_DRAFT = ("subject_ref", "resolution", "regulation", "ground", "source", "refers_to", "maker", "discreet")
 _due_at = functools.lru_cache(maxsize=100)(deadlines.due_at)
-"""Cached `deadlines.due_at`, because most requests in a batch have the same deadline."""
+"""`deadlines.due_at` with a cache, because most requests in a batch have the same deadline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,8 @@ class RequestDraft:
     lineage of the caller's key; with `own_only` they may refer only to requests of that lineage, and with `discreet`
     they must not be told whether rows are held. `dataset_ids` restricts the request; None covers all datasets.
     `refers_to` names an ended request about the same person. `statement` is the identity statement, or the error that
-    rejects it; without `identity_verified` the request waits in review. With `strict` no request is made if nothing is
-    held. `alias_refs` are other identifiers of the same person, and `kind` is the kind of `subject_ref`. An identity
+    rejects it; without `identity_verified` the request waits in review. With `strict`, no request is created if nothing
+    is held. `alias_refs` are other identifiers of the same person, and `kind` is the kind of `subject_ref`. An identity
     map adds `resolution`, and `identity_unknown` if no rows can be named by any identifier (the socket `RESOLVES`).
     `other_cases` are identifiers of other people whose ids differ from these only in case: a `strict` refusal states
     how many have rows."""
@@ -144,7 +144,7 @@ def withdraw(session: Session, request: DeletionRequest, wanted: RequestStatus, 
 
 
 def run_on(request: DeletionRequest, *, at: datetime.datetime) -> None:
-    """Resume a paused clock, and postpone every deadline by the length of the pause."""
+    """Resume a request's paused clock, and postpone every deadline by the length of the pause."""
     if request.paused_at is None:
         return
     pause = at - request.paused_at
@@ -337,7 +337,7 @@ def pause(session: Session, request: DeletionRequest, *, policy: Policy) -> None
 
 
 def resume(session: Session, request: DeletionRequest) -> None:
-    """Resume the clock and postpone the deadline by the length of the pause. Raises `TransitionForbidden`."""
+    """Resume a request's clock and postpone its deadline by the length of the pause. Raises `TransitionForbidden`."""
     at = now(session)
     _check_in_review(request)
     if request.paused_at is None:

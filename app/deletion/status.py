@@ -1,4 +1,4 @@
-"""Life cycle of a deletion request as a table of transitions."""
+"""Life cycle of a deletion request, as a table of transitions."""
 
 from lethe.contract.problems import TransitionForbidden
 from lethe.contract.sets import EventKind, RequestStatus
@@ -19,9 +19,9 @@ TRANSITIONS: dict[RequestStatus, frozenset[RequestStatus]] = {
 OPEN = frozenset({RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED, RequestStatus.RUNNING})
 
 OF_THE_CLOCK = frozenset({EventKind.EXTENDED, EventKind.PAUSED, EventKind.RESUMED})
-"""Events that do not change the status and are visible to every reader."""
+"""Events that leave the status unchanged and are visible to every reader."""
 MAX_HAND_BACKS = 2
-"""Maximum number of events per request about runs that served it and did not succeed."""
+"""Maximum number of events per request about unsuccessful runs that served it."""
 
 
 def entered(wanted: RequestStatus) -> EventKind:

@@ -1,6 +1,6 @@
-"""Suppression of people who asked to be forgotten: their rows are refused until they consent again.
+"""Suppression of people who have asked to be forgotten: their rows are refused until they consent again.
 
-A request suppresses its subject from acceptance on, whether or not rows are held. The suppression ends if the request
+A request suppresses its subject once it is accepted, whether or not rows are held. The suppression ends if the request
 is withdrawn before a worker claims it and no later request takes it over, or when the person's consent is recorded.
 """
 

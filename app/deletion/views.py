@@ -1,8 +1,8 @@
-"""Views of a request for different callers.
+"""Views of a request for different kinds of callers.
 
-Callers who may not learn whether anything is held about a person (`discreet`) see only what is known at acceptance:
-each request appears as accepted until its report time (`completion.report_at`) and as completed from then on, whatever
-was done. They see no rows and no models.
+Callers who may not find out whether anything is held about a person (`discreet`) see only what is known at acceptance.
+To them, each request appears accepted until its report time (`completion.report_at`) and completed from then on,
+whatever was actually done. They see no rows and no models.
 """
 
 import datetime

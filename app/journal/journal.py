@@ -1,7 +1,7 @@
-"""Append-only file of the tombstones, in which each line carries a keyed hash of itself and of the previous line.
+"""Append-only file of tombstones. Each line carries a keyed hash of itself and the previous line.
 
-The hashes reveal changed, moved, repeated and removed lines. A last line truncated by a crash is ignored. Verification
-hashes the stored bytes, and parses only the first line.
+The hashes reveal lines that were changed, moved, repeated or removed. A last line truncated by a crash is ignored.
+Verification hashes the stored bytes and parses only the first line.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadSignature:
-    """Signature of the installation on the head of a tenant's chain, as stored in the database."""
+    """Installation's signature on the head of a tenant's chain, as stored in the database."""
 
     number: int
     log: str
@@ -57,8 +57,8 @@ class HeadSignature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalLine:
-    """Line of the journal. `number` is the database event that the line records, or else the latest one before it, an
-    event of the request `of`. `signed` is the checkpoint recorded, or else the latest one before it.
+    """Line of the journal. `number` is the database event that the line records, or else the latest event before it;
+    `of` is that event's request. `signed` is the checkpoint recorded, or else the latest one before it.
 
     Kind `begun`: the file `file` was written from the database as of `at`. Kind `restored`: the database was restored
     up to this event. Kind `dropped`: the line replaces `count` lines of the file `file`, for events before `at`. The
@@ -95,7 +95,7 @@ NOTHING = Extent(lines=0, bytes=0, hash=GENESIS)
 
 
 class Journal:
-    """File of the tombstones. Methods raise `TombstonesDamaged`, or `OSError` if the file cannot be accessed."""
+    """Tombstone file. Methods raise `TombstonesDamaged`, or `OSError` if the file cannot be accessed."""
 
     def __init__(self, path: Path, keys: Fingerprints) -> None:
         self.path = path
@@ -123,7 +123,7 @@ class Journal:
         return list(by_chain.values())
 
     def start(self, lines: Callable[[], Iterable[JournalLine]], *, at: datetime.datetime) -> None:
-        """Create a missing or empty file atomically, with a `begun` line and these lines. A file with lines is kept."""
+        """Create a missing or empty file atomically, with a `begun` line and `lines`. A file with lines is kept."""
         with locked(self.path.parent):
             with self._file() as file:
                 if self._last(file)[0] is not None:
@@ -213,7 +213,7 @@ class Journal:
         return _parsed(self.path, line), own
 
     def _walk(self, since: Extent) -> Iterator[tuple[bytes, Extent]]:
-        """Verify and yield every line after `since`, without its line break, with the extent of the file up to it."""
+        """Verify and yield every line after `since`, without its line break, with the file's extent up to its end."""
         lines, offset, previous = since.lines, since.bytes, since.hash
         try:
             file = self.path.open("rb")

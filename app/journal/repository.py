@@ -1,4 +1,4 @@
-"""SQL of the tombstone journal: the events, versions, retirements and signed heads that it records."""
+"""SQL queries of the tombstone journal: the events, versions, retirements and signed heads that it records."""
 
 import datetime
 import json
@@ -25,18 +25,18 @@ from app.deletion.status import OF_THE_CLOCK
 from lethe.contract.sets import RequestStatus
 
 OnRestored = Callable[[Session], None]
-"""Hook `RESTORED`: in a restored database, end everything that may have ended since the backup."""
+"""`RESTORED` hook: in a restored database, end everything that may have ended since the backup."""
 CountPeople = Callable[[Session], dict[str, int]]
-"""Hook `PEOPLE_BY_ROLE`, which returns the number of people who can log in, by role."""
+"""`PEOPLE_BY_ROLE` hook: return the number of people who can log in, by role."""
 BACKED_UP = "installation.backed_up"
-"""Action in each tenant's audit log when a backup is finished."""
+"""Action recorded in each tenant's audit log when a backup is complete."""
 TELLING = sa.or_(
     RequestEvent.status.in_(
         (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED, RequestStatus.CANCELLED, RequestStatus.REJECTED)
     ),
     RequestEvent.kind.in_(sorted(OF_THE_CLOCK)),
 )
-"""Condition on events that change the scope or the deadline of a request; the journal records only these."""
+"""Condition for events that change a request's scope or deadline; the journal records no others."""
 
 
 def progress(session: Session, *, event: int, of: str | None, signed: int) -> tuple[bool, bool]:
@@ -99,13 +99,13 @@ def retired(session: Session) -> list[tuple[datetime.datetime, str]]:
 
 
 def newest_checkpoints(session: Session) -> list[Checkpoint]:
-    """Return each tenant's newest checkpoint per chain, in the order of signing."""
+    """Return each tenant's newest checkpoint per chain, in signing order."""
     newest = sa.select(sa.func.max(Checkpoint.number)).group_by(Checkpoint.tenant_id, Checkpoint.log)
     return list(session.scalars(sa.select(Checkpoint).where(Checkpoint.number.in_(newest)).order_by(Checkpoint.number)))
 
 
 def release_at(session: Session, checkpoint: Checkpoint) -> dict[str, Any] | None:
-    """Return the version whose entry is the last that a ledger checkpoint signs; None for other logs and links."""
+    """Return the version in the last ledger link that `checkpoint` signs; None for other logs and kinds of links."""
     link = session.get(LedgerLink, (checkpoint.tenant_id, checkpoint.sequence)) if checkpoint.log == "ledger" else None
     body = json.loads(link.body) if link else {}
     query = sa.select(Version.id, Run.steps_total, Model).join(Run, Run.id == Version.run_id)

@@ -1,11 +1,11 @@
-"""Tombstone journal: a file outside the database and its backups that records who asked to be forgotten.
+"""Tombstone journal: a file outside the database and its backups that records who has asked to be forgotten.
 
-Each change to a request adds a line within about a second, and before the person's rows are edited. The line has the
-subject as a keyed hash, the datasets and the deadline. Each version adds a line before its publication, because a
-release counts whatever is restored later. Each retired model or dataset adds a line before its destruction. The
-database has a single writer, so events are numbered in commit order, and the last line's number shows where to
-continue. The same holds for the signed heads of audit logs and ledgers, which are recorded too, so that rewriting the
-database alone is detected.
+Each change to a request adds a line within about a second, and before the person's rows are edited. The line contains
+the subject as a keyed hash, the datasets and the deadline. Each version adds a line before it is published, because a
+release still counts whatever is restored later. Each retired model or dataset adds a line before it is destroyed. The
+database has a single writer, so events are numbered in commit order, and the number in the last line shows where to
+continue. The same applies to the signed heads of audit logs and ledgers. They are recorded too, so that rewriting only
+the database is detected.
 """
 
 import dataclasses
@@ -34,9 +34,9 @@ def journal(installation: Installation) -> Journal:
 
 
 def record(installation: Installation, release: Release | None = None) -> None:
-    """Append everything committed so far, in batches. The last batch includes a `release` that is about to be
-    published. If its publication then fails, the version still counts as released, which errs on the safe side. Without
-    a release the call is idempotent. Every process can call this at any time.
+    """Append everything committed so far to the journal, in batches. The last batch includes `release`, which is about
+    to be published. If publication then fails, the version still counts as released, which errs on the safe side.
+    Without a release, the call is idempotent. Every process can call this at any time.
 
     Raises `DatabasePutBack` if the file has events that the database lacks; also `TombstonesDamaged` and `OSError`.
     """
@@ -78,8 +78,8 @@ def kept_heads(settings: Settings) -> list[HeadSignature]:
 
 
 def require_same_database(installation: Installation) -> None:
-    """Raise `DatabasePutBack` if the database lacks the events of the journal's last line, because its heads must then
-    not be signed. Also raises `TombstonesDamaged` and `OSError`."""
+    """Raise `DatabasePutBack` if the database lacks the events named in the journal's last line, because the database's
+    heads must then not be signed. Also raises `TombstonesDamaged` and `OSError`."""
 
     def nothing(last: JournalLine | None) -> list[JournalLine]:
         with installation.database.reading() as session:
@@ -121,8 +121,8 @@ def _numbered(lines: Iterable[JournalLine], *, number: int, of: str | None, sign
 
 
 def _heads_after(session: Session, number: int) -> Iterator[JournalLine]:
-    """Yield the heads signed after checkpoint `number`, with the version of a ledger's last entry, and the retirements
-    that each head of an audit log adds. If `number` is 0, yield only each chain's newest head."""
+    """Yield the heads signed after checkpoint `number` or, if it is 0, only each chain's newest head. A ledger's head
+    includes the version in its last entry; an audit log's head is followed by the retirements that it adds."""
     later = audit_repository.checkpoints_after(session, number=number, limit=_AT_ONCE)
     for checkpoint in later if number else repository.newest_checkpoints(session):
         release = repository.release_at(session, checkpoint)
@@ -148,7 +148,7 @@ def _requests(session: Session, *, after: int, limit: int | None = None) -> Iter
 
 
 def drop_old(installation: Installation) -> None:
-    """Drop lines older than `tombstone_days`, the maximum age of a backup that may be restored; None keeps all."""
+    """Drop journal lines older than `tombstone_days`, the maximum age of a restorable backup; None keeps all lines."""
     days = installation.settings.tombstone_days
     if days is not None:
         with installation.database.reading() as session:
@@ -157,8 +157,8 @@ def drop_old(installation: Installation) -> None:
 
 
 def _check(session: Session, last: JournalLine | None) -> bool:
-    """Return True if the database may have anything newer than the last line. Raise `DatabasePutBack` if it lacks the
-    events of that line, as an earlier state does."""
+    """Return True if the database may contain anything newer than the journal's last line. Raise `DatabasePutBack` if
+    it lacks the events named in that line, as an earlier state of the database would."""
     if last is None:
         return True
     knows, is_anything_later = repository.progress(session, event=last.number, of=last.of, signed=last.signed)

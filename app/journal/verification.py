@@ -1,7 +1,7 @@
-"""Verification of the tombstone journal at every startup, on a schedule, before backups and before runs: damage first
-detected during a restoration is detected too late.
+"""Verification of the tombstone journal at every startup, on a schedule, before backups and before runs: damage that is
+first noticed during a restore is noticed too late.
 
-The verdict is stored next to the journal, for all processes that use it and for monitoring.
+The verdict is stored next to the journal for monitoring and for all processes that use the journal.
 """
 
 import dataclasses
@@ -20,13 +20,13 @@ from app.journal.journal import NOTHING, Extent, Journal
 from app.vault.store import locked
 
 _WHOLE_EVERY = datetime.timedelta(hours=1)
-"""Interval between verifications of the whole file; in between only new lines are verified."""
+"""Interval between verifications of the whole file; between them, only new lines are verified."""
 _BELIEVED_FOR = 2 * _WHOLE_EVERY
-"""Maximum age of a verification of the whole file at the start of a run, which otherwise verifies it first."""
+"""Maximum age of the last full verification when a run starts; if it is older, the file is verified first."""
 
 
 class BackupState(StrEnum):
-    """State of the journal; `unverified` if it was never verified, or not within the last two hours."""
+    """State of the journal; `unverified` if it has not been verified within the last two hours."""
 
     WHOLE = "whole"
     DAMAGED = "damaged"
@@ -74,7 +74,7 @@ def verify_at_start(installation: Installation) -> None:
 
 
 def verify_on_schedule(installation: Installation) -> None:
-    """Verify new lines and, once an hour, the whole journal."""
+    """Verify the journal's new lines and, once an hour, the whole journal."""
     verify(installation, full=False)
 
 

@@ -1,1 +1,1 @@
-"""Operations: periodic jobs, and the monitoring of queues, deadlines, runs and workers."""
+"""Operations: periodic jobs, and monitoring of queues, deadlines, runs and workers."""

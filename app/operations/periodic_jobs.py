@@ -1,6 +1,6 @@
-"""Periodic jobs of the service, in separate short transactions.
+"""The service's periodic jobs, each in its own short transactions.
 
-No transaction is open during access to a store: a job reads its work, does it, and then records it. Every job is
+No transaction is open while a store is accessed: a job reads what to do, does it, and then records it. Every job is
 idempotent, and tolerates concurrent hosts and a crash at any point.
 """
 
@@ -39,16 +39,16 @@ from lethe.contract.problems import DatabasePutBack, DatasetDamaged, Problem, Un
 
 _UNCLAIMED_FOR = datetime.timedelta(hours=1)
 AT_ONCE = 500
-"""Maximum number of rows that one transaction changes."""
+"""Maximum number of rows changed by one transaction."""
 MAX_BATCHES = 100
 """Maximum number of transactions before a periodic job yields to the others."""
 _PORTIONS = 360
-"""Number of portions of the blocks of a dataset. One random portion is opened per run of the job, so that each is
-opened about once an hour."""
+"""Number of portions into which a dataset's blocks are divided. Each run of the job opens one random portion, so that
+each portion is opened about once an hour."""
 _TEXTS_AT_ONCE = 20
-"""Maximum number of sealed texts in memory, among them attached files."""
+"""Maximum number of sealed texts, including attachments, in memory at a time."""
 _MIN_INTERVAL_FACTOR = 20.0
-"""Minimum interval between two runs of a job as a multiple of its duration, so that long jobs run less often."""
+"""Minimum interval between two runs of a job, as a multiple of its duration, so that long jobs run less often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +84,8 @@ def destroy_orphans(installation: Installation) -> None:
 
 
 def destroy_of_retired(installation: Installation) -> None:
-    """Record retirements in the tombstone journal, destroy the weights and rows, and confirm the destruction. The call
-    is idempotent; if a store fails to destroy anything, the next call retries it.
+    """Record retirements in the tombstone journal, destroy the retired weights and rows, and confirm their destruction.
+    The call is idempotent; if a store fails to destroy anything, the next call retries it.
 
     Raises `TombstonesDamaged`, `DatabasePutBack` or `OSError`.
     """
@@ -192,7 +192,7 @@ def settle(installation: Installation) -> None:
 
 
 def alert(installation: Installation) -> None:
-    """Announce requests whose deadline is near or has passed."""
+    """Raise an alert for each request whose deadline is near or has passed."""
     horizon = datetime.timedelta(days=installation.settings.risk_days)
 
     def untold(session: Session) -> bool:
@@ -214,7 +214,7 @@ def in_batches(installation: Installation, any_there: Callable[[Session], bool],
 
 
 def scrub_database(installation: Installation) -> None:
-    """Remove deleted and overwritten data from the files of the database."""
+    """Remove deleted and overwritten data from the database's files."""
     installation.database.scrub()
 
 
@@ -249,7 +249,7 @@ def verify_texts(installation: Installation) -> None:
 
 
 def _rows(installation: Installation, table: sa.FromClause, column: sa.ColumnElement[Any]) -> Iterator[Any]:
-    """Yield the id and the value of a column for each row that has a value."""
+    """Yield each row's id and its value in `column`, skipping rows without a value."""
     query = sa.select(table.c.id, column).where(column.is_not(None)).order_by(table.c.id).limit(_TEXTS_AT_ONCE)
     last: str | None = ""
     while last is not None:
@@ -270,7 +270,7 @@ def sign_heads(installation: Installation) -> None:
 
 
 def record_tombstones(installation: Installation, do: Callable[[Installation], None] = tombstones.record) -> None:
-    """Append to the tombstone journal, or run `do` on it instead. Refuse callers while the database is older than the
+    """Append to the tombstone journal, or call `do` instead. Refuse callers while the database is older than the
     journal: its models were trained on people since forgotten, and a restore would miss new requests."""
     try:
         do(installation)
@@ -295,7 +295,7 @@ PERIODIC_JOBS = (
     PeriodicJob(name="drop_tombstones", seconds=6 * 3600, do=tombstones.drop_old),
     PeriodicJob(name="check_database", seconds=3600, do=check_database),
 )
-"""Periodic jobs of workers, without the jobs of features."""
+"""Periodic jobs of workers, excluding those of features."""
 
 OF_GATEWAYS = (
     PeriodicJob(name="record_tombstones", seconds=1, do=record_tombstones, urgent=True),
@@ -308,12 +308,12 @@ OF_GATEWAYS = (
 
 
 def of_workers() -> tuple[PeriodicJob, ...]:
-    """Return the workers' periodic jobs: first the core's, then the `WORKER_JOBS` of features."""
+    """Return the workers' periodic jobs: first the core's, then the features' `WORKER_JOBS`."""
     return PERIODIC_JOBS + sockets.plugs("app.features", "jobs", "WORKER_JOBS")
 
 
 def of_gateways() -> tuple[PeriodicJob, ...]:
-    """Return the gateways' periodic jobs: first the core's, then the `GATEWAY_JOBS` of features."""
+    """Return the gateways' periodic jobs: first the core's, then the features' `GATEWAY_JOBS`."""
     return OF_GATEWAYS + sockets.plugs("app.features", "jobs", "GATEWAY_JOBS")
 
 

@@ -1,4 +1,4 @@
-"""SQL for the service's state. It reads open requests and recent runs, so ended requests do not slow it down."""
+"""SQL queries about the service's state: open requests and recent runs only, so ended requests do not slow them."""
 
 import datetime
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _OPEN = these(OPEN)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingCount:
     """Number of a tenant's open requests with one status under one regulation. `at_risk` counts requests due within the
-    horizon, without overdue or paused requests. `oldest` is when the longest-waiting request could first have been
+    horizon, excluding overdue and paused requests. `oldest` is when the longest-waiting request could first have been
     started; requests in a batch that is still filling up are not waiting."""
 
     tenant_id: str
@@ -58,7 +58,7 @@ def running(session: Session) -> list[Run]:
 
 
 def latest(session: Session, *, limit: int) -> list[Run]:
-    """Return the latest ended runs except cancelled runs, ordered by start time, newest first."""
+    """Return the latest `limit` runs that have ended without being cancelled, ordered by start time, newest first."""
     query = (
         sa.select(Run)
         .where(Run.status.not_in((RunStatus.RUNNING, RunStatus.CANCELLED)))

@@ -1,7 +1,7 @@
-"""State of the service: the queue and its deadlines, the workers, and the standings of models.
+"""State of the service: the queue and its deadlines, the workers, and each model's state.
 
-The data come from the database and from heartbeats in the data folder, so every gateway reports the same numbers, for
-the workers of all hosts.
+The data comes from the database and from heartbeats in the data folder, so every gateway reports the same numbers,
+covering the workers of all hosts.
 """
 
 import collections
@@ -28,11 +28,11 @@ from app.unlearning import waiting
 from lethe.contract.sets import ModelStatus, RequestStatus, RunStatus, WorkerState
 
 FAILURES = 3
-"""Number of consecutive recent runs without a publication after which workers count as failing."""
+"""Number of consecutive recent runs without a publication after which workers are considered to be failing."""
 _LATELY = datetime.timedelta(minutes=15)
 _ROOM = 2**20
 known_damage: dict[Path, int] = {}
-"""Number of texts and certificates that this process found damaged when it last verified them, by data folder."""
+"""Number of texts and certificates that this process found damaged at its last verification, by data folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ def tombstones_state(installation: installations.Installation) -> verification.B
 
 
 def is_any_room(settings: config.Settings) -> bool:
-    """Return True if every folder that calls write to has room for a mebibyte. A trial allocation also detects an
+    """Return True if every folder that API calls write to has room for a mebibyte. A trial allocation also detects an
     exhausted quota."""
     folders = [settings.data_dir, settings.resolved_tombstones().parent]
     if not settings.in_bucket:
@@ -127,7 +127,7 @@ class ModelStanding:
     """Standing of a model. `first_due_at` is the earliest deadline of unclaimed requests about people the live version
     was trained on, `due_at` the earliest of all requests waiting for the model; None if there are none. `load` is the
     live version's `unlearning` epsilon at publication, as a multiple of its target. `failed_runs` counts failures
-    without a later success. `refused` is True if the last canary test failed, None if there was none. `degraded` means
+    without a later success. `refused` is True if the last canary test failed, None if none was run. `degraded` means
     that the live version misses its quality gate; `held`, that it is not served for this reason."""
 
     model: Model

@@ -1,1 +1,1 @@
-"""Rows of people: encoded in sealed blocks, with records that name the person of each row."""
+"""People's rows: encoded in sealed blocks, with records that identify the person of each row."""

@@ -1,4 +1,4 @@
-"""Blocks of plaintext rows: their layout in memory, their writer, and the manifest tree."""
+"""Blocks of plaintext rows: memory layout, writer, and manifest tree."""
 
 import errno
 import hashlib
@@ -72,7 +72,7 @@ class ManifestEntry(NamedTuple):
 
 
 _SEALING_BYTES = 16 * 2**20
-"""Maximum total bytes of the blocks that wait for sealing; a single larger block is allowed."""
+"""Maximum total size in bytes of the blocks waiting to be sealed; a single larger block is allowed."""
 
 Features = npt.NDArray[np.float32]  # (rows, columns)
 Labels = npt.NDArray[np.int32]  # (rows,), or (rows, 2): label and weight
@@ -129,7 +129,7 @@ class Filling:
 
 
 class RowWriter:
-    """Writer of rows, which seals each full block in the background. `root` is set once everything is written."""
+    """Writer that seals each full block of rows in the background. `root` is set once everything is written."""
 
     def __init__(self, put: Callable[[Block], "Future[ManifestEntry]"], num_columns: int | None) -> None:
         self._put = put

@@ -1,4 +1,4 @@
-"""Batches of encoded rows, and the common parts of all file readers: bounds, and the refusal of damaged files."""
+"""Batches of encoded rows, and what all file readers share: limits, and the refusal of damaged files."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,8 +16,8 @@ from lethe.encoding.spread import Spread
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Encoded rows with their labels and subjects. `raw` holds the features before each row was scaled, and `spread`
-    describes them. `lines` are the positions in the file. `num_unknown` counts, for each feature column of the schema,
-    the rows in which it is missing or unknown. `num_in_file` is the file's total number of rows, if known."""
+    describes them. `lines` holds each row's position in the file. `num_unknown` counts, for each feature column of the
+    schema, the rows in which it is missing or unknown. `num_in_file` is the file's total number of rows, if known."""
 
     features: Features  # (b, d + 1)
     labels: Labels  # (b,), or (b, 2) with weights
@@ -33,7 +33,7 @@ Kind: TypeAlias = Literal["csv", "parquet", "npz"]
 
 FeaturesOf: TypeAlias = Callable[[npt.NDArray[np.float64], int | None], npt.NDArray[np.floating[Any]]]
 """Public network: maps (b, d) values of b rows to (b, k) features, each row independently. The second argument is the
-number of rows of the file, if known."""
+number of rows in the file, if known."""
 
 BATCH_ROWS = 8192
 # Features or csv fields per batch; batches of wide rows have fewer than BATCH_ROWS rows.

@@ -1,8 +1,8 @@
-"""Readers of uploads: files become batches, piece by piece, and errors name the position of a row.
+"""Upload readers: files become batches, piece by piece, and errors name a row's position.
 
 Every file is treated as hostile. A fault raises a problem whose text never repeats a value from the file, and declared
-sizes are checked before memory is allocated. "Line" means a line of a csv file or, in other files, the number of a row,
-counted from 1.
+sizes are checked before memory is allocated. "Line" means a line of a CSV file or, for other formats, the number of a
+row, counted from 1.
 """
 
 import csv
@@ -79,7 +79,7 @@ def read(
 
 
 def check_learnable(class_counts: Sequence[int], classes: Sequence[object]) -> None:
-    """Raise `DatasetUnusable` if no row has weight, or if the rows with weight lack a class or have only one."""
+    """Raise `DatasetUnusable` unless there are two or more classes and each occurs in a row of nonzero weight."""
     absent = [name for count, name in zip(class_counts, classes, strict=True) if count == 0]
     if len(absent) == len(classes):
         raise DatasetUnusable("There are no rows, or all have the weight 0.")

@@ -1,8 +1,8 @@
-"""Records of a dataset, which name the person of each slot, and their check values, which reveal damage.
+"""A dataset's records, which identify the person of each slot, and their check values, which reveal damage.
 
-The check value of a record is a keyed hash of its dataset, slot and person. A mismatch is damage, not absence: a lookup
-would miss the person, and an erasure of the slot could erase another person's row. Therefore a run verifies the records
-that it erases, and all records are verified with the rows of their dataset and once an hour.
+The check value of a record is a keyed hash of its dataset, slot and person. A mismatch means damage, not absence: a
+lookup would miss the person, and erasing the slot could erase another person's row. Therefore a run verifies the
+records that it erases, and all records are verified with their dataset's rows and once an hour.
 """
 
 import datetime
@@ -25,7 +25,7 @@ from lethe.contract.sets import AdditionStatus, DamageKind
 _CHECK_BYTES = 8
 _AT_ONCE = 10_000
 _PORTION = 20_000
-"""Number of records verified at a time during a round over all records."""
+"""Number of records verified at a time while all records are being verified."""
 _ROUND = datetime.timedelta(hours=1)
 
 
@@ -87,7 +87,7 @@ def first_damaged(session: Session, dataset: Dataset) -> DatasetDamaged | None:
 
 
 def verify_portion(session: Session, *, at_most: int = _PORTION) -> list[VerifiedRecords]:
-    """Verify the next `at_most` records, or fewer, in the hourly round through all datasets."""
+    """Verify up to `at_most` more records in the hourly round through all datasets."""
     verified: list[VerifiedRecords] = []
     for dataset in repository.datasets_to_verify(session, before=now(session) - _ROUND):
         if at_most <= 0:
@@ -134,8 +134,8 @@ def _first_damaged(session: Session, dataset_id: str, stored_records: Iterable[S
 
 
 def record(session: Session, error: DatasetDamaged) -> None:
-    """Stop the dataset of the damaged rows, unless the damage is only in a batch. The first damage stays on record,
-    except that damage to a record replaces damage of any other kind."""
+    """Stop the dataset that the damaged rows belong to, unless only a batch is damaged. The first damage stays on
+    record, except that damage to a record replaces damage of any other kind."""
     dataset = repository.dataset_of_rows(session, error.rows_id)
     if dataset is None or is_in_records(dataset) or is_in_batch(session, error):
         return

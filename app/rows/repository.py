@@ -1,4 +1,4 @@
-"""SQL of the roots of stored rows and of the records that name the person of each row."""
+"""SQL queries about the roots of stored rows, and about the records that identify the person of each row."""
 
 import datetime
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class StoredRecord(NamedTuple):
 
 
 def stored_records(session: Session, *which: sa.ColumnElement[bool], limit: int | None = None) -> list[StoredRecord]:
-    """Return the records that meet the conditions, in slot order, up to `limit` of them."""
+    """Return the records that meet all conditions in `which`, in slot order, up to `limit` of them."""
     query = sa.select(Record.slot, raw(Record.subject_ref), Record.check_value).where(*which).order_by(Record.slot)
     return list(map(StoredRecord._make, session.execute(query.limit(limit))))
 
@@ -41,7 +41,7 @@ def datasets_to_verify(session: Session, *, before: datetime.datetime) -> Iterat
 
 
 def row_roots(session: Session) -> dict[str, str]:
-    """Return the recorded root of all rows in use, keyed by rows id: first those of pending batches, which disappear
+    """Return the recorded roots of all rows in use, keyed by rows id: first those of pending batches, which disappear
     first, then those of datasets that are not retired."""
     batches = sa.select(Addition.id, Addition.digest).where(Addition.staged, Addition.status == AdditionStatus.PENDING)
     datasets = sa.select(Dataset.id, Dataset.digest).where(Dataset.retired_at.is_(None))
@@ -69,7 +69,7 @@ def sound_datasets(session: Session) -> dict[str, int]:
 
 
 def dataset_of_rows(session: Session, rows_id: str) -> Dataset | None:
-    """Return the dataset that stored rows belong to, or to which a batch will be added."""
+    """Return the dataset that the rows belong to or, if they are a batch, to which they will be added."""
     addition = session.get(Addition, rows_id)
     return session.get(Dataset, addition.dataset_id if addition else rows_id)
 
@@ -89,7 +89,7 @@ def doubtful(session: Session) -> dict[str, str]:
 
 
 def drop_records(session: Session, *, dataset_id: str) -> None:
-    """Delete the records of a dataset."""
+    """Delete a dataset's records."""
     session.execute(sa.delete(Record).where(Record.dataset_id == dataset_id))
 
 
@@ -111,13 +111,13 @@ def count_shared_subjects(session: Session, dataset_id: str, other_dataset_id: s
 
 
 def count_records(session: Session, *, dataset_id: str) -> int:
-    """Return the number of rows of a dataset, including pending batches, that are not claimed for erasure."""
+    """Return the number of a dataset's rows, including those in pending batches, that are not claimed for erasure."""
     query = sa.select(sa.func.count()).where(Record.dataset_id == dataset_id, Record.erasure_id.is_(None))
     return session.scalars(query).one()
 
 
 def count_rows(session: Session, *, dataset_id: str) -> int:
-    """Return the number of non-null rows of a dataset that no run is writing; batches count once written to slots."""
+    """Return the number of non-null rows in a dataset no run is writing; a batch counts once it is in its slots."""
     is_applied = sa.or_(Record.addition_id.is_(None), Addition.status == AdditionStatus.APPLIED)
     query = sa.select(sa.func.count()).select_from(Record).outerjoin(Addition, Addition.id == Record.addition_id)
     return session.scalars(query.where(Record.dataset_id == dataset_id, is_applied)).one()

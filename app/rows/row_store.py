@@ -1,14 +1,14 @@
-"""Store of the encoded rows of datasets: sealed blocks of 4096 rows, never overwritten, in a folder or a bucket.
+"""Store of datasets' encoded rows: sealed blocks of 4096 rows, never overwritten, in a folder or a bucket.
 
     <rows id>.<block>-<block id>.sealed    features (float32), then labels (int32), little-endian, of 4096 rows;
                                            each label is followed by its weight if rows have weights
     <rows id>.<hash>.node                  node of the manifest (`blocks.py`), which names the blocks of the rows
 
-Each block has its own data key, used once, and a random id; its whole name is authenticated. The root of a manifest,
-which is recorded in the database, determines the rows of a dataset. An edit writes new blocks and a new root beside the
-old ones. It takes effect when that root is recorded; then the keys of all blocks that it does not name are destroyed.
-Therefore stored files never determine the recorded state, and a block that does not open under the root is refused to
-every caller.
+Each block has its own data key, used once, and a random id; its whole name is authenticated. The manifest's root, which
+is recorded in the database, determines a dataset's rows. An edit writes new blocks and a new root beside the old ones.
+It takes effect when the new root is recorded; the keys of all blocks that this root does not name are then destroyed.
+Stored files thus never determine the recorded state, and a block that does not open under the root is refused to every
+caller.
 
 Rows are opened into the process's memory (`app/vault/memory.py`); no file holds a row in plaintext.
 """
@@ -39,8 +39,8 @@ Source = Callable[[Collection[int]], Iterable[blocks.Block]]
 
 
 class OpenedRows:
-    """Read-only rows of which some blocks are in memory; all other blocks are zeros and use no memory. A null row is
-    zero throughout, including label and weight.
+    """Read-only rows, with only some blocks in memory; all other blocks read as zeros and use no memory. A null row is
+    zero throughout, including its label and weight.
 
     `records` is the number of non-null rows according to the root. `most_bytes` limits the memory in use. `descriptor`
     is a file descriptor through which other processes can map the memory: features, then labels.
@@ -70,7 +70,7 @@ class OpenedRows:
             memory.close()
 
     def show(self, numbers: Sequence[range], *, on_opened: Callable[[], None] = lambda: None) -> dict[int, int]:
-        """Load these blocks into memory, overwrite all other loaded blocks, and return the number of non-null rows of
+        """Load these blocks into memory, overwrite all other loaded blocks, and return the number of non-null rows in
         each. Raises `DatasetTooLarge`.
 
         `on_opened` is called after each newly opened block, and may raise to stop loading.
@@ -105,7 +105,7 @@ class OpenedRows:
 
 
 _SEALERS = 4
-"""Number of threads that seal blocks while the next ones are filled; they mostly wait for a disk or a bucket."""
+"""Number of threads that seal blocks while the next ones are being filled; they mostly wait for a disk or bucket."""
 _ROWS_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -181,7 +181,7 @@ class RowStore:
 
     @contextmanager
     def open(self, rows_id: str, root: str, *, without: Sequence[int] = ()) -> Iterator[OpenedRows]:
-        """Yield rows with no blocks in memory, and overwrite the loaded blocks on exit. Rows in the slots `without` are
+        """Yield rows with no blocks in memory, and overwrite the loaded blocks on exit. Rows in the `without` slots are
         loaded as null; the store does not change."""
         manifest = self._manifest(rows_id, root)
         with OpenedRows.empty(
@@ -199,8 +199,8 @@ class RowStore:
         yield from self._blocks(rows_id, manifest, slots)
 
     def check(self, rows_id: str, root: str, *, numbers: Sequence[range] | None = None) -> None:
-        """Open every block once, or the blocks in `numbers`, and raise `DatasetDamaged` for the first that does not
-        match the root."""
+        """Open every block, or only the blocks in `numbers`, and raise `DatasetDamaged` for the first block that does
+        not match the root."""
         chosen = None if numbers is None else {number for run in numbers for number in run}
         for _ in self._numbered(rows_id, self._manifest(rows_id, root), chosen):
             pass

@@ -1,7 +1,7 @@
-"""Uploads: write the rows of a file into the row store in random order, except rows of suppressed people.
+"""Uploads: a file's rows are written to the row store in random order, except rows of suppressed people.
 
-No row is sealed before the file has been read to its end and every row has passed the checks. Until then rows and their
-subject references wait in memory, or in unnamed, encrypted files.
+No row is sealed until the file has been read to its end and every row has passed the checks. Until then, rows and their
+subject references are held in memory or in unnamed, encrypted files.
 """
 
 import io
@@ -27,7 +27,7 @@ from lethe.encoding.targets import TargetColumn
 Refs: TypeAlias = npt.NDArray[np.bytes_]  # (b,), empty for no subject
 
 REF_BYTES = 44
-"""Maximum length of a reference in bytes; references of `Keys.subject_ref` have this length."""
+"""Maximum length of a reference in bytes, which is the length of the references from `Keys.subject_ref`."""
 TYPE = np.dtype(f"S{REF_BYTES}")
 _HELD = 4 * 2**20 // REF_BYTES
 """Maximum number of references held in memory."""
@@ -42,8 +42,8 @@ def packed(references: Sequence[str | None]) -> Refs:
 
 
 class References:
-    """Subject references of consecutive slots from 0, appended once and then iterable any number of times. Large
-    uploads spool them to an unnamed, encrypted file in `folder`."""
+    """Subject references for consecutive slots starting at 0, appended once and then iterable any number of times.
+    Large uploads spool them to an unnamed, encrypted file in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -81,15 +81,15 @@ class References:
 
 
 _MAX_NAMED_ROWS = 20
-"""Maximum number of rows that an error names."""
+"""Maximum number of rows named in an error."""
 
 
 Rows: TypeAlias = npt.NDArray[Any]  # (b,), structured
 
 PART_BYTES = 32 * 2**20
-"""Average size of a part of an upload that has the maximum size."""
+"""Average size of a part, for an upload of the maximum size."""
 HELD_BYTES = 64 * 2**20
-"""Maximum bytes of rows in memory while rows arrive; beyond it they are spooled."""
+"""Maximum size in bytes of the rows held in memory as they arrive; beyond it, they are spooled."""
 _SEED_BITS, _POOL = 256, 8
 
 
@@ -177,12 +177,12 @@ class Shuffle:
 
 _CORES = os.cpu_count() or 1
 _TURNS = Turns(max(2, _CORES), of_one=max(1, _CORES // 2))
-"""Queue in which the uploads of this process take turns to read and write pieces."""
+"""Queue in which this process's uploads share the reading and writing of pieces fairly among tenants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowUpload:
-    """File of rows, read once. `classes` are the declared classes of its labels, empty for a `target`. Unpacked data
+    """File of rows, read once. `classes` are its labels' declared classes, empty if it has a `target`. Unpacked data
     are spooled in `folder`. The file is read during the turns of `tenant_id`. `subject_refs` maps subject ids to
     references in order. `max_bytes` limits the unpacked size and the size of the encoded rows. With fewer than
     `few_rows` rows, the share of unknown values is not checked. `features_of` is the public network that computes the
@@ -225,8 +225,8 @@ class Suppressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRows:
-    """Result of writing an upload: the subject references by slot, the number of rows of each class if rows have one
-    class (without rows of weight 0), the number of suppressed rows left out, and the spread of all rows read."""
+    """Result of writing an upload: the subject references by slot, the number of rows of each class if each row has one
+    class (excluding rows of weight 0), the number of suppressed rows left out, and the spread of all rows read."""
 
     subject_refs: References
     class_counts: npt.NDArray[np.int64]
@@ -312,7 +312,7 @@ def _references(subjects: Sequence[str | None], upload: RowUpload) -> list[str |
 
 
 def _joined(batch: formats.Batch, references: Refs) -> Rows:
-    """Return the rows as a structured array of features, label with weight if there is one, and subject reference."""
+    """Return the rows as a structured array of features, label (with weight, if any) and subject reference."""
     fields = [
         ("features", "<f4", batch.features.shape[1:]),
         ("label", "<i4", batch.labels.shape[1:]),

@@ -1,4 +1,4 @@
-"""SQL for the queue: the datasets and models that a worker claims next, and the rules under which they are due."""
+"""SQL queries for the queue: the datasets and models that a worker claims next, and the rules that make them due."""
 
 import datetime
 import functools
@@ -64,7 +64,7 @@ def due(
     tenant_id: str | None = None,
     limit: int | None = None,
 ) -> Iterator[turns.DueDataset]:
-    """Yield due datasets, once per rule, only of tenant `tenant_id` if it is given, and at most `limit` per rule.
+    """Yield due datasets, once per rule and at most `limit` per rule; with `tenant_id`, only that tenant's datasets.
     Queries run lazily as the iterator advances; one statement finds the rules under which any dataset is due."""
     rules = _rules(deletions_only)
     _, is_any_batching, *applies = session.execute(_any_dataset(deletions_only), {"at": at}).one()
@@ -107,14 +107,14 @@ MAY_RUN = sa.or_(Model.not_before.is_(None), Model.not_before <= _AT)
 
 
 def _requested() -> sa.Select[str, str, datetime.datetime]:
-    """Return datasets with accepted erasures that no run has claimed."""
+    """Return the query for datasets with accepted erasures that no run has claimed."""
     of_it = sa.select(Erasure.deadline).where(Erasure.dataset_id == Dataset.id, _UNCLAIMED)
     first = of_it.where(usually(_READY)).order_by(Erasure.deadline).limit(1).scalar_subquery()
     return sa.select(Dataset.id, Dataset.tenant_id, first).where(_FREE, of_it.where(_READY).exists())
 
 
 def _unconfirmed() -> sa.Select[str, str, datetime.datetime]:
-    """Return datasets with claimed rows that are not confirmed to be null."""
+    """Return the query for datasets with claimed rows that are not confirmed to be null."""
     query = sa.select(Dataset.id, Dataset.tenant_id, sa.func.min(Erasure.deadline))
     query = query.join(Erasure, Erasure.dataset_id == Dataset.id)
     query = query.where(_FREE, Erasure.num_records.is_not(None), Erasure.nulled_at.is_(None))
@@ -122,7 +122,7 @@ def _unconfirmed() -> sa.Select[str, str, datetime.datetime]:
 
 
 def _behind() -> sa.Select[str, str, datetime.datetime]:
-    """Return datasets with a live model whose version was trained on people whose rows are now null."""
+    """Return the query for datasets with a live model that was trained on people whose rows are now null."""
     since = sa.and_(Erasure.dataset_id == Dataset.id, Erasure.revision > Version.revision)
     first = sa.select(sa.func.min(Erasure.deadline)).where(since).scalar_subquery()
     return (
@@ -139,13 +139,13 @@ def _to_learn() -> sa.Select[str, str, datetime.datetime]:
 
 
 def _to_add() -> sa.Select[str, str, datetime.datetime]:
-    """Return datasets with staged batches: the rows are not yet in their slots, or their staged copy still exists."""
+    """Return the query for datasets with staged batches (not yet in their slots, or with a copy still staged)."""
     query = sa.select(Dataset.id, Dataset.tenant_id, Addition.created_at)
     return query.join(Addition, Addition.dataset_id == Dataset.id).where(_FREE, Addition.staged)
 
 
 def _to_learn_again() -> sa.Select[str, str, datetime.datetime]:
-    """Return datasets with a live model that has not been trained on rows added since its version."""
+    """Return the query for datasets with rows that were added after a live model's version was trained."""
     return (
         sa.select(Dataset.id, Dataset.tenant_id, Addition.created_at)
         .join(Addition, Addition.dataset_id == Dataset.id)
@@ -158,8 +158,8 @@ def _to_learn_again() -> sa.Select[str, str, datetime.datetime]:
 def _batching_models() -> sa.Select[
     Model, int, datetime.datetime, datetime.datetime, datetime.datetime, datetime.datetime
 ]:
-    """Return live models that batch requests. The other columns: the number of claimed requests; the start of the
-    longest wait among ready unclaimed and among claimed requests; the earliest deadline of either kind."""
+    """Return the query for live models that batch requests. The other columns are the number of claimed requests, the
+    start of the longest wait among ready unclaimed and among claimed requests, and the earliest deadline of each."""
     is_claimed = sa.and_(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision)
     added = sa.and_(Addition.dataset_id == Model.dataset_id, Addition.revision > Version.revision)
     unclaimed = sa.select(Erasure.ready_at).where(Erasure.dataset_id == Model.dataset_id, _UNCLAIMED)
@@ -180,7 +180,7 @@ def _batching_models() -> sa.Select[
 
 
 def _of_models() -> sa.Select[str, str]:
-    """Return the dataset and the tenant of each model whose dataset is free."""
+    """Return the query for the dataset and tenant of each model whose dataset is free."""
     return sa.select(Dataset.id, Dataset.tenant_id).join(Model, Model.dataset_id == Dataset.id).where(_FREE)
 
 
@@ -193,7 +193,7 @@ _BATCHING_MODELS = _batching_models()
 
 @functools.cache
 def _tests() -> tuple[tuple[QueueRule, sa.Select[str, str, datetime.datetime]], ...]:
-    """Return, for each kind of test, its rule and the query of datasets with a requested test."""
+    """Return, for each kind of test, its rule and the query for datasets with a requested test."""
     return tuple((test.rule, test.due(_of_models())) for test in kinds.asked_kinds().values())
 
 
@@ -213,7 +213,7 @@ def _any_dataset(deletions_only: bool) -> sa.Select[*tuple[bool, ...]]:
 
 
 def patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
-    """Map each model whose batch of requests is not yet full, old or due soon, and so still waits, to its dataset."""
+    """Map models to their datasets, for models whose batch of requests is still waiting: not full, old or due soon."""
     query = _BATCHING_MODELS
     if dataset_id is not None:
         query = query.where(Model.dataset_id == dataset_id)
@@ -231,7 +231,7 @@ def patient_models(session: Session, *, at: datetime.datetime, dataset_id: str |
 
 
 def _is_batch_full(session: Session, model: Model, num_claimed: int, *, at: datetime.datetime) -> bool:
-    """Return True if at least `max_requests` requests wait for the model. Counting stops at this number."""
+    """Return True if at least `max_requests` requests are waiting for the model. Counting stops at this number."""
     if model.max_requests is None:
         return False
     if num_claimed >= model.max_requests:
@@ -242,7 +242,7 @@ def _is_batch_full(session: Session, model: Model, num_claimed: int, *, at: date
 
 
 def patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
-    """Return the datasets whose models all wait, ignoring models with neither a live version nor a wanted run."""
+    """Return datasets whose models are all waiting, ignoring models with neither a live version nor a wanted run."""
     carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
     query = sa.select(Model.id, Model.dataset_id).where(carries, Model.dataset_id.in_(set(waiting.values())))
     impatient = {dataset_id for model_id, dataset_id in session.execute(query) if model_id not in waiting}

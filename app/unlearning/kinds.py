@@ -43,7 +43,7 @@ class AskedKind(Protocol):
         """Return the dataset's model whose test was requested first; None if no test is waiting."""
 
     def canaries(self, run: Run, model: Model) -> CanaryPlan | None:
-        """Return the lanes for a run of this test on a model whose runs have lanes; None if it must have no lanes."""
+        """Return a test run's lanes, for a model whose runs have lanes; None if the test must run without lanes."""
 
     def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
         """Plan the test of the model that `model_due` returns."""
@@ -58,7 +58,7 @@ class AskedKind(Protocol):
         """End the test of a cancelled run."""
 
     def drop_measured(self, session: Session, *, dataset_id: str) -> None:
-        """Delete the measurements made on rows of a dataset, because some of these rows have been erased since."""
+        """Delete the measurements made on a dataset's rows, because some of these rows have since been erased."""
 
     def drop_model(self, session: Session, *, model_id: str) -> None:
         """Delete the tests of a retired model."""
@@ -66,7 +66,7 @@ class AskedKind(Protocol):
 
 @functools.cache
 def asked_kinds() -> dict[str, AskedKind]:
-    """Return the kinds of tests by name, in the order in which their runs on a dataset are claimed."""
+    """Return the kinds of tests, keyed by name, in the order in which their runs on a dataset are claimed."""
     tests: tuple[AskedKind, ...] = sockets.plugs("app.features", "hooks", "ASKED_KINDS")
     by_kind: dict[str, AskedKind] = {test.kind: test for test in tests}
     assert len(by_kind) == len(tests), "two tests have the same kind"
@@ -79,7 +79,7 @@ def asked_kind_of(run: Run) -> AskedKind | None:
 
 
 def planned(run: Run, model: Model) -> CanaryPlan | None:
-    """Return the planned lanes of a run; None if the model's runs are not tested or the run is a test without lanes."""
+    """Return a run's planned lanes; None if the model's runs are not tested or the run is a test without lanes."""
     if not model.audit_lanes:
         return None
     if asked_kind := asked_kind_of(run):

@@ -1,4 +1,4 @@
-"""Run planner: the cheapest run that the accountant can prove to reach the target; relearning is always possible."""
+"""Run planner: the cheapest run that the accountant can prove to reach the target. Retraining is always possible."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,11 +24,11 @@ class PlanReason(StrEnum):
     ONE_BATCH = "one_batch"
     """Fact: number of `requests` that the run serves."""
     ONE_BY_ONE = "one_by_one"
-    """Facts: number of `requests`, and of `steps` of all their runs."""
+    """Facts: number of `requests`, and total number of `steps` of their runs."""
     FRESH_NOISE = "fresh_noise"
-    """Each version of this method is learned from scratch, with fresh noise."""
+    """With this method, each version is trained from scratch with fresh noise."""
     NO_INFLUENCE = "no_influence"
-    """Deleted records have no influence on a model learned from scratch."""
+    """Deleted records have no influence on a model trained from scratch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def learn(mechanism: Mechanism, *, kind: RunKind = RunKind.LEARN, reason: PlanRe
 
 
 def forget(chain: accountant.Chain, *, records: int, epsilon: float, delta: float) -> Plan:
-    """Plan the run that brings a model at `chain` to (epsilon, delta) after `records` more records became null.
+    """Plan the run that brings a model at `chain` to (epsilon, delta) after `records` more records have become null.
 
     Unlearning takes the minimum number of steps that the accountant accepts. If that is no cheaper than relearning, the
     plan is to relearn: deleted records have no influence on a model trained from scratch.
@@ -66,7 +66,7 @@ def forget(chain: accountant.Chain, *, records: int, epsilon: float, delta: floa
 
 
 def after(chain: accountant.Chain, plan: Plan, *, records: int) -> accountant.Chain:
-    """Return the model's chain after running `plan` on data in which `records` more records became null."""
+    """Return the model's chain after running `plan` on data in which `records` more records have become null."""
     method = methods.of(chain.mechanism)
     start = chain if plan.kind == RunKind.UNLEARN else method.started(chain.mechanism)
     return method.advance(start, accountant.Run(steps=plan.steps, records=records))

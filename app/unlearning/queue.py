@@ -26,7 +26,7 @@ from lethe.proof.errors import PrivacyError
 from lethe.proof.mechanism import Mechanism
 
 _LOOK_AGAIN = datetime.timedelta(days=1)
-"""Delay before the next run of a model whose dataset has no budget left for another version."""
+"""Delay before the next run of a model whose dataset's budget has no room for another version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +124,8 @@ def _claim(
 
 
 def _has_room(session: Session, dataset: Dataset, model: Model, plan: planner.Plan) -> bool:
-    """Return True if the dataset's budget has room for a plan's version. Otherwise postpone the model: no plan is
-    cheaper, and publication cannot be undone, so the budget does not recover."""
+    """Return True if the dataset's budget has room for the version that a plan would produce. Otherwise postpone the
+    model: no plan is cheaper, and publication cannot be undone, so the budget does not recover."""
     try:
         budgets.require_room(session, dataset, catalogue.mechanism_of(model), steps=plan.steps)
     except AdaptiveBudgetSpent as error:

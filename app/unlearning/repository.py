@@ -1,4 +1,4 @@
-"""SQL of runs and of retired models and datasets."""
+"""SQL queries about runs, and about retired models and datasets."""
 
 import datetime
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def runs(
 
 
 def unresolved_runs(session: Session) -> list[tuple[str | None, str | None, int]]:
-    """Count the failed or abandoned runs without a later success, by model (None for runs of a dataset alone) and error
+    """Count the failed or abandoned runs without a later success, by model (None for runs without one) and error
     code."""
     query = sa.select(Run.model_id, Run.error_code, sa.func.count()).where(_is_unresolved())
     return [
@@ -62,7 +62,7 @@ def unresolved_runs(session: Session) -> list[tuple[str | None, str | None, int]
 
 
 def last_canary_tests_failed(session: Session) -> dict[str, bool]:
-    """Map each tested model in service to True if its last canary test refuted its run."""
+    """Map each tested model in service to whether its last canary test refuted its run."""
     run = aliased(Run)
     last = (
         sa.select(run.id)
@@ -101,7 +101,7 @@ def expired_runs(session: Session, *, at: datetime.datetime) -> list[Run]:
 
 
 def runs_to_stop(session: Session, *, model_id: str | None, dataset_id: str | None) -> list[Run]:
-    """Return the running runs of a model or, without a model, on a dataset."""
+    """Return the runs in progress for a model or, without a model, for a dataset."""
     owner = Run.model_id == model_id if model_id is not None else Run.dataset_id == dataset_id
     return list(session.scalars(sa.select(Run).where(Run.status == RunStatus.RUNNING, owner)))
 
@@ -113,7 +113,7 @@ def is_any_cut_off(session: Session, *, dataset_id: str, since: datetime.datetim
 
 
 def ended_before(session: Session, run: Run, *, limit: int) -> list[Run]:
-    """Return up to `limit` earlier, ended runs of the same model, or of the dataset alone, newest first."""
+    """Return up to `limit` earlier, ended runs of the model (or of the dataset, without a model), newest first."""
     same = sa.and_(Run.dataset_id == run.dataset_id, Run.model_id.is_not_distinct_from(run.model_id), Run.id != run.id)
     query = sa.select(Run).where(same, Run.status != RunStatus.RUNNING, Run.started_at <= run.started_at)
     return list(session.scalars(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(limit)))

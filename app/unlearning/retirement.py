@@ -1,10 +1,10 @@
-"""Retirement of models and datasets: no further training or forgetting, and their weights and rows are destroyed.
+"""Retirement of models and datasets: training and forgetting end, and their weights and rows are destroyed.
 
-Their versions, copies, ledger, certificates and audit log remain. The audit log is signed at once, so that the
-tombstone journal receives its head, and with it the retirement.
+Records of their versions and copies, their ledger, certificates and audit log remain. The audit log is signed at once,
+so that its head, and thus the retirement, reaches the tombstone journal.
 
-Retirement waits for open requests: a person who asked to be forgotten is entitled to a version without them, or to null
-rows on disk, and to a certificate.
+Retirement waits for open requests: a person who has asked to be forgotten is entitled to a version without their data,
+or to null rows on disk, and to a certificate.
 """
 
 from sqlalchemy.orm import Session
@@ -27,8 +27,8 @@ from lethe.contract.sets import ModelStatus, RequestModelStatus, VersionStatus
 def retire_model(session: Session, keys: Keys, model: Model) -> None:
     """Take a model out of service permanently, and stop any run in progress. Repeating the call is a no-op.
 
-    Raises `ModelInUse` while requests wait for the model. If its budget permits no further version, the requests do not
-    block retirement: they are done once nothing remains of the model.
+    Raises `ModelInUse` while requests are waiting for the model. If its budget permits no further version, they do not
+    block retirement: they are complete once nothing remains of the model.
     """
     if model.retired_at is not None:
         return
@@ -44,7 +44,7 @@ def retire_model(session: Session, keys: Keys, model: Model) -> None:
 def retire_dataset(session: Session, keys: Keys, dataset: Dataset) -> None:
     """Retire a dataset, and delete its records. Repeating the call is a no-op.
 
-    Raises `DatasetInUse` while a model is trained or measured on it, or requests wait for its rows to be erased.
+    Raises `DatasetInUse` while a model uses it for training or evaluation, or requests are waiting to erase its rows.
     """
     if dataset.retired_at is not None:
         return

@@ -1,7 +1,7 @@
-"""Runs under way: renew the lease, publish the result in one transaction, or hand the run back.
+"""Runs in progress: renew the lease, publish the result in one transaction, or hand the run back.
 
-App and worker share only the database. A run is fenced by its id: nothing that a worker does after losing its run takes
-effect.
+App and worker share only the database. A run is fenced by its id: nothing that a worker does after losing its run has
+any effect.
 """
 
 import datetime
@@ -34,10 +34,10 @@ from lethe.proof.mechanism import Mechanism
 _FIRST_BACKOFF = datetime.timedelta(seconds=0.5)
 _MAX_BACKOFF = datetime.timedelta(minutes=1)
 _PATIENCE = 3
-"""Number of failures after which a model without a version ends in `failed`, and of deaths after which it backs off."""
+"""Number of failures after which a model without a version becomes `failed`, and of deaths after which it backs off."""
 _CLEARED_UP_WITHIN = datetime.timedelta(hours=1)
 _DEATHS = 10
-"""Number of worker deaths after which a model without a version ends in `failed`."""
+"""Number of worker deaths after which a model without a version becomes `failed`."""
 
 
 def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: float) -> None:
@@ -84,8 +84,8 @@ def confirm_edited(session: Session, *, run_id: str, has_batches: bool = True) -
 
 
 def note_damage(session: Session, *, run_id: str, error: DatasetDamaged) -> None:
-    """Drop the addition whose batch the run found damaged, or stop the dataset if its own rows are. Damage found by a
-    lost run is ignored, because the run's successor may have destroyed the missing rows."""
+    """Drop the addition whose batch the run found damaged, or stop the dataset if its own rows are damaged. Damage
+    found by a lost run is ignored, because the run's successor may have destroyed the missing rows."""
     run = repository.run(session, run_id)
     if run is not None and run.status == RunStatus.RUNNING and not additions.drop_damaged(session, error):
         damage.record(session, error)
@@ -105,8 +105,8 @@ def examine(session: Session, *, run_id: str, records: int, observed: Observed |
     """Return the faults that a run's canary test found; none if it passed. `records` is the number of non-null rows
     read.
 
-    Raises `LeaseLost` if the run was lost, and `RunDiffersFromPlan` if the recorded number of rows differs or the run
-    was not tested as planned.
+    Raises `LeaseLost` if the run was lost, and `RunDiffersFromPlan` if `records` is not the recorded number of rows or
+    the run was not tested as planned.
     """
     run, dataset, model = _held(session, run_id, lock=False)
     assert model is not None
@@ -239,7 +239,7 @@ def fail(session: Session, *, run_id: str, error_code: str, observed: Observed |
 
 
 def take_back(session: Session, *, worker: str) -> int:
-    """Hand back all runs of a worker known to be dead without waiting for lease expiry, and return their number.
+    """Hand back all runs of a worker known to be dead before their leases expire, and return their number.
 
     `worker` must name a single process on one host: any other process that claims under this name loses its runs.
     """
@@ -273,13 +273,13 @@ def cancel(session: Session, run: Run) -> None:
 
 
 def stop_runs(session: Session, *, model_id: str | None = None, dataset_id: str | None = None) -> None:
-    """Stop the running runs of a model or on a dataset."""
+    """Stop the runs in progress for a model or a dataset."""
     for run in repository.runs_to_stop(session, model_id=model_id, dataset_id=dataset_id):
         _stop(session, run)
 
 
 def _stop(session: Session, run: Run) -> None:
-    """Cancel a run under way. Its worker finds out at its next heartbeat, and discards its results."""
+    """Cancel a run in progress. Its worker finds out at its next heartbeat, and discards its results."""
     _end(session, run, status=RunStatus.CANCELLED)
     if test := kinds.asked_kind_of(run):
         test.cancel(session, run)
@@ -302,8 +302,8 @@ def get(session: Session, run_id: str) -> Run:
 
 
 def _held(session: Session, run_id: str, *, lock: bool = True) -> tuple[Run, Dataset, Model | None]:
-    """Return a run that is still held, with its dataset and model, or raise `LeaseLost`. Readers pass `lock=False`: on
-    a snapshot PostgreSQL refuses to lock a row that a heartbeat has changed since."""
+    """Return a run that is still held, with its dataset and model, or raise `LeaseLost`. Readers pass `lock=False`:
+    PostgreSQL refuses to lock a row that a heartbeat has changed since their snapshot."""
     held = repository.run_with_owners(session, run_id, lock=lock)
     if held is None or held[0].status != RunStatus.RUNNING:
         raise LeaseLost(f"Run {run_id} is {held[0].status if held else 'over'}: it was taken from this worker.")

@@ -1,4 +1,4 @@
-"""Order of the due datasets: urgent deadlines first, and fair to tenants."""
+"""Order of due datasets: urgent deadlines first, then fairly among tenants."""
 
 import datetime
 from collections.abc import Collection, Iterator, Mapping
@@ -40,8 +40,8 @@ class TenantShare:
 def batch_ends(
     max_wait_seconds: int, *, oldest_at: datetime.datetime, first_due_at: datetime.datetime
 ) -> datetime.datetime:
-    """Return the time from which a batch is served even if it is not full: when its oldest request has waited for the
-    model's maximum, or a week before its first deadline if that is earlier."""
+    """Return the time from which a batch is served even if it is not full: when its oldest request has waited the
+    model's maximum time, or a week before its first deadline if that is earlier."""
     waited = oldest_at + datetime.timedelta(seconds=max_wait_seconds)
     return min(waited, first_due_at - BEFORE_THE_DEADLINE)
 
@@ -55,11 +55,11 @@ def in_turn(
     dataset's place is the number of its tenant's runs in progress plus the number of its tenant's datasets before it.
     At equal places, the tenant whose latest run began earliest goes first. Deadlines do not rank tenants, because
     callers state when their requests were submitted. 3. A tenant's datasets are ordered by earliest deadline. A model
-    that waits to be trained counts as due a month after its creation, but that date does not make its dataset urgent
-    under rule 1.
+    that is waiting to be trained counts as due a month after its creation, but that date does not make its dataset
+    urgent under rule 1.
 
     Therefore no dataset starves: between two runs of a tenant, every other tenant with equally urgent work gets one
-    run, and the deadlines of waiting datasets approach.
+    run, and waiting datasets move closer to their deadlines.
     """
     urgent: list[DueDataset] = []
     others: list[DueDataset] = []

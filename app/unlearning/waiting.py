@@ -1,4 +1,4 @@
-"""Requests that no run has claimed: how many people they concern for each live version, and why they wait."""
+"""Requests that no run has claimed: how many people they concern per live version, and why they are waiting."""
 
 import datetime
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""SQL of requests that no run has claimed."""
+"""SQL queries about requests that no run has claimed."""
 
 import datetime
 from collections.abc import Collection
@@ -15,7 +15,7 @@ from lethe.contract.sets import RequestStatus, RunStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unclaimed:
-    """Requests about unclaimed rows of one dataset: how many a worker can claim (`ready`; the oldest since
+    """Requests about unclaimed rows of one dataset: how many a worker can claim (`ready`; the oldest became ready at
     `oldest_at`), how many are in their grace period, and how many are in review."""
 
     dataset_id: str
@@ -37,7 +37,7 @@ _ASKS_FOR = sa.or_(
     DeletionRequest.dataset_ids.is_(None),
     sa.cast(DeletionRequest.dataset_ids, sa.String).contains('"' + Record.dataset_id + '"'),
 )
-"""Condition on requests joined with records: the request covers the record's dataset, by name or with all datasets."""
+"""Condition on requests joined with records: the request covers the record's dataset, by name or as one of all."""
 _ACCEPTED = sa.and_(Erasure.dataset_id.in_(_THESE), Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
 
 

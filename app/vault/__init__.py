@@ -1,1 +1,1 @@
-"""Data at rest: objects and texts sealed under individual keys, and the stores that hold them."""
+"""Data at rest: objects and texts, each sealed under its own key, and the stores that hold them."""

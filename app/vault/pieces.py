@@ -1,10 +1,10 @@
 """Callers' texts at rest, each sealed under its own key, which can be destroyed.
 
 A sealed text (AES-256-GCM) enters the database, its write-ahead log, replicas and backups, which cannot be erased
-reliably. Its key, wrapped by the key-encryption key, is a line of a page: a file of `LINES` lines of fixed length in
-the data folder. Destroying a key overwrites its line with zeros, syncs, and reads it back. A page is written whole
-before its first key is used, so that sealing needs no separate write. A page belongs to the process that created it;
-keys that the process never uses seal nothing.
+reliably. Its key, wrapped by the key-encryption key, is one line of a page: a file in the data folder with `LINES`
+lines of fixed length. Destroying a key overwrites its line with zeros, syncs it, and reads it back. A page is written
+in full before its first key is used, so that sealing needs no separate write. A page belongs to the process that
+created it; keys that the process never uses seal nothing.
 """
 
 import os
@@ -24,7 +24,7 @@ from lethe.contract.problems import SealedTextDamaged
 
 LINES = 256
 _LINE = 76
-"""Length in bytes of a wrapped key of 32 bytes."""
+"""Length in bytes of a wrapped 32-byte key."""
 _KEY, _NONCE = 32, 12
 _PAGE_ID, _LINE_NUMBER = 8, 2
 _NAME = _PAGE_ID + _LINE_NUMBER
@@ -93,8 +93,8 @@ class Vault:
         return sealed[:_NAME].hex()
 
     def key_of_damaged(self, sealed: bytes) -> str:
-        """Return the name of the key of a sealed text that does not open. If the text opens after one bit of its stored
-        name is flipped, return that name: the stored name is another text's."""
+        """Return the name of the key of a sealed text that cannot be opened. If the text opens after one bit of its
+        stored name is flipped, return the corrected name: the stored name is another text's."""
         for bit in range(8 * _NAME):
             name = (int.from_bytes(sealed[:_NAME], "big") ^ 1 << bit).to_bytes(_NAME, "big")
             with suppress(ValueError, FileNotFoundError, WrappedUnderAnotherKey):
@@ -126,8 +126,8 @@ class Vault:
                 wipe_file(_temporary(self._path(page)))
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the name and plaintext keys of each page, with zeros for destroyed keys. Archive pages only in sealed
-        form. Raises `SealedTextDamaged`."""
+        """Yield the name and plaintext keys of each page, with zeros for destroyed keys. Pages may be archived only in
+        sealed form. Raises `SealedTextDamaged`."""
         for path in sorted(self._folder.glob(f"[!.]*{_PAGE}")):
             with locked(self._folder):
                 keys = [bytes(_KEY) if key is None else key for _, key in self._unwrapped_page(path)]

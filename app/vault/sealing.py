@@ -1,9 +1,9 @@
 """Sealed objects: each under its own data key, so that destroying the small key destroys every copy of the object.
 
-An object is `<name>.sealed` in a store (AES-256-GCM, the name authenticated), next to a file `<name>.key`, which holds
-its data key wrapped by the key-encryption key. The key is written first and destroyed first. Only the folder of keys
-must erase reliably; backups, replicas and old versions of an object may remain, and cannot be opened. The key and the
-object of a version's weights are durable before the version is published.
+An object is stored as `<name>.sealed` (AES-256-GCM, with the name authenticated), next to a file `<name>.key`, which
+contains its data key wrapped by the key-encryption key. The key is written first and destroyed first. Only the keys'
+folder must erase reliably; backups, replicas and old versions of an object may remain, but cannot be opened. The key
+and the object of a version's weights are durable before the version is published.
 """
 
 import datetime
@@ -53,7 +53,7 @@ class SealedStore:
             raise OSError(errno.EIO, "Something was sealed and something else was read back", name)
 
     def get(self, name: str) -> bytes:
-        """Return the content; raise `FileNotFoundError` if it or its key is missing, `ValueError` if it is damaged."""
+        """Return an object; raise `FileNotFoundError` if it or its key is missing, `ValueError` if it is damaged."""
         key, sealed = self._key(name), memoryview(self._objects.get(name + _SEALED))
         try:
             return AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], name.encode())
@@ -64,7 +64,7 @@ class SealedStore:
         return self._key_path(name).exists()
 
     def is_key_damaged(self, name: str) -> bool:
-        """Return True if the stored key of an object cannot be unwrapped."""
+        """Return True if an object's stored key cannot be unwrapped."""
         try:
             self._key(name)
         except ValueError:
@@ -72,7 +72,7 @@ class SealedStore:
         return False
 
     def destroy(self, name: str) -> None:
-        """Overwrite and remove the key, then delete the object. Missing objects are ignored."""
+        """Overwrite and remove an object's key, then delete the object. Missing objects are ignored."""
         with locked(self._keys):
             self._wipe_key(name)
         self._objects.delete(name + _SEALED)
@@ -86,7 +86,7 @@ class SealedStore:
             self._objects.delete(name + _SEALED)
 
     def destroy_group(self, group: str, *, but: Set[str] = frozenset()) -> None:
-        """Destroy all objects of a group except `but`. All keys are destroyed before the store is accessed."""
+        """Destroy all objects in a group except those in `but`. All keys are destroyed before the store is accessed."""
         unwanted = self.keys(group) - but
         self.destroy_all(unwanted)
         for name in self.names(group).keys() - unwanted - but:
@@ -97,7 +97,7 @@ class SealedStore:
         return {path.name.removesuffix(_WRAPPED) for path in self._key_paths(f"{group}.*")}
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
-        """Return the names, optionally of one group, that have a key or an object, with the time of the last write."""
+        """Return the names (all, or one group's) that have a key or an object, each with the time of its last write."""
         listed = self._objects.names(group).items()
         times = {name.removesuffix(_SEALED): at for name, at in listed if name.endswith(_SEALED)}
         for name, at in written_at(self._key_paths("[!.]*" if group is None else f"{group}.*")):
@@ -156,7 +156,7 @@ class SealedStore:
 
 
 class WeightStore:
-    """Store of the sealed weights of versions."""
+    """Store of versions' sealed weights."""
 
     def __init__(self, sealed: SealedStore) -> None:
         self._sealed = sealed
@@ -166,7 +166,7 @@ class WeightStore:
         self._sealed.put(version_id, weights)
 
     def get(self, version_id: str) -> bytes:
-        """Return the safetensors bytes of a version. Raises `WeightsDestroyed` or, if damaged, `WeightsUnreadable`."""
+        """Return a version's safetensors bytes. Raises `WeightsDestroyed`, or `WeightsUnreadable` if damaged."""
         try:
             return self._sealed.get(version_id)
         except FileNotFoundError as error:
@@ -177,7 +177,7 @@ class WeightStore:
             ) from error
 
     def destroy(self, version_id: str) -> None:
-        """Overwrite and remove the key, then remove the object. Missing versions are ignored."""
+        """Overwrite and remove the version's key, then remove its object. Missing versions are ignored."""
         self._sealed.destroy(version_id)
 
     def version_ids(self) -> set[str]:
@@ -192,5 +192,5 @@ def to_safetensors(parameters: np.ndarray) -> bytes:  # (classes or 1, d + 1) fl
 
 
 def from_safetensors(weights: bytes) -> np.ndarray:  # (classes or 1, d + 1) float64
-    """Return the parameters of published weights, the inverse of `to_safetensors`."""
+    """Return the parameters in published weights; this is the inverse of `to_safetensors`."""
     return load(weights)["parameters"]

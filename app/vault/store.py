@@ -1,4 +1,4 @@
-"""Files and object stores for erasable data: durable when written, private, and overwritten before they are removed."""
+"""Files and object stores for erasable data: durable once written, private, and overwritten before removal."""
 
 import contextlib
 import datetime
@@ -217,8 +217,8 @@ class ObjectStore(Protocol):
         """Delete an object; ignore a missing object."""
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
-        """Return the names of all objects, or of one group, each with its write time (aware UTC). Include objects of
-        which a crash left only a partial file, which `delete` removes."""
+        """Return the names of all objects, or of one group, each with its write time (aware UTC). This includes partial
+        files left by a crash, which `delete` removes."""
 
 
 class FolderStore:

@@ -1,4 +1,4 @@
-"""Command `lethe`: calls a gateway and verifies its certificates and ledgers. An installed server adds its commands."""
+"""The command `lethe`: calls a gateway and verifies its certificates and ledgers. An installed server adds commands."""
 
 import sys
 from importlib.metadata import entry_points
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import typer
 
 SERVICES = "lethe.services"
-"""Group of entry points, each the name of a command that runs a service, and the `typer.Typer` that has it."""
+"""Entry point group. Each entry names a command that runs a service, and is the `typer.Typer` that contains it."""
 _EXTRAS = {
     "typer": "cli",
     "rich": "cli",
@@ -24,11 +24,11 @@ _EXTRAS = {
     "torch": "tangents",
     "safetensors": "onnx",
 }
-"""Extra of the distribution that provides each optional module."""
+"""Extra of the distribution that installs each optional module."""
 
 
 def main() -> None:
-    """Run the command line. A known error prints one line and exits with code 1."""
+    """Run the command line. For a known error, print one line and exit with code 1."""
     try:
         _commands()()
     except Problem as error:
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _commands() -> "typer.Typer":
-    """Return all commands, or only those of a service called by its name, which then starts without a client."""
+    """Return all commands or, if a service is called by name, only its own, so that it starts without a client."""
     for point in entry_points(group=SERVICES):
         if [point.name] == sys.argv[1:2]:
             service: typer.Typer = point.load()

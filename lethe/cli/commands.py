@@ -35,7 +35,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
     OptionShape(positional=("subject_id",), also={"aliases": "--alias", "dataset_ids": "--dataset-id"}),
 )
 def request_submit(
-    call: CommandCall, wait: Annotated[bool, typer.Option(help="Wait until it is completed")] = True
+    call: CommandCall, wait: Annotated[bool, typer.Option(help="Wait until the request is completed")] = True
 ) -> None:
     """Request that a person be forgotten everywhere."""
     request = call()
@@ -81,7 +81,7 @@ tenant = GROUPS["tenants"].app
 )
 def key_create(
     call: CommandCall,
-    days: Annotated[int | None, typer.Option(min=1, help="How long it lives; default: for ever")] = None,
+    days: Annotated[int | None, typer.Option(min=1, help="Lifetime in days; default: unlimited")] = None,
 ) -> None:
     """Create an API key, which is shown once."""
     if days is not None:
@@ -103,7 +103,7 @@ derive("tenants.create", OptionShape(positional=("name",)))
 @tenant.command("show")
 @makes(tenants.GET)
 def tenant_show(
-    tenant_id: Annotated[str | None, typer.Argument(help="Default: that of the key")] = None,
+    tenant_id: Annotated[str | None, typer.Argument(help="Default: the key's tenant")] = None,
     url: Url = None,
     key: Key = None,
 ) -> None:
@@ -115,7 +115,7 @@ def tenant_show(
 @tenant.command("set")
 @makes(tenants.CHANGE_OWN)
 def tenant_set(
-    field: Annotated[list[str], typer.Argument(help="NAME=VALUE, such as auto_accept=false; VALUE is JSON, or text")],
+    field: Annotated[list[str], typer.Argument(help="NAME=VALUE, such as auto_accept=false; VALUE is JSON or text")],
     url: Url = None,
     key: Key = None,
 ) -> None:
@@ -135,9 +135,9 @@ def _field(text: str) -> tuple[str, Any]:
 
 
 _ENDS_WITHIN = 2.0
-"""Seconds to wait for the last poll of an upload."""
+"""Seconds to wait for the final poll of an upload."""
 WatchUpload = Callable[[Client, str, int, Progress, threading.Event], None]
-"""Report progress of the upload with this name and number of bytes until the event is set."""
+"""Report the progress of the upload with this name and number of bytes until the event is set."""
 Skip = Annotated[bool, typer.Option(help="Leave out rows of people who asked to be forgotten")]
 
 
@@ -160,7 +160,7 @@ def _parse_range(text: str) -> dict[str, float]:
 def dataset_create(
     call: CommandCall,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows: .csv, .parquet or .npz")],
-    counts: Annotated[bool, typer.Option("--counts", help="With --target 0,MAX: the numbers are counts")] = False,
+    counts: Annotated[bool, typer.Option("--counts", help="With --target 0,MAX: targets are counts")] = False,
     skip_suppressed: Skip = False,
 ) -> None:
     """Upload rows."""
@@ -181,7 +181,7 @@ def skip(call: CommandCall, skip_suppressed: bool) -> None:
 
 @contextmanager
 def uploading(client: Client, file: Path, name: str, *, encoded: bool) -> Iterator[None]:
-    """Show that a file is being uploaded as `name` and, if it passes through a network, the number of rows done."""
+    """Show that a file is being uploaded as `name` and, if a network encodes it, the number of rows processed."""
     watchers: tuple[WatchUpload, ...] = sockets.plugs("lethe.features", "cli", "WATCH_UPLOAD") if encoded else ()
     if not watchers:
         with console.status(f"Uploading {file.name}"):
@@ -213,7 +213,7 @@ derive("datasets.list", line="{item.id}  {item.num_records:>9} of {item.num_slot
 )
 def model_create(
     call: CommandCall,
-    wait: Annotated[bool, typer.Option(help="Wait, with a progress bar, until it has learned")] = True,
+    wait: Annotated[bool, typer.Option(help="Wait, with a progress bar, until it is trained")] = True,
 ) -> None:
     """Train a model."""
     created = call()
@@ -292,16 +292,16 @@ class VerifyProof(Protocol):
 @GROUPS["certificates"].app.command("verify")
 def certificate_verify(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A JWS, or JSON that holds some")],
-    jwks: Annotated[Path | None, typer.Option(help="The issuer's public keys; default: FILE.jwks.json")] = None,
+    jwks: Annotated[Path | None, typer.Option(help="Issuer's public keys; default: FILE.jwks.json")] = None,
     max_epsilon: Annotated[
-        float | None, typer.Option(help="Refuse what guarantees less of forgetting (unlearning, deletion)")
+        float | None, typer.Option(help="Maximum epsilon for unlearning and deletion; refuse anything weaker")
     ] = None,
-    max_delta: Annotated[float | None, typer.Option(help="Likewise")] = None,
+    max_delta: Annotated[float | None, typer.Option(help="Maximum delta, likewise")] = None,
 ) -> None:
     """Verify certificates offline: the signatures, and every number recomputed from the statements alone.
 
-    Exits with 1 unless every certificate is valid and meets the given limits, all are about the request that the file
-    names, and the joint guarantee follows from them.
+    Exits with code 1 unless every certificate is valid and meets the given limits, all are about the request that the
+    file names, and the joint guarantee follows from them.
     """
     from lethe import verification
 
@@ -323,7 +323,7 @@ def certificate_verdict(
     call: CommandCall,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A JWS, or JSON that holds some")],
 ) -> None:
-    """Ask the gateway to verify certificates with its installation's keys; `verify` needs no trust in the gateway."""
+    """Ask the gateway to verify certificates with its installation's keys; `verify` requires no trust in it."""
     from lethe.verification import proof_files
 
     for part in proof_files.parse(_text_of(file)).parts:
@@ -332,11 +332,11 @@ def certificate_verdict(
 
 @GROUPS["ledger"].app.command("verify")
 def ledger_verify(
-    export: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An exported ledger")],
+    export: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Exported ledger")],
     head: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="A signed head that was kept elsewhere")
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Signed head that was kept elsewhere")
     ] = None,
-    jwks: Annotated[Path | None, typer.Option(help="The issuer's public keys; default: EXPORT.jwks.json")] = None,
+    jwks: Annotated[Path | None, typer.Option(help="Issuer's public keys; default: EXPORT.jwks.json")] = None,
 ) -> None:
     """Recompute every hash and every number of an exported ledger offline, and compare it with its signed head."""
     verify_export(export, head=head, jwks=jwks)

@@ -1,4 +1,4 @@
-"""Commands generated from the SDK's methods: ids and options from the call's fields, help from the contract."""
+"""Commands generated from the SDK's methods: ids and options from the call's fields, help texts from the contract."""
 
 import datetime
 import inspect
@@ -183,19 +183,19 @@ _MAX_PAGE_SIZE = 500
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Group of commands about one resource of a client."""
+    """Group of commands for one of a client's resources."""
 
     name: str
     resource: type[Resource[Any]]
     app: typer.Typer
 
     def has(self, verb: str) -> bool:
-        """Return True if the group has a command of this name."""
+        """Return True if the group has a command with this name."""
         return any(command.name == verb for command in self.app.registered_commands)
 
 
 GROUPS: dict[str, Group] = {}
-"""Groups by the client's attribute."""
+"""Command groups, keyed by client attribute."""
 
 VERBS = {
     "datasets.upload": "create",
@@ -205,11 +205,11 @@ VERBS = {
     "certificates.verify": "verdict",
     "tenants.set_policy": "set",
 }
-"""Commands named differently from their method, including those of features. `verify` is left to offline commands."""
+"""Commands not named after their method, including those of features. `verify` is left to offline commands."""
 
 
 def add_group(attribute: str, name: str, does: str) -> typer.Typer:
-    """Add and return the group of commands about a resource of the client."""
+    """Add the group of commands for one of the client's resources, and return its app."""
     GROUPS[attribute] = Group(name, resource_classes(Client).get(attribute, Resource), new_group(does))
     return GROUPS[attribute].app
 
@@ -333,12 +333,12 @@ def _show_answer(call: CommandCall) -> None:
         show(answer)
 
 
-def _saved(call: CommandCall, to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")]) -> None:
+def _saved(call: CommandCall, to: Annotated[Path, typer.Argument(dir_okay=False, help="File to write to")]) -> None:
     answer = call()
     files.write(to, [answer] if isinstance(answer, bytes) else answer)
 
 
-Limit = Annotated[int | None, typer.Option(min=1, help="How many at most; default: all")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number; default: all")]
 
 
 def _lines(line: Callable[[Any], str], call: CommandCall, limit: int | None) -> None:
@@ -349,7 +349,7 @@ def _lines(line: Callable[[Any], str], call: CommandCall, limit: int | None) -> 
 
 
 def _filled(template: str) -> Callable[[Any], str]:
-    """Return a function that fills the fields of an item, such as `{item.id}`, into a template."""
+    """Return a function that fills an item's fields, such as `{item.id}`, into a template."""
     return lambda item: template.format(item=item)
 
 
@@ -362,7 +362,7 @@ def _listed(call: CommandCall, limit: Limit = None) -> None:
 
 
 def _listed_as(line: Callable[[Any], str]) -> Callable[..., None]:
-    as_json = Annotated[bool, typer.Option("--json", help="All that is known, as one JSON object a line")]
+    as_json = Annotated[bool, typer.Option("--json", help="All fields, as one JSON object per line")]
 
     def listed(call: CommandCall, limit: Limit = None, json: as_json = False) -> None:
         _lines(_json_line if json else line, call, limit)

@@ -1,4 +1,4 @@
-"""Input and output shared by all commands: connection to the gateway, command groups, and printing."""
+"""Input and output shared by all commands: the connection to the gateway, command groups, and printing."""
 
 import json
 import os
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from lethe import Client
     from lethe.client.waiting import Progress
 
-Url = Annotated[str | None, typer.Option(envvar="LETHE_URL", help="Gateway; default: LETHE_HOST and LETHE_PORT.")]
+Url = Annotated[str | None, typer.Option(envvar="LETHE_URL", help="Gateway's URL; default: LETHE_HOST and LETHE_PORT.")]
 Key = Annotated[str | None, typer.Option(envvar="LETHE_API_KEY", help="API key; default: the admin key file.")]
 
 RETRY_SECONDS = 3.0
-"""Short, so that a person at a terminal soon learns that the gateway is unreachable."""
+"""Short, so that a person at a terminal quickly learns that the gateway is unreachable."""
 
 
 class _Installed(BaseModel):
@@ -82,12 +82,12 @@ def in_words(audit: Mapping[str, Any] | None) -> str:
 
 
 def at_most(value: float, digits: int = 4) -> str:
-    """Format with `digits` significant digits, rounded up, for upper bounds."""
+    """Format an upper bound with `digits` significant digits, rounded up."""
     return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value))):.{digits}g}"
 
 
 def at_least(value: float, digits: int = 4) -> str:
-    """Format with `digits` significant digits, rounded down, for lower bounds."""
+    """Format a lower bound with `digits` significant digits, rounded down."""
     return f"{float(Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(repr(value))):.{digits}g}"
 
 

@@ -1,4 +1,4 @@
-"""Assembly of the command `lethe`: hand-written commands, those generated from the contract, and those of a server."""
+"""Assembly of the command `lethe`: hand-written commands, those generated from the contract, and the server's."""
 
 import functools
 from importlib.metadata import entry_points
@@ -10,10 +10,10 @@ from lethe.cli import commands, gateway
 from lethe.cli.derived import GROUPS, derive_the_rest
 
 BY_HAND = (commands, *sockets.modules("lethe.features", "cli"))
-"""Modules that add their commands to the groups when they are imported, including the `cli` of each feature."""
+"""Modules that add their commands to the groups when they are imported, including each feature's `cli`."""
 
 PLUGINS = "lethe.commands"
-"""Group of entry points, each a `typer.Typer`, whose commands are added."""
+"""Entry point group; each entry is a `typer.Typer` whose commands are added."""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Clients of a gateway: `Client(url, api_key)` and `AsyncClient`, with one resource per attribute."""
+"""Clients for a gateway: `Client(url, api_key)` and `AsyncClient`, with one attribute per resource."""
 
 from typing import Any, Generic, Self, get_origin, get_type_hints
 

@@ -1,4 +1,4 @@
-"""Frames and files: conversion of pandas, polars or Arrow frames for sending, and writing of long responses."""
+"""Frames and files: pandas, polars and Arrow frames are converted for sending, and long responses written to files."""
 
 import io
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 _INDEX = "__index_level_"
-"""Prefix of the names that Arrow gives to a pandas index, which is not a column of the table."""
+"""Prefix of the names that Arrow gives to a pandas index, which is not one of the table's columns."""
 
 
 @runtime_checkable
 class Frame(Protocol):
-    """Frame of pandas, polars or Arrow: any object that exports its columns through the Arrow C stream interface."""
+    """pandas, polars or Arrow frame: any object that exports its columns through the Arrow C stream interface."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 

@@ -1,4 +1,4 @@
-"""HTTP calls to one gateway with one API key, repeated where safe, with parsed responses; blocking or awaited."""
+"""HTTP calls to one gateway with one API key, retried where safe, with parsed responses; blocking or awaited."""
 
 import functools
 import logging
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _CONNECT_SECONDS = 5.0
 _trusted = functools.cache(httpx.create_ssl_context)
-"""Return the certificates of authorities, read once per process because that takes 30 ms."""
+"""Return the certificates of trusted authorities, read only once per process because that takes 30 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ class Calls:
         *,
         stream: bool = False,
     ) -> Any:
-        """Return the response, with either kind of httpx client."""
+        """Return the response. This works with either kind of httpx client."""
         request, patience = self._prepared(operation, ids, arguments, options)
         while True:
             try:
@@ -213,7 +213,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def drive_each(items: AsyncGenerator[T]) -> Iterator[T]:
-    """Yield the items of an asynchronous generator of blocking calls, without an event loop."""
+    """Iterate over an asynchronous generator that makes only blocking calls, without an event loop."""
     try:
         while True:
             yield drive(_next(items))

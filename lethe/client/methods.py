@@ -1,6 +1,6 @@
-"""Methods of a client's resources, generated from the operations of the contract for both clients.
+"""Methods of a client's resources, generated from the contract's operations for both clients.
 
-Arguments are validated as the gateway would before a call is sent, and described for `help`.
+Before a call is sent, its arguments are validated as the gateway would validate them. `help` describes them.
 """
 
 import functools
@@ -24,7 +24,7 @@ from lethe.contract.problems import FieldError, InputInvalid
 B = TypeVar("B", bound=BaseModel)
 
 _FRAME_NAME = "table.parquet"
-"""File name under which a frame is sent."""
+"""File name under which frames are sent."""
 _LAST = ("limit", "cursor", "idempotency_key")
 _PAGING = {"limit": "Number of items per page; all are returned.", "cursor": "Page to start with."}
 
@@ -162,9 +162,9 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Http | AsyncHttp)
 Target = str | Path | BinaryIO
-"""File by its path, or an open file."""
+"""File, given by its path or as an open file."""
 File = str | Path | files.Frame
-"""File by its path, or a frame of pandas, polars or Arrow."""
+"""File, given by its path, or a frame from pandas, polars or Arrow."""
 _UPLOAD_SECONDS = 600.0
 
 
@@ -355,7 +355,7 @@ def upload_one(operation: Operation[..., T], takes: Callable[P, BaseModel]) -> _
 
 
 class composed(Generic[P, T]):
-    """Method of several calls, written once as a coroutine on `self._calls`; blocking clients run it to completion."""
+    """Decorator for a client method of several calls, written as a coroutine; blocking clients run it to completion."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
         self._function = function

@@ -1,4 +1,4 @@
-"""Resources of a client: the calls about models, requests, certificates and the other objects of the core."""
+"""A client's resources: calls about models, requests, certificates and the other objects of the core."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from lethe.contract.sets import ModelStatus, RequestModelStatus, RequestStatus
 
 
 class ApiKeys(Resource[H]):
-    """`client.api_keys`: API keys and their scopes; all calls require the scope admin.
+    """`client.api_keys`: API keys and their scopes; all calls require the admin scope.
 
     A call that creates a key is not repeated automatically: if its response is lost, revoke the key you never saw.
     """
@@ -41,7 +41,7 @@ class Datasets(Resource[H]):
 
 
 class Runs(Resource[H]):
-    """`client.runs`: past and current runs of the workers."""
+    """`client.runs`: the workers' past and current runs."""
 
     list = pages(runs.LIST)
     get = call(runs.GET)
@@ -49,7 +49,7 @@ class Runs(Resource[H]):
 
 
 class Tenants(Resource[H]):
-    """`client.tenants`: the tenants of an installation (scope operator), and the caller's own policy (scope admin).
+    """`client.tenants`: an installation's tenants (operator scope), and the caller's own policy (admin scope).
 
     A call that creates a tenant is not repeated automatically: if its response is lost, the name is taken and the
     admin's key is lost.
@@ -95,7 +95,7 @@ class Models(Resource[H]):
 
 
 Certificate = CertificateOut | AbsenceOut | str
-"""Certificate as the gateway returns it, or its JWS."""
+"""Certificate as returned by the gateway, or its JWS."""
 
 
 class Certificates(Resource[H]):

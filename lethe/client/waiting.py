@@ -1,4 +1,4 @@
-"""Pauses between the attempts of a repeatable call, and between polls of a long operation."""
+"""Pauses between attempts at a repeatable call, and between polls of a long operation."""
 
 import datetime
 import email.utils
@@ -10,7 +10,7 @@ from typing import Protocol
 from lethe.errors import WaitTimedOut
 
 STATUSES = frozenset({429, 502, 503, 504})
-"""Status codes after which the same call may succeed."""
+"""Status codes after which the same call may succeed later."""
 
 _FIRST_PAUSE_SECONDS = 0.1
 _MAX_RETRY_PAUSE_SECONDS = 5.0
@@ -19,7 +19,7 @@ _DICE = random.SystemRandom()
 
 @dataclass(slots=True, kw_only=True)
 class Patience:
-    """Patience with one call: no attempt begins later than `seconds` after the first."""
+    """Time limit for repeating one call: no attempt begins later than `seconds` after the first."""
 
     seconds: float
     _began: float = field(default_factory=time.monotonic)

@@ -1,1 +1,1 @@
-"""HTTP contract: calls, the scopes that they need, and their answers. Gateway, SDK and command line derive from it."""
+"""HTTP contract: calls, the scopes they need, and their responses. Gateway, SDK and command line derive from it."""

@@ -16,9 +16,9 @@ class ApiKeyIn(Body):
     scopes: Annotated[list[Annotated[Scope, Strict(False)]], Field(min_length=1, fail_fast=True)] = Field(
         description="Scopes to grant to the key. The caller must have all of them."
     )
-    expires_at: Moment | None = optional("Time of expiry (RFC 3339). Default: never.")
+    expires_at: Moment | None = optional("Time at which the key expires (RFC 3339). Default: the key never expires.")
     calls_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = optional(
-        "Calls allowed per minute, within the installation's own limit (LETHE_CALLS_PER_MINUTE). Default: no limit."
+        "Maximum calls per minute, within the installation's own limit (LETHE_CALLS_PER_MINUTE). Default: no limit."
     )
     own_requests_only: bool | None = optional(
         "Restrict the key to requests created with it or with a key that it replaced. Default: true for keys with "
@@ -30,14 +30,14 @@ class ApiKeyOut(Answer):
     id: str = Field(description="ID of the key.")
     name: str = Field(description="Name of the key.")
     scopes: list[str] = Field(description="Scopes of the key, sorted.")
-    calls_per_minute: int | None = Field(description="Limit in calls per minute; null if the key has none of its own.")
+    calls_per_minute: int | None = Field(description="Maximum number of calls per minute; null if not limited per key.")
     own_requests_only: bool = Field(
         description="True if the key can see and cancel only requests created with it or with a key that it replaced."
     )
-    created_at: datetime.datetime = Field(description="Time of creation.")
+    created_at: datetime.datetime = Field(description="Time at which the key was created.")
     expires_at: datetime.datetime | None = Field(description="Time at which the key expires; null if it never expires.")
     last_used_at: datetime.datetime | None = Field(description="Time of last use, to about a minute; null if unused.")
-    revoked_at: datetime.datetime | None = Field(description="Time of revocation; null if not revoked.")
+    revoked_at: datetime.datetime | None = Field(description="Time at which the key was revoked; null if not revoked.")
 
 
 class NewApiKeyOut(ApiKeyOut):
@@ -46,7 +46,7 @@ class NewApiKeyOut(ApiKeyOut):
 
 class RotationIn(Body):
     overlap_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
-        default=0, description="Seconds for which the old key remains valid, unless it expires earlier."
+        default=0, description="Seconds that the old key remains valid after the rotation, unless it expires earlier."
     )
     expires_at: Moment | None = optional("Expiry of the new key (RFC 3339). Default: same lifetime as the old key.")
 
@@ -88,8 +88,8 @@ ROTATE = _KEYS.of_one(
     gives=NewApiKeyOut,
     status=201,
     problems=(LastAdminKey,),
-    does="Create a key with the same scopes and limits as this one, which remains valid for an overlap period. No "
-    "`Idempotency-Key` is accepted.",
+    does="Create a key with the same scopes and limits as an existing key, which remains valid for an overlap period. "
+    "No `Idempotency-Key` is accepted.",
 )
 REVOKE = _KEYS.of_one(
     "revoke_api_key",

@@ -13,8 +13,8 @@ from lethe.contract.sets import Scope
 
 class GuaranteeOut(Answer):
     notion: str = Field(description="unlearning, deletion, adaptive, release or reset; never add different notions.")
-    adjacency: str = Field(description="Change of one record: set to null (zero_out) or replaced (replace).")
-    mu: float = Field(description="Bound as the mu of Gaussian differential privacy (mu-GDP), in both directions.")
+    adjacency: str = Field(description="Neighbouring relation: one record nulled (zero_out) or replaced (replace).")
+    mu: float = Field(description="Mu of Gaussian differential privacy (mu-GDP); the bound holds in both directions.")
     epsilon: float = Field(description="Epsilon in nats implied by mu at `delta`, rounded up.")
     delta: float = Field(description="Delta at which epsilon is stated, between 0 and 1.")
     reference_process: str = Field(description="Description of the reference process and its assumptions.")
@@ -30,14 +30,14 @@ class TargetOut(Answer):
 
 
 class JointOut(Answer):
-    """Joint guarantee for one person over `models`; the mu^2 of models with independent noise add up."""
+    """Joint guarantee for one person over `models`. For models with independent noise, the values of mu^2 add up."""
 
     models: list[str] = Field(description="IDs of the models that the joint guarantee covers.")
-    mu: float = Field(description="Joint mu of `deletion` (mu-GDP).")
-    epsilon: float = Field(description="Joint epsilon of `deletion` in nats, implied by mu at `delta` and rounded up.")
+    mu: float = Field(description="Mu of the joint `deletion` guarantee (mu-GDP).")
+    epsilon: float = Field(description="Epsilon in nats of the joint `deletion`, implied by mu at `delta`, rounded up.")
     delta: float = Field(description="Delta at which epsilon is stated: the smallest delta among the models.")
     best_attacker_accuracy: float = Field(
-        description="Phi(mu/2) of the joint `deletion`: bound on any attacker's accuracy."
+        description="Phi(mu/2) of the joint `deletion` guarantee: upper bound on any attacker's accuracy."
     )
     guarantees: list[GuaranteeOut] = Field(description="Joint `unlearning`, `deletion` and `adaptive` guarantees.")
 
@@ -65,9 +65,9 @@ class CertificatesOut(Answer):
     damaged: list[str] = Field(description="IDs of certificates omitted because they differ from what was signed.")
     joint: JointOut | None = Field(
         description="Joint guarantee of all models trained on the person's data, except those destroyed before they "
-        "forgot; null if there is none, if a model must still forget, or if a certificate is damaged."
+        "forgot the person; null if there is none, if a model must still forget, or if a certificate is damaged."
     )
-    nothing_held: AbsenceOut | None = Field(description="Signed statement of absence; null for other outcomes.")
+    nothing_held: AbsenceOut | None = Field(description="Signed statement of absence; null unless nothing was held.")
 
 
 class CertificateIn(LargeBody):
@@ -105,8 +105,8 @@ VERIFY = _CERTIFICATES.operation(
     gives=CertificateVerdictOut,
     repeat="idempotent",
     problems=(CertificateInvalid, CertificateBeyondLimits),
-    does="Verify the signature with this installation's public keys and recompute every number from the statement "
-    "alone. If limits are given, also refuse a certificate whose guarantees of forgetting are weaker.",
+    does="Verify a certificate's signature with this installation's public keys and recompute every number from the "
+    "statement alone. If limits are given, also refuse a certificate whose guarantees are weaker.",
 )
 PUBLIC_KEYS = ResourceOperations("Operations", "/.well-known/jwks.json").operation(
     "jwks",

@@ -17,12 +17,12 @@ class DamageOut(Answer):
 
     at: datetime.datetime = Field(description="Time at which the damage was detected.")
     kind: DamageKind = Field(description="Damaged part of the stored rows.")
-    rows: str = Field(description="ID of the dataset, or of the addition whose rows are still waiting.")
-    block: int | None = Field(description="Index of the damaged block of 4,096 rows; null if all are damaged.")
+    rows: str = Field(description="ID of the dataset, or of the pending addition, whose rows are damaged.")
+    block: int | None = Field(description="Index of the damaged block of 4,096 rows; null if the damage is elsewhere.")
 
 
 class AdaptiveBudgetOut(Answer):
-    epsilon: float = Field(description="Maximum total epsilon per row, in nats.")
+    epsilon: float = Field(description="Maximum total epsilon per row over all versions of all models, in nats.")
     delta: float = Field(description="Delta at which the budget is stated, between 0 and 1.")
 
 
@@ -43,7 +43,7 @@ class DatasetOut(Answer):
     id: str = Field(description="ID of the dataset.")
     name: str = Field(description="Name of the dataset.")
     num_records: int = Field(description="Number of rows that have not been erased (set to null).")
-    num_slots: int = Field(description="Number of rows at creation; public and constant; n in formulas.")
+    num_slots: int = Field(description="Number of rows at creation, which is public and never changes; n in formulas.")
     num_features: int = Field(description="Number of features after encoding, not counting the bias.")
     num_classes: int = Field(description="Number of classes or labels; 0 for a numeric target.")
     classes: list[str] = Field(description="Names of the classes or labels, in order; empty for a numeric target.")
@@ -51,24 +51,24 @@ class DatasetOut(Answer):
     network_id: str | None = optional("ID of the network that computed the features; null if no network was used.")
     subject_kind: str | None = optional("Kind of the subject IDs, such as email; null for customer_id.")
     num_subjects: int = Field(description="Number of people with rows in the dataset.")
-    revision: int = Field(description="Number of batches of erased or added rows so far.")
+    revision: int = Field(description="Number of times that a batch of rows has been erased or added.")
     digest: str = Field(description="Random identifier of the current rows, not computed from their content.")
-    damage: DamageOut | None = Field(description="First damage detected, which stops all runs; null if none.")
+    damage: DamageOut | None = Field(description="First damage detected, which stops all runs; null if undamaged.")
     adaptive_budget: AdaptiveBudgetOut | None = Field(
         description="Limit on how much all versions of all models together reveal about one row to someone who reads "
         "every version; null if no budget was set."
     )
     schema_: dict[str, Any] | None = Field(alias="schema", description="Public schema of columns; null for vectors.")
-    created_at: datetime.datetime = Field(description="Time of creation.")
-    retired_at: datetime.datetime | None = Field(description="Time of retirement; null unless retired.")
+    created_at: datetime.datetime = Field(description="Time at which the dataset was created.")
+    retired_at: datetime.datetime | None = Field(description="Time at which the dataset was retired; null until then.")
     destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the rows; null until then.")
 
 
 class NewDatasetOut(DatasetOut):
     num_suppressed: int = Field(description="Number of rows left out because their people have asked to be forgotten.")
     warnings: list[str] = Field(
-        description="Subject IDs that deletion requests might not find, and causes of avoidable model error, each with "
-        "a remedy. Shown only once."
+        description="Warnings about subject IDs that deletion requests might not find and about avoidable causes of "
+        "model error, each with a remedy. Shown only once."
     )
 
 
@@ -99,13 +99,13 @@ class TableIn(RowsIn):
         default=None, alias="schema", description="Public schema, or path to its file; required for csv and parquet."
     )
     classes: Sequence[str] | None = optional(
-        "List of class names in the order of the labels 0, 1 and so on. Use it for npz files without a schema, and if "
-        "the schema does not list the values of the label."
+        "List of class names in the order of the labels 0, 1 and so on. Use it for npz files without a schema, and for "
+        "files whose schema does not list the label's values."
     )
     target: Mapping[str, Any] | None = optional(
-        'Public range of the numbers y in an npz file without a schema: {"min": 0, "max": 100}. With "outside": '
+        'Public range of the target `y` in an npz file without a schema: {"min": 0, "max": 100}. With "outside": '
         '"clip", values outside the range are set to the nearer end; with "counts": true, values are whole numbers '
-        "from 0. With a schema, the column with the role target states its range."
+        "from 0. If there is a schema, its column with the role target states the range."
     )
     network_id: str | None = optional(
         "ID of a public network. The rows are the features that it computes from the schema-encoded records, or from "
@@ -113,7 +113,7 @@ class TableIn(RowsIn):
     )
     adaptive_epsilon: Positive | None = optional(
         "Epsilon of the budget for what all versions of all models together reveal about one row to readers of every "
-        "version. Needs adaptive_delta. Cannot be changed; no version that exceeds it is published."
+        "version. Requires adaptive_delta. The budget cannot be changed; no version that exceeds it is published."
     )
     adaptive_delta: Delta | None = optional("Delta of the budget; required with adaptive_epsilon.")
     subject_kind: Name | None = optional("Kind of the subject IDs. Default: customer_id.")
@@ -142,7 +142,7 @@ UPLOAD = _DATASETS.operation(
         problems.NetworkUnknown,
         problems.NetworkFailed,
     ),
-    does="Encode the rows using only the public schema, scale each to norm <= 1, and store nothing else from the file.",
+    does="Encode a file's rows using only the public schema, scale each to norm <= 1, and store nothing else from it.",
 )
 LIST = _DATASETS.operation(
     "list_datasets",
@@ -179,8 +179,8 @@ RETIRE = _DATASETS.of_one(
     gives=DatasetOut,
     repeat="idempotent",
     problems=(problems.DatasetInUse,),
-    does="Retire a dataset, and destroy its rows and the references to their people. Returns 409 while a model uses "
-    "the dataset or requests wait for its rows to be erased. Repeating the call is a no-op.",
+    does="Retire a dataset, and destroy its rows and the references to the people in them. Returns 409 while a model "
+    "uses the dataset or requests are waiting for its rows to be erased. Repeating the call is a no-op.",
 )
 SUBJECT = _DATASETS.of_two(
     "get_subject",

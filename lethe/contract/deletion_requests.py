@@ -1,4 +1,4 @@
-"""Deletion requests, and decisions about them."""
+"""Deletion requests and the decisions about them."""
 
 import datetime
 from typing import Annotated, Literal
@@ -26,13 +26,13 @@ from lethe.contract.fields import (
 )
 
 OpenClock = Literal[sets.ClockState.AT_RISK, sets.ClockState.OVERDUE, sets.ClockState.PAUSED, "running"]
-"""Clock states by which open requests can be filtered; running: neither paused nor overdue."""
+"""Clock states by which open requests can be filtered; `running` means neither paused nor overdue."""
 RegulationName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$"), WHOLE]
 
 
 MAX_ALIASES = 50
 NOBODY = "nobody"
-"""Assignee of unassigned requests, in filters and assignments."""
+"""Assignee of unassigned requests, both in filters and in assignments."""
 
 
 class DeletionRequestIn(SubjectIn):
@@ -57,10 +57,10 @@ class DeletionRequestIn(SubjectIn):
     )
     identity_verified: bool = Field(
         default=True,
-        description="False to hold the request in review, with the clock paused if the regulation allows.",
+        description="True if identity is verified. False: held in review, with the clock paused if the law allows.",
     )
     identity_statement: Annotated[Text, Field(max_length=16_000)] | None = optional(
-        "JWT from a registered issuer about the subject; valid for one request."
+        "JWT by a registered issuer about the subject's identity; valid for one request."
     )
 
 
@@ -90,8 +90,8 @@ class EstimateModelOut(Answer):
 
 
 class EstimateOut(Answer):
-    steps: int = Field(description="Total number of steps of all runs.")
-    models: list[EstimateModelOut] = Field(description="The run that each remaining model would need now.")
+    steps: int = Field(description="Total number of steps of the runs in `models`.")
+    models: list[EstimateModelOut] = Field(description="Run that each model would need now to forget the person.")
 
 
 class RequestModelOut(Answer):
@@ -100,9 +100,9 @@ class RequestModelOut(Answer):
         description="Progress for this model: pending, running, completed, cancelled, destroyed (the model's weights "
         "are gone), or nothing_published (the model never had a version)."
     )
-    run_id: str | None = Field(description="ID of the run that serves the request; null until a run starts.")
-    version: int | None = Field(description="First version without the person; null until published.")
-    certificate_id: str | None = Field(description="ID of the certificate; null until it is issued.")
+    run_id: str | None = Field(description="ID of the run that serves the request; null until that run starts.")
+    version: int | None = Field(description="First version that has forgotten the person; null until it is published.")
+    certificate_id: str | None = Field(description="ID of the certificate for this model; null until it is issued.")
 
 
 class ClockOut(Answer):
@@ -110,13 +110,13 @@ class ClockOut(Answer):
         description="State of the clock: on_time, at_risk (due within LETHE_RISK_DAYS), overdue, paused or ended."
     )
     deadline: datetime.datetime = Field(description="extended_due_at if the deadline was extended, otherwise due_at.")
-    paused_since: datetime.datetime | None = Field(description="Time at which the clock was paused; null if running.")
-    days_left: int | None = Field(description="Whole days to the deadline, negative after it; null if ended.")
+    paused_since: datetime.datetime | None = Field(description="Time when the clock was paused; null if not paused.")
+    days_left: int | None = Field(description="Whole days to the deadline, negative after it; null if the clock ended.")
 
 
 class RejectionOut(Answer):
     ground: sets.RejectionGround = Field(description="Legal ground for the rejection: GDPR Art. 17(3) or Art. 12.")
-    explanation: str | None = Field(description="Explanation given to the person; null once erased.", repr=False)
+    explanation: str | None = Field(description="Explanation given to the person; null once it was erased.", repr=False)
 
 
 class DeletionRequestOut(Answer):
@@ -128,10 +128,10 @@ class DeletionRequestOut(Answer):
     outcome: sets.Outcome | None = Field(
         description="Result: forgotten; nothing_held; erased_already: another request erased the person's rows after "
         "this one was submitted; target_widened: the rows are erased, but a model's target exceeds epsilon 8 or delta "
-        "1/n and does not count as forgetting. Null until completed."
+        "1/n and does not count as forgetting. Null until the request is completed."
     )
     erased_by: str | None = Field(
-        description="ID of the request that erased the rows and whose certificates apply; null for other outcomes."
+        description="ID of the request that had erased the rows and whose certificates apply; null for other outcomes."
     )
     identity_unknown: bool = Field(
         default=False,
@@ -142,30 +142,30 @@ class DeletionRequestOut(Answer):
     alias_refs: list[str] = Field(description="Pseudonyms of the person's aliases.", repr=False)
     regulation: str = Field(description="Regulation that determines the deadline.")
     ground: str | None = Field(description="Ground for erasure under GDPR Art. 17(1); null if none was given.")
-    external_id: str | None = Field(description="Caller's ID of the request; null if none or erased.", repr=False)
-    metadata: dict[str, str] = Field(description="Caller's own data; empty if none or erased.", repr=False)
+    external_id: str | None = Field(description="Caller's ID for the request; null if none or erased.", repr=False)
+    metadata: dict[str, str] = Field(description="Caller's additional data; empty if none or erased.", repr=False)
     submitted_at: datetime.datetime = Field(description="Time of the person's request, from which deadlines count.")
-    time_zone: str = Field(description="Time zone of deadlines, from the policy at creation.")
-    due_at: datetime.datetime = Field(description="Deadline before any extension, postponed by pauses.")
-    extended_due_at: datetime.datetime | None = Field(description="Deadline after extension; null if not extended.")
-    extension_reason: str | None = Field(description="Reason for extension; null if none or erased.", repr=False)
+    time_zone: str = Field(description="Time zone of the deadlines, as set in the policy when the request was created.")
+    due_at: datetime.datetime = Field(description="Deadline before any extension; pauses of the clock postpone it.")
+    extended_due_at: datetime.datetime | None = Field(description="Deadline after extension; null if never extended.")
+    extension_reason: str | None = Field(description="Reason for the extension; null if none or erased.", repr=False)
     clock: ClockOut = Field(description="State of the request's clock and deadline.")
-    held_until: datetime.datetime | None = Field(description="Earliest time at which a run starts; null if not set.")
+    held_until: datetime.datetime | None = Field(description="Time before which no run starts; null if there is none.")
     rejection: RejectionOut | None = Field(description="Ground and explanation; null unless rejected.", repr=False)
-    source: str | None = Field(description="Deletion list or protocol of origin; null if none.")
-    refers_to: str | None = Field(description="ID of the earlier request it follows up; null if none.")
+    source: str | None = Field(description="Deletion list or protocol through which the request arrived; null if none.")
+    refers_to: str | None = Field(description="ID of the earlier request that this one follows up; null if none.")
     created_at: datetime.datetime = Field(description="Time at which the request was created.")
-    completed_at: datetime.datetime | None = Field(description="Time of completion; null unless completed.")
+    completed_at: datetime.datetime | None = Field(description="Time of completion; null if the request is incomplete.")
     kept: str = Field(
         description="Data that is still stored under the tenant's policy. details: everything; request: all except "
-        "external_id, metadata, callback_url, reasons and explanations; trace: without the person as well. damaged: "
-        "details are stored but cannot be read until an operator restores their key or text."
+        "external_id, metadata, callback_url, reasons and explanations; trace: as request, but without the person. "
+        "damaged: details are stored but cannot be read until an operator restores their key or text."
     )
     assignee: str | None = optional(
         "ID of the user to whom the request is assigned; null if unassigned or the caller lacks requests:review."
     )
-    assignee_name: str | None = optional("Name of that user; null if unknown.")
-    estimate: EstimateOut | None = Field(description="Work that remains; null if there is none or it is unknown.")
+    assignee_name: str | None = optional("Name of the assignee; null if `assignee` is null or the name is unknown.")
+    estimate: EstimateOut | None = Field(description="Estimate of the remaining work; null if none or unknown.")
     models: list[RequestModelOut] = Field(description="Progress of each model that may need to forget the person.")
 
 
@@ -179,7 +179,7 @@ class RequestEventOut(Answer):
     detail: str | None = Field(description="Explanation of the event; null if its kind is self-explanatory.")
     actor: str = Field(description="ID of the user or API key that acted; `lethe` for the service itself.")
     actor_name: str | None = optional(
-        "Name of the actor; null for `lethe`, and for keys that see only their own requests."
+        "Name of the actor; null for `lethe`, and if the calling key sees only its own requests."
     )
 
 
@@ -194,7 +194,7 @@ class CreateDeletionRequestQuery(Query):
 
 
 class RequestFilter(Query):
-    """Filters of a list of requests; all of them apply."""
+    """Filters for a list of requests; all of them apply."""
 
     status: sets.RequestStatus | None = optional("Only requests with this status.")
     subject_id: SubjectId | None = optional("Only requests about the person with this subject ID.")
@@ -287,7 +287,7 @@ CANCEL = REQUESTS.of_one(
     gives=DeletionRequestOut,
     problems=(problems.TransitionForbidden,),
     does="Withdraw a request that is in review, in its grace period or not yet claimed by a worker. Callers who are "
-    "not allowed to know whether data is held get 409 once the grace period is over.",
+    "not allowed to know whether data is held get 409 once the grace period has ended.",
 )
 APPROVE = REQUESTS.of_one(
     "approve_deletion_request",
@@ -308,7 +308,7 @@ REJECT = REQUESTS.of_one(
     gives=DeletionRequestOut,
     repeat="idempotent",
     problems=(problems.TransitionForbidden, problems.SealedTextDamaged),
-    does="Reject a request in review, or one that no worker has claimed. Repeating the same ground is a no-op.",
+    does="Reject a request that is in review or that no worker has claimed. Repeating the same ground is a no-op.",
 )
 EXTEND = REQUESTS.of_one(
     "extend_deletion_request",
@@ -324,7 +324,7 @@ EXTEND = REQUESTS.of_one(
         problems.ExtensionNotProvided,
         problems.SealedTextDamaged,
     ),
-    does="Extend the deadline once, as the regulation allows and before it has passed.",
+    does="Extend a request's deadline, once and before it passes, by as much as the regulation allows.",
 )
 PAUSE = REQUESTS.of_one(
     "pause_deletion_request",
@@ -345,7 +345,7 @@ RESUME = REQUESTS.of_one(
     gives=DeletionRequestOut,
     repeat="idempotent",
     problems=(problems.TransitionForbidden,),
-    does="Restart a paused clock.",
+    does="Restart a request's paused clock.",
 )
 CERTIFICATES = REQUESTS.of_one(
     "get_certificates",
@@ -353,7 +353,7 @@ CERTIFICATES = REQUESTS.of_one(
     "/{request_id}/certificate",
     scope=sets.Scope.ACCOUNTING_READ,
     gives=certificates.CertificatesOut,
-    does="Return the certificates of all models that have forgotten so far, their joint guarantee and, if nothing was "
-    "held, a signed statement of absence. The statement is withheld while a dataset that it would cover has damaged "
-    "records.",
+    does="Return the certificates of all models that have forgotten the person so far, their joint guarantee and, if "
+    "nothing was held, a signed statement of absence. The statement is withheld while a dataset that it would cover "
+    "has damaged records.",
 )

@@ -1,6 +1,6 @@
 """Types shared by the bodies, filters and responses of several resources.
 
-There is also advice on unknown names: the expected names, and the one that was probably meant.
+It also contains advice on unknown names: the expected names, and the one that was probably meant.
 """
 
 import datetime
@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 _MAX_ENTRIES = 100
 MAX_BODY_BYTES = 32 * 2**20
-"""Limit of the length of any body that is not a file, since such bodies are read into memory."""
+"""Maximum length of any body that is not a file, since such bodies are read into memory."""
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 Delta = Annotated[float, Field(gt=0, lt=1)]
 SubjectId = Annotated[str, Field(min_length=1, max_length=500)]
@@ -81,7 +81,7 @@ def _is_whole(text: str) -> str:
 
 # Python's `$` matches before a final line feed as well.
 WHOLE = AfterValidator(_is_whole)
-"""Validator of texts with a pattern of any length: refuses the line feed after a text that the pattern matches."""
+"""Validator for texts with a pattern of any length: refuses a line feed after the text that the pattern matches."""
 # PostgreSQL cannot store NUL.
 Text = Annotated[str, Field(pattern="^[^\\x00]*$")]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
@@ -111,7 +111,7 @@ Moment = Annotated[
 
 
 MAX_DEPTH = 32
-"""Maximum number of lists and objects that enclose a value in JSON."""
+"""Maximum nesting depth of lists and objects in JSON."""
 _TO_LISTS = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)).difference(b'{}[]"'))
 
@@ -138,20 +138,20 @@ def optional(description: str) -> Any:
 class Body(BaseModel):
     """JSON body of a request, strictly typed: "1" and true are not numbers. Unknown fields are refused.
 
-    Patterns use Python's engine: the default engine retains stack contents of its first use, perhaps callers' texts.
+    Patterns use Python's engine: the default engine retains stack contents from its first use, possibly callers' texts.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, regex_engine="python-re")
     MAX_BYTES: ClassVar[int] = 2**20
-    """Maximum length of the body. The processor time for parsing is proportional to it, whatever the body contains."""
+    """Maximum length of the body. Parsing takes processor time in proportion to it, whatever the body contains."""
     MAX_MEMBERS: ClassVar[int] = 20_000
-    """Maximum number of values in a body, counted before parsing by its commas and opening brackets, even within texts.
-    Each value may be a fault."""
+    """Maximum number of values in a body, estimated before parsing from its commas and opening brackets, even those
+    within texts. Each value can be a fault."""
 
     @model_validator(mode="before")
     @classmethod
     def _cut(cls, given: object) -> object:
-        """Keep only the first hundred unknown fields, which are refused: each is a fault that takes a kilobyte."""
+        """Keep only the first hundred unknown fields, because each is reported as a fault and takes a kilobyte."""
         if not isinstance(given, dict) or len(given) <= len(cls.model_fields) + _MAX_ENTRIES:
             return given
         known = [field.alias or name for name, field in cls.model_fields.items()]

@@ -26,8 +26,8 @@ class PublicNetworkOut(Answer):
     sha256: str = Field(description="SHA-256 (hex) of the ONNX file.")
     licence: str = Field(description="Licence of the network.")
     opset: int = Field(description="Version of the ONNX operator set.")
-    dp_ledger: str | None = Field(description="Location of its own differential-privacy ledger; null if it has none.")
-    linearisation: LinearisationOut | None = Field(description="Linearised weights of a tangent model; null otherwise.")
+    dp_ledger: str | None = Field(description="Location of the network's differential-privacy ledger; null if none.")
+    linearisation: LinearisationOut | None = Field(description="Linearised weights; null if not a tangent model.")
 
 
 def _unless_none(description: str) -> Any:
@@ -53,14 +53,14 @@ class MechanismOut(Answer):
         "Public upper bound on row weights; a row's loss is scaled by weight / bound. Absent if rows have no weights."
     )
     l2: float = Field(description="Strength of the L2 regularisation.")
-    strong_convexity: float | None = _unless_none("Strong convexity m of the objective: l2. Absent if unused.")
+    strong_convexity: float | None = _unless_none("Strong convexity m of the objective (l2); absent if not used.")
     smoothness: float | None = _unless_none("Smoothness L of the objective; absent if the method does not use it.")
-    gradient_bound: float | None = _unless_none("Bound M on the gradient norm of a record's loss; absent if unused.")
+    gradient_bound: float | None = _unless_none("Bound M on the gradient norm of a record's loss; absent if not used.")
     step_size: float | None = _unless_none("Step size eta before the cool-down; absent if the method has no steps.")
-    contraction: float | None = _unless_none("Lipschitz constant c < 1 of a step without noise; absent if unused.")
+    contraction: float | None = _unless_none("Lipschitz constant c < 1 of a step without noise; absent if not used.")
     noise_scale: float = Field(description="Noise scale sigma.")
     step_variance: float | None = _unless_none("Noise variance per step and coordinate: 2 step_size noise_scale^2.")
-    radius: float | None = _unless_none("Radius R of the ball onto which parameters are projected; absent if unused.")
+    radius: float | None = _unless_none("Radius R of the ball onto which parameters are projected; absent if not used.")
     grid: float = Field(description="Spacing g of the grid to which parameters may be rounded; 0 for no grid.")
     num_parameters: int = Field(description="Number of trained parameters.")
     learn_steps: int = Field(description="Number of steps for training from scratch.")
@@ -122,7 +122,7 @@ class BatchingIn(Body):
 
 class AuditIn(Body):
     lanes: Annotated[int, Field(ge=0, le=4096, multiple_of=2)] = Field(
-        default=256, description="Coordinates reserved for canaries in every run, half of them used; 0: no test."
+        default=256, description="Number of coordinates reserved for canaries per run, half of them used; 0: no test."
     )
     chains: Annotated[int, Field(ge=1, le=64)] = Field(
         default=16, description="Factor by which `lanes` is multiplied when a canary test is requested."
@@ -134,16 +134,16 @@ class TangentIn(Body):
 
     network_id: str = Field(description="ID of the public network, whose inputs must be the features of the dataset.")
     layers: Annotated[list[str], Field(min_length=1, max_length=10_000, fail_fast=True)] = Field(
-        description="Names of the network's weights to update."
+        description="Names of the network's weights that the model updates."
     )
     rank: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
         default=0,
         description="Rank of each weight's trained update, whose other factor is drawn at random; 0: train the full "
         "weight.",
     )
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(default=0, description="Seed of the random factors.")
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(default=0, description="Seed for drawing random factors.")
     least_norm: Positive = Field(default=1e-6, description="Minimum norm by which the Jacobian of a row is divided.")
-    offset: bool = Field(default=True, description="True to add the network's own scores.")
+    offset: bool = Field(default=True, description="True to add the network's own scores to the model's.")
 
 
 class ModelIn(Body):
@@ -158,7 +158,7 @@ class ModelIn(Body):
     method: Annotated[str, Field(pattern="^[a-z_]{1,40}$"), WHOLE] = Field(
         default="langevin",
         description="Method of training and forgetting. langevin: noisy gradient steps from the live version; "
-        "objective_perturbation: each version is trained from scratch with new noise. Refused if not installed.",
+        "objective_perturbation: every version is trained from scratch with new noise. Refused if not installed.",
     )
     mechanism: Literal["langevin"] | None = optional("Earlier name of the field `method`.")
     loss_width: Positive | None = optional(
@@ -166,20 +166,20 @@ class ModelIn(Body):
         "1. smoothed_hinge: width of the smoothed corner. poisson_regression: score at which the rate reaches its "
         "bound, the largest count; at a score of 0 the rate is exp(-width) times that bound."
     )
-    l2: Positive | None = optional("Strength of the L2 regularisation. Default: set by number of slots and target.")
+    l2: Positive | None = optional("Strength of the L2 regularisation. Default: derived from num_slots and target.")
     noise_scale: Positive | None = optional("Noise scale sigma. Default: derived from the target.")
     step_size: Positive | None = optional("Step size eta. Default: 2 / (smoothness + l2).")
     radius: Positive | None = optional("Radius of the parameter ball. Default: derived from l2 and the loss.")
     learn_steps: Annotated[int, Field(ge=1)] | None = optional(
-        "Steps for training from scratch. Default: until at most 1e-6 of the initial distance is left."
+        "Steps for training from scratch. Default: enough to reach 1e-6 of the initial distance to the minimiser."
     )
     batch_size: Annotated[int, Field(ge=1)] | None = optional("Minimum number of rows that a step reads.")
     cool_down: Annotated[int, Field(ge=1)] | None = optional(
         "Number of final steps of a run over which the step size decreases. Default: at most two passes."
     )
     second_moment: Annotated[float, Field(gt=0, le=1)] | None = optional(
-        "Public bound on the largest eigenvalue of the second moment of each batch's rows. Training takes about that "
-        "share of the steps, but fails if a batch exceeds the bound, and no more rows can be added."
+        "Public bound on the largest eigenvalue of the second moment of each batch's rows. Training then takes about "
+        "that fraction of the usual steps, but fails if a batch exceeds the bound, and no more rows can be added."
     )
     class_weights: dict[str, Positive] | None = optional(
         "Loss weights by class name; 1 for classes not named. All are divided by the largest weight, so that no row "
@@ -187,7 +187,7 @@ class ModelIn(Body):
     )
     target: TargetIn = Field(default_factory=TargetIn, description="Target that forgetting must reach.")
     tangent: TangentIn | None = optional("Network weights to update. Default: train a linear model instead.")
-    evaluation_dataset_id: str | None = optional("ID of the dataset for measuring versions. Default: no measurements.")
+    evaluation_dataset_id: str | None = optional("ID of the dataset to measure versions on. Default: no measurements.")
     batching: BatchingIn = Field(default_factory=BatchingIn, description="Rules for combining requests into one run.")
     audit: AuditIn = Field(default_factory=AuditIn, description="Canary test applied to every run.")
     quality: QualityIn | None = optional("Quality gate for every version. Default: no gate.")
@@ -197,7 +197,7 @@ class ProgressOut(Answer):
     run_id: str = Field(description="ID of the run.")
     steps_done: int = Field(description="Number of steps completed so far.")
     steps_total: int = Field(description="Number of steps planned.")
-    seconds_left: float | None = Field(description="Estimated seconds left; null if unknown.")
+    seconds_left: float | None = Field(description="Estimated seconds until the end of the run; null if unknown.")
     expected_at: datetime.datetime | None = Field(description="Estimated end of the run; null if unknown.")
 
 
@@ -207,19 +207,19 @@ class BatchingOut(Answer):
 
 
 class AuditingOut(Answer):
-    lanes: int = Field(description="Coordinates reserved for canaries in each run, half used; 0: no test.")
+    lanes: int = Field(description="Number of coordinates reserved for canaries per run, half used; 0: no test.")
     chains: int = Field(description="Factor by which `lanes` is multiplied when a canary test is requested.")
-    asked_at: datetime.datetime | None = Field(description="Time of the pending canary test request; null if none.")
-    last: runs.AuditOut | None = Field(description="Result of the most recent canary test; null if none was made.")
-    last_run_id: str | None = Field(description="ID of the most recently tested run; null if none.")
+    asked_at: datetime.datetime | None = Field(description="Time at which a pending test was requested; null if none.")
+    last: runs.AuditOut | None = Field(description="Result of the most recent canary test; null if none has been run.")
+    last_run_id: str | None = Field(description="ID of the most recently tested run; null if no run has been tested.")
 
 
 class WaitOut(Answer):
     """Requests waiting for the same reason."""
 
-    reason: WaitReason = Field(description="Reason why these requests wait.")
-    requests: int = Field(description="Number of requests that wait for this reason.")
-    until: datetime.datetime | None = Field(description="Latest end of the wait; null if unknown.")
+    reason: WaitReason = Field(description="Reason why the requests are waiting.")
+    requests: int = Field(description="Number of requests that are waiting for this reason.")
+    until: datetime.datetime | None = Field(description="Latest time at which the wait ends; null if unknown.")
 
 
 class WaitingOut(Answer):
@@ -227,17 +227,17 @@ class WaitingOut(Answer):
 
     people: int = Field(description="Number of people whose requests are waiting.")
     requests: int = Field(description="Number of requests that are waiting.")
-    first_due_at: datetime.datetime | None = Field(description="Earliest deadline of these requests; null if none.")
-    reasons: list[WaitOut] = Field(description="Requests by reason for waiting, most frequent reason first.")
+    first_due_at: datetime.datetime | None = Field(description="Earliest deadline of a waiting request; null if none.")
+    reasons: list[WaitOut] = Field(description="Number of requests by reason for waiting, most frequent first.")
 
 
 class ModelOut(Answer):
     id: str = Field(description="ID of the model.")
     name: str = Field(description="Name of the model.")
     dataset_id: str = Field(description="ID of the dataset that the model is trained on.")
-    evaluation_dataset_id: str | None = Field(description="ID of the dataset for measuring versions; null if none.")
+    evaluation_dataset_id: str | None = Field(description="ID of the dataset to measure versions on; null if none.")
     objective: str = Field(description="Objective that the model minimises.")
-    method: str = Field(description="Name of the method by which the model is trained and forgets.")
+    method: str = Field(description="Name of the method used to train the model and to forget records.")
     status: ModelStatus = Field(
         description="Status of the model: learning, live, unlearning, relearning, testing (a canary test or rehearsal "
         "is in progress), degraded, held, failed, cancelled or retired."
@@ -249,20 +249,20 @@ class ModelOut(Answer):
     batching: BatchingOut = Field(description="Rules for combining requests into one run.")
     audit: AuditingOut = Field(description="Canary test of the model's runs and its latest result.")
     guarantee: list[certificates.GuaranteeOut] | None = Field(
-        description="Guarantees of the live version: `unlearning` for erased rows, except those of people in "
-        "`waiting`, and `release` for a remaining record; null before the first version."
+        description="Guarantees of the live version: `unlearning` for erased rows, except rows of people in `waiting`, "
+        "and `release` for a remaining record; null before the first version."
     )
     waiting: WaitingOut | None = Field(
-        description="People with open requests whose rows are not erased yet; null without a live version or "
-        "accounting:read."
+        description="People with open requests whose rows have not been erased yet; null without a live version, and "
+        "for callers without accounting:read."
     )
     metrics: dict[str, Any] = Field(
         description="Metrics on the evaluation dataset (docs/quality.md); `evaluated_on` is its number of rows."
     )
-    quality: QualityOut | None = Field(description="Quality gate and its result; null without a gate.")
-    error_code: str | None = Field(description="Error code of the most recent failure; null if none.")
-    created_at: datetime.datetime = Field(description="Time of creation.")
-    retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in service.")
+    quality: QualityOut | None = Field(description="Quality gate and its result; null if the model has no gate.")
+    error_code: str | None = Field(description="Error code of the last failure; null if none since the last success.")
+    created_at: datetime.datetime = Field(description="Time at which the model was created.")
+    retired_at: datetime.datetime | None = Field(description="Time at which the model was retired; null until then.")
     destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null until then.")
 
 
@@ -274,8 +274,8 @@ class VersionOut(Answer):
     held: bool = Field(description="True if the version is not served because it failed the gate.")
     run_id: str = Field(description="ID of the run that produced the version.")
     weights_sha256: str = Field(description="SHA-256 (hex) of the weights file.")
-    metrics: dict[str, Any] = Field(description="Metrics on the evaluation dataset, as for the model.")
-    published_at: datetime.datetime = Field(description="Time of publication.")
+    metrics: dict[str, Any] = Field(description="Metrics of the version on the evaluation dataset (docs/quality.md).")
+    published_at: datetime.datetime = Field(description="Time at which the version was published.")
     destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null until then.")
 
 
@@ -288,9 +288,9 @@ class ModelsQuery(Paging):
         "the highest epsilon relative to the target, then by the most failed runs. Needs accounting:read.",
     )
     danger: ModelDanger | None = optional(
-        "Only models in service with this risk, as counted in the overview. waiting: people whose data they were "
-        "trained on wait to be forgotten; failed: they could not be trained; audit_refused: the last canary test "
-        "failed; degraded, held: the quality gate failed. Needs accounting:read."
+        "Only models in service with this risk, as counted in the overview. waiting: people in their training data are "
+        "waiting to be forgotten; failed: they could not be trained; audit_refused: the last canary test failed; "
+        "degraded, held: the quality gate failed. Needs accounting:read."
     )
 
 
@@ -341,8 +341,8 @@ RELEARN = MODELS.of_one(
     status=202,
     repeat="keyed",
     problems=(problems.ModelRetired,),
-    does="Relearn from scratch on the current data. Until then, the live version stays in service.\n\nDo not use this "
-    "to redraw the noise: certificates do not cover versions that are selected by their results.",
+    does="Retrain a model from scratch on the current data. Until then, the live version stays in service.\n\nDo not "
+    "use this to redraw the noise: certificates do not cover versions that are selected by their results.",
 )
 RETIRE = MODELS.of_one(
     "retire_model",
@@ -352,8 +352,8 @@ RETIRE = MODELS.of_one(
     gives=ModelOut,
     repeat="idempotent",
     problems=(problems.ModelInUse,),
-    does="Retire a model permanently and destroy its weights. Returns 409 while requests wait for it. Its versions, "
-    "exports, ledger and certificates stay on record. Repeating the call is a no-op.",
+    does="Retire a model permanently and destroy its weights. Returns 409 while requests are waiting for it. Its "
+    "versions, exports, ledger and certificates stay on record. Repeating the call is a no-op.",
 )
 VERSIONS = MODELS.of_one(
     "list_versions",

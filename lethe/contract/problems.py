@@ -1,7 +1,7 @@
 """Error conditions of calls: one class per condition, each with a stable code and an HTTP status.
 
-The gateway raises these classes and returns them as responses (RFC 9457); the SDK raises the same classes for the
-responses it reads. The families suggest a reaction: a `Refused` call will be refused again, an `Unavailable` one may be
+The gateway raises these classes and returns them as responses (RFC 9457); the SDK raises the same classes when it reads
+such responses. The families suggest how to react: a `Refused` call will be refused again, an `Unavailable` one can be
 retried later. A detail names the next step. No text quotes a caller's input or a person's record.
 """
 
@@ -77,7 +77,7 @@ class Problem(Exception):
 
 
 def variant(template: str) -> "classmethod[Problem, ..., Problem]":
-    """Declare a further template of a condition, which `RunNotCancellable.ended(run_id=run.id)` fills in."""
+    """Declare another template for a condition, which `RunNotCancellable.ended(run_id=run.id)` fills in."""
     return classmethod(lambda condition, /, *errors, **facts: condition(template, *errors, **facts))
 
 
@@ -94,7 +94,7 @@ class Refused(Problem, title="The call is refused", status=400):
 
 
 class NotAllowed(Refused, title="The caller may not do this", status=403):
-    """The API key is not valid, or lacks the permission."""
+    """The API key is not valid, or lacks the required permission."""
 
 
 class NotFound(Refused, title="Not found", status=404):
@@ -110,7 +110,7 @@ class Gone(Refused, title="The object was destroyed", status=410):
 
 
 class Malformed(Refused, title="The call is malformed", status=422):
-    """The input is not what the call takes; `errors` names the faults."""
+    """The input is not what the call expects; `errors` names the faults."""
 
 
 class Unauthenticated(NotAllowed, title="A valid API key is needed", status=401): ...
@@ -148,7 +148,7 @@ class DatasetUnknown(NotFound, title="There is no such dataset"):
 class SubjectUnknown(NotFound, title="Nothing is held about this subject"):
     @classmethod
     def but(cls, detail: str, alike: int) -> Self:
-        """Return the problem, stating that `alike` people are held whose ids differ from the subject's only in case."""
+        """Return the problem, adding to its detail that `alike` people's ids differ from the subject's only in case."""
         people = "one person is held whose id is" if alike == 1 else f"{alike} people are held whose ids are"
         return cls(f"{detail} But {people} equal without regard to case." if alike else detail)
 

@@ -14,7 +14,7 @@ class HealthOut(Answer):
 class ReadyOut(Answer):
     status: str = Field(description="State: ready, full (no disk space) or database_not_migrated.")
     queue_age_seconds: float | None = optional(
-        "Seconds that the oldest request has waited for a worker; 0 if none is waiting. Null without metrics:read."
+        "Seconds that the oldest request has been waiting for a worker; 0 if none is. Null without metrics:read."
     )
     at_risk: int | None = optional("Number of requests due within LETHE_RISK_DAYS; null without metrics:read.")
     overdue: int | None = optional("Number of open requests past their deadline; null without metrics:read.")
@@ -22,7 +22,7 @@ class ReadyOut(Answer):
         "Workers: alive, silent (no heartbeat for a minute) or failing (no run succeeds). Null without metrics:read."
     )
     worker_seen_at: datetime.datetime | None = optional(
-        "Last heartbeat of any worker; null if there was none, or without metrics:read."
+        "Time of the last heartbeat of any worker; null if there was none, or without metrics:read."
     )
     tombstones: str | None = optional(
         "State of the tombstone journal: whole, damaged (no erasure runs) or unverified (not checked for two hours); "

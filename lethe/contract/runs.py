@@ -1,4 +1,4 @@
-"""Runs of workers, and the results of their canary tests."""
+"""Workers' runs, and the results of their canary tests."""
 
 import datetime
 
@@ -18,13 +18,13 @@ class GuessesOut(Answer):
 
 
 class AuditOut(Answer):
-    """Result of a run's canary test. One canary stands for `records` worst-case records, so that few lanes suffice."""
+    """Result of a run's canary test. One canary represents `records` worst-case records, so that few lanes suffice."""
 
     # `visits` is always present.
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
     lanes: int = Field(description="Number of lanes: coordinates that no row affects, half of which have a canary.")
-    steps_before: int = Field(description="Steps taken with the canaries before the run; 0 if the run has them.")
+    steps_before: int = Field(description="Number of steps taken with canaries before the run; 0 if the run has them.")
     steps: int = Field(description="Number of steps of the run.")
     records: int = Field(description="Number of worst-case records that each canary represents.")
     guesses: GuessesOut = Field(description="Results of guessing which lanes have a canary.")
@@ -32,10 +32,10 @@ class AuditOut(Answer):
         description="Sum of squared normalised residuals, each relative to its group's mean. Chi-squared with `lanes` "
         "minus the degrees of freedom of `visits`, if the noise is correct."
     )
-    drift: float = Field(description="Residuals along the lanes' starting points; standard normal in a correct run.")
+    drift: float = Field(description="Sum of residuals along lanes' starting points; standard normal in a correct run.")
     visits: float | None = optional(
-        "Sum of squared means of the lane groups, which would shift if batches were read out of order: chi-squared, "
-        "with a sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for tests without this statistic."
+        "Sum of the squared means of the lane groups, which shift if batches are read out of order: chi-squared, with "
+        "a sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for tests without this statistic."
     )
     notion: str = Field(description="Guarantee tested: deletion (canaries forgotten) or release (canaries present).")
     mu: float = Field(description="Certified mu for one record (zero_out).")
@@ -60,20 +60,20 @@ class RunOut(Answer):
     reason: str = Field(description="Explanation of why the run has this kind and number of steps.")
     worker: str = Field(description="Name of the worker that claimed the run.")
     started_at: datetime.datetime = Field(description="Time at which the worker claimed the run.")
-    finished_at: datetime.datetime | None = Field(description="Time at which the run ended; null while running.")
+    finished_at: datetime.datetime | None = Field(description="Time at which the run ended; null while it is running.")
     seconds_left: float | None = Field(
-        description="Estimated seconds left, from this run's speed and past runs; null if ended or unknown."
+        description="Estimated seconds left, from the speed of this and past runs; null if ended or unknown."
     )
     expected_at: datetime.datetime | None = Field(description="Estimated end of the run; null if seconds_left is null.")
     error_code: str | None = Field(description="Code of the error; null if the run did not fail.")
-    repeated: int = Field(description="Number of prior runs that ended for the same reason and were not stored.")
-    audit: AuditOut | None = Field(description="Result of the canary test; null if none was made.")
+    repeated: int = Field(description="Number of preceding runs that ended for the same reason and were not stored.")
+    audit: AuditOut | None = Field(description="Result of the run's canary test; null if the run was not tested.")
 
 
 class RunQuery(Paging):
     model_id: str | None = optional("Only runs of this model.")
     status: RunStatus | None = optional("Only runs with this status.")
-    unresolved: bool = Field(default=False, description="Only failed or abandoned runs without a later success.")
+    unresolved: bool = Field(default=False, description="Only failed or abandoned runs not followed by a success.")
     order: RunOrder = Field(default=RunOrder.NEWEST, description="Sort order, by start time.")
 
 

@@ -1,4 +1,4 @@
-"""Closed sets of the contract. A gateway refuses other values; the SDK also reads members that a newer gateway adds."""
+"""Closed sets of the contract. A gateway refuses other values; the SDK also accepts members added by newer gateways."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ _newer: ContextVar[bool] = ContextVar("lethe_newer_members", default=False)
 
 @contextmanager
 def newer_members() -> Iterator[None]:
-    """Accept unknown members inside the `with` block, because a newer gateway may have added some."""
+    """Accept unknown values of closed sets inside the `with` block, because a newer gateway may have added them."""
     token = _newer.set(True)
     try:
         yield
@@ -37,18 +37,18 @@ class Scope(ClosedSet):
     REQUESTS_READ = "requests:read"
     REQUESTS_WRITE = "requests:write"
     REQUESTS_REVIEW = "requests:review"
-    """Decide on requests: approve, reject, extend and pause them."""
+    """Decide on requests: approve, reject, extend or pause them."""
     MODELS_READ = "models:read"
     MODELS_WRITE = "models:write"
     ACCOUNTING_READ = "accounting:read"
     ADMIN = "admin"
-    """Do everything in a tenant, and manage its keys."""
+    """Do everything within a tenant, including managing its keys."""
     AGENT = "agent"
-    """Act as an authorised agent of the Data Rights Protocol, on the agent's own requests."""
+    """Act as an authorised agent of the Data Rights Protocol, with access to the agent's own requests."""
     METRICS_READ = "metrics:read"
     """Read the installation's state: counts over all tenants, which reveal whether there is any work."""
     OPERATOR = "operator"
-    """Manage the installation's tenants and read its metrics, without access to the tenants' contents."""
+    """Manage the installation's tenants and read its metrics, without access to what the tenants store."""
 
 
 class RunKind(ClosedSet):
@@ -56,13 +56,13 @@ class RunKind(ClosedSet):
     UNLEARN = "unlearn"
     RELEARN = "relearn"
     ERASE = "erase"
-    """Erase rows of a dataset while none of its models is due."""
+    """Erase a dataset's rows while none of its models is due."""
     ADD = "add"
-    """Write added rows of a dataset while none of its models is due."""
+    """Write a dataset's added rows while none of its models is due."""
     AUDIT = "audit"
-    """Canary test on request: only canaries are trained on and forgotten."""
+    """Canary test on request: the run trains on canaries only, and forgets them."""
     REHEARSAL = "rehearsal"
-    """Rehearsal on request: randomly drawn people are forgotten in a scratch copy, which is then destroyed."""
+    """Rehearsal on request: people drawn at random are forgotten in a scratch copy, which is then destroyed."""
 
 
 class RunStatus(ClosedSet):
@@ -84,7 +84,7 @@ class RequestStatus(ClosedSet):
 
 
 class EventKind(ClosedSet):
-    """Kind of a request's event. The first seven are named after the status they lead to."""
+    """Kind of event in a request's history. The first seven are named after the status that they lead to."""
 
     RECEIVED = "received"
     IN_REVIEW = "in_review"
@@ -106,7 +106,7 @@ class EventKind(ClosedSet):
 
 
 class RequestModelStatus(ClosedSet):
-    """Progress of a request on one model."""
+    """A request's progress on one model."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -126,7 +126,7 @@ class ModelStatus(ClosedSet):
     RELEARNING = "relearning"
     """Live while it is retrained from scratch, possibly on more rows. Only in responses, never stored."""
     TESTING = "testing"
-    """Live while a canary test or a rehearsal of it is running. Only in responses, never stored."""
+    """Live while a canary test or a rehearsal of the model is running. Only in responses, never stored."""
     DEGRADED = "degraded"
     """Live, with a version that misses its quality gate. Only in responses, never stored."""
     HELD = "held"
@@ -137,7 +137,7 @@ class ModelStatus(ClosedSet):
 
 
 class WaitReason(ClosedSet):
-    """Reason why a request has not been claimed by a run of the model."""
+    """Reason why no run of the model has claimed the request yet."""
 
     IN_REVIEW = "in_review"
     """The request has not been decided yet."""
@@ -148,7 +148,7 @@ class WaitReason(ClosedSet):
     QUEUED = "queued"
     """The request is next in line for a worker."""
     RUN_UNDER_WAY = "run_under_way"
-    """Another run on the dataset must end first."""
+    """Another run on the dataset has to end first."""
     DELAYED = "delayed"
     """Runs have failed and will be retried later."""
     BUDGET_SPENT = "budget_spent"
@@ -165,7 +165,7 @@ class QueueRule(ClosedSet):
     UNCONFIRMED = "unconfirmed"
     """Rows claimed by a run have not been confirmed to be null."""
     BEHIND = "behind"
-    """A model's live version was trained on people whose rows are now null."""
+    """A model's live version was trained on people whose rows are null by now."""
     LEARN = "learn"
     """A model has to be trained or retrained."""
     ADD = "add"
@@ -208,7 +208,7 @@ class Metric(ClosedSet):
 
 
 class OnBreach(ClosedSet):
-    """Treatment of a version that misses its gate. In either case it forgets, and replaces the previous version."""
+    """How to treat a version that misses its gate. Either way, it forgets and replaces the previous version."""
 
     PUBLISH_DEGRADED = "publish_degraded"
     HOLD = "hold"
@@ -224,12 +224,12 @@ class AdditionStatus(ClosedSet):
 
 
 class Outcome(ClosedSet):
-    """Outcome of a completed request. Unless no data was held, rows are erased and every model met its target."""
+    """Outcome of a completed request. Unless no data was held, the rows were erased and every model met its target."""
 
     FORGOTTEN = "forgotten"
     NOTHING_HELD = "nothing_held"
     ERASED_ALREADY = "erased_already"
-    """After this request was submitted, another request about the same person erased the rows."""
+    """After this request was submitted, a different request about the same person erased the rows."""
     TARGET_WIDENED = "target_widened"
     """The target of at least one model exceeds the default bounds, so meeting it does not count as forgetting."""
 
@@ -265,7 +265,7 @@ class RejectionGround(ClosedSet):
 
 
 class DamageKind(ClosedSet):
-    """Stored part of a dataset's rows that cannot be opened or does not match the database."""
+    """Part of a dataset's stored rows that cannot be opened or does not match the database."""
 
     MANIFEST = "manifest"
     MANIFEST_MISSING = "manifest_missing"
@@ -274,7 +274,7 @@ class DamageKind(ClosedSet):
     KEY = "key"
     KEY_MISSING = "key_missing"
     RECORD = "record"
-    """Record of the person in a slot: the database row does not match its check value."""
+    """A person's record for a slot: the database row does not match its check value."""
 
 
 class WorkerState(ClosedSet):
@@ -300,15 +300,15 @@ class SubjectRule(ClosedSet):
     """Rule that decides whether two subject IDs denote the same person (`app.access.subjects`)."""
 
     EXACT = "exact"
-    """The IDs are equal byte for byte."""
+    """The IDs are identical byte for byte."""
     TEXT = "text"
-    """The IDs are equal after NFC normalisation and trimming of surrounding white space."""
+    """The IDs are equal after NFC normalisation and removal of surrounding white space."""
     CASELESS = "caseless"
     """Like `text`, but ignoring case."""
     EMAIL_DOMAIN = "email_domain"
-    """Like `text`, but ignoring case after the last @."""
+    """Like `text`, but ignoring case after the last `@`."""
     EMAIL = "email"
-    """Like `text`, but ignoring case if the ID contains an @."""
+    """Like `text`, but ignoring case if the ID contains an `@`."""
 
 
 class RequestOrder(ClosedSet):
@@ -344,7 +344,7 @@ class ModelOrder(ClosedSet):
 
 
 class ModelDanger(ClosedSet):
-    """Reason, counted by the overview, why a model in use needs attention."""
+    """Reason why a model in use needs attention, as counted in the overview."""
 
     WAITING = "waiting"
     FAILED = "failed"

@@ -1,4 +1,4 @@
-"""Tenants of an installation, and the policy of each."""
+"""An installation's tenants, and each tenant's policy."""
 
 import datetime
 import zoneinfo
@@ -24,7 +24,7 @@ def _zone(name: str, read: ValidationInfo) -> str:
 _STORED = object()
 _BARRED = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069<>"
 _Line = Annotated[str, Field(min_length=1, max_length=300, pattern=rf"^[^\s{_BARRED}][^{_BARRED}]*$")]
-"""Line of text without line breaks, bidirectional control characters or tags."""
+"""A line of text without line breaks, bidirectional control characters or angle brackets."""
 
 
 class _Frozen(BaseModel):
@@ -34,19 +34,19 @@ class _Frozen(BaseModel):
 class TimeLimit(_Frozen):
     """Time limit that a regulation sets for a request, counted in the tenant's time zone."""
 
-    months: Annotated[int, Field(ge=0, le=24, description="Months of the time limit, counted before `days`.")] = 0
-    days: Annotated[int, Field(ge=0, le=731, description="Days of the time limit, counted after `months`.")] = 0
-    extension_months: Annotated[int, Field(ge=0, le=24)] = Field(default=0, description="Months of the one extension.")
-    extension_days: Annotated[int, Field(ge=0, le=731, description="Days of the one extension.")] = 0
+    months: Annotated[int, Field(ge=0, le=24, description="Months of the limit, which are added before `days`.")] = 0
+    days: Annotated[int, Field(ge=0, le=731, description="Days of the limit, which are added after `months`.")] = 0
+    extension_months: Annotated[int, Field(ge=0, le=24)] = Field(default=0, description="Months added by an extension.")
+    extension_days: Annotated[int, Field(ge=0, le=731, description="Days added by an extension.")] = 0
     may_pause: bool = Field(default=False, description="True if the clock can be paused while identity is verified.")
 
 
 MAY_NAME_SOMEBODY = frozenset({"controller", "contact"})
-"""Policy fields that may name a person: permanent records state that they changed, but not their values."""
+"""Policy fields that may name a person. Permanent records state that these fields changed, but not their values."""
 
 
 class Policy(_Frozen):
-    """Policy of a tenant. The defaults suit an installation with a single tenant."""
+    """A tenant's policy. The defaults suit an installation with a single tenant."""
 
     auto_accept: bool = Field(default=True, description="False: requests wait in review until they are approved.")
     identity: Literal["callers", "statement"] = Field(
@@ -60,32 +60,32 @@ class Policy(_Frozen):
     report_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
         default=86400,
         description="Seconds after which callers who are not allowed to know whether data is held see a request as "
-        "completed. They count from the time at which processing could begin, whatever its progress. Choose more than "
+        "completed, whatever its progress. They count from the time at which processing could begin. Choose more than "
         "the wait and the run take together. 0: shown at its true completion, which reveals whether data is held.",
     )
     retain_details_days: Annotated[int, Field(ge=0, le=3650)] = Field(
         default=30,
-        description="Days after the end of a request for which texts by callers and officers are kept.",
+        description="Number of days for which texts by callers and officers are kept after a request ends.",
     )
     retain_requests_days: Annotated[int, Field(ge=0, le=36500)] | None = optional(
-        "Days after the end of a request for which the person stays on record and is refused in uploads; null: forever."
+        "Days after a request has ended for which the person stays on record and is refused in uploads; null: forever."
     )
     max_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         default=8.0,
-        description="Maximum epsilon of a model's target, in nats. Certificates of models above 8 state that this "
-        "limit was widened.",
+        description="Maximum epsilon of a model's target, in nats. Certificates of models whose target exceeds 8 state "
+        "that this limit was widened.",
     )
     max_delta: Delta | None = optional(
-        "Maximum delta of a model's target; null: 1/n for a dataset with n slots. Certificates of models above 1/n "
-        "state that this limit was widened."
+        "Maximum delta of a model's target; null: 1/n for a dataset with n slots. Certificates of models whose target "
+        "exceeds 1/n state that this limit was widened."
     )
     time_zone: Annotated[str, AfterValidator(_zone)] = Field(
         default="UTC", description="Time zone of deadlines, days and weeks, such as Europe/Berlin."
     )
     regulations: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")], TimeLimit] = Field(
         default_factory=dict,
-        description="Time limits, keyed by regulation. They add regulations or replace the limits of gdpr, ccpa and "
-        "other.",
+        description="Time limits, keyed by regulation. Entries for gdpr, ccpa and other override the built-in limits; "
+        "any further key adds a regulation.",
     )
     subject_rule: Annotated[SubjectRule, Strict(False)] = Field(
         default=SubjectRule.TEXT,
@@ -118,7 +118,7 @@ class Policy(_Frozen):
 
     @classmethod
     def stored(cls, fields: Any) -> Self:
-        """Return a policy that was accepted earlier, even if this host does not know its time zone."""
+        """Return a stored policy from its fields, even if this host does not know the policy's time zone."""
         return cls.model_validate(fields, context=_STORED)
 
 
@@ -131,7 +131,7 @@ class TenantOut(Answer):
     id: str = Field(description="ID of the tenant.")
     name: str = Field(description="Name of the tenant.")
     policy: Annotated[Policy, BeforeValidator(Policy.stored)] = Field(description="Policy of the tenant.")
-    created_at: datetime.datetime = Field(description="Time of creation.")
+    created_at: datetime.datetime = Field(description="Time at which the tenant was created.")
 
 
 class NewTenantOut(TenantOut):
@@ -174,7 +174,7 @@ GET = _TENANTS.of_one(
     does="Return a tenant and its policy.",
 )
 OWN = _TENANTS.operation(
-    "get_own_tenant", "GET", "/tenant", scope=Scope.REQUESTS_REVIEW, gives=TenantOut, does="Return the key's tenant."
+    "get_own_tenant", "GET", "/tenant", scope=Scope.REQUESTS_REVIEW, gives=TenantOut, does="Return the caller's tenant."
 )
 CHANGE_OWN = _TENANTS.operation(
     "change_own_tenant",
@@ -185,5 +185,5 @@ CHANGE_OWN = _TENANTS.operation(
     gives=TenantOut,
     repeat="idempotent",
     problems=(SubjectRuleFixed,),
-    does="Change fields of the tenant's policy. Changes take effect immediately.",
+    does="Change fields of the policy of the calling key's tenant. Changes take effect immediately.",
 )

@@ -1,1 +1,1 @@
-"""Public encoding of records into rows, by a schema alone, shared by the gateway, the SDK and served models."""
+"""Public encoding of records into rows, determined by a schema alone; shared by gateway, SDK and served models."""

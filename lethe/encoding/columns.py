@@ -1,5 +1,5 @@
-"""Values of a column, read identically from CSV, Parquet, npz and JSON: numbers, texts, times, vectors, and positions
-in a list of names. pyarrow is imported only for Arrow arrays."""
+"""Column values, read identically from CSV, Parquet, npz and JSON: numbers, texts, times, vectors, and positions in a
+list of names. pyarrow is imported only for Arrow arrays."""
 
 import abc
 import datetime
@@ -30,11 +30,11 @@ MAX_NAME_LENGTH = 500
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _OF_NUMBERS = b"0123456789+-.eE"
 _NO_CODE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-]?[0-9]{1,3})?")
-"""Text that is a number rather than a code such as `007`, whose leading zeros are significant."""
+"""Text that is a number and not a code such as `007`, in which leading zeros matter."""
 # Replaces a text longer than any name in UTF-8; it is neither a name nor a number.
 _TOO_LONG = "\x00"
 NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
-"""Text whose characters every database and every JSON writer can represent."""
+"""Text consisting of characters that every database and every JSON writer can represent."""
 INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200e\u200f\u2060\ufeff"))
 """Table for `str.translate` that removes soft hyphens, zero-width spaces, direction marks and byte order marks."""
 _NOT_CSV = {
@@ -46,7 +46,7 @@ _NOT_CSV = {
     rb"(?=[^,\r\n]*;)[^,\r\n]*([\r\n]|\Z)": Sentence("has semicolons between fields"),
     rb"(?=[^,\r\n]*\t)[^,\r\n]*([\r\n]|\Z)": Sentence("has tabs between fields"),
 }
-"""Patterns for the first bytes of files sent as CSV by mistake, mapped to a description of the file."""
+"""Patterns for the first bytes of files that are sent as CSV by mistake, each with a description of the file."""
 AS_CSV = Sentence("save it as CSV in UTF-8, with commas between fields and points before decimals")
 
 
@@ -56,12 +56,12 @@ def is_name(value: object) -> bool:
 
 
 def is_subject(value: object) -> bool:
-    """Return True if `value` can name a person: a name that no normalisation of subject ids reduces to nothing."""
+    """Return True if `value` can name a person: a name that no normalisation of subject ids makes empty."""
     return is_name(value) and str(value).translate(INVISIBLE).strip() != ""
 
 
 _REWRITTEN = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]*)?[eE]\+[0-9]+|[+-]?[0-9]+[.,]0+")
-"""Number as rewritten by spreadsheets and data frames. A code such as `12e5` has no sign after the `e`."""
+"""Number rewritten by a spreadsheet or data frame. A code such as `12e5` has no sign after the `e`."""
 NO_REWRITTEN_ID = (
     "expected an id as text: a spreadsheet or data frame wrote this one as a number, such as 4.86E+17 or 4711.0, which "
     "may have lost digits; format the column as text at its source, and export it again"
@@ -69,7 +69,7 @@ NO_REWRITTEN_ID = (
 
 
 def is_rewritten(value: object) -> bool:
-    """Return True for an id that was read as a number and may have been rounded: a float or decimal, or its text."""
+    """Return True for an id that was read as a number and may have been rounded: a float or decimal, also as text."""
     text = value.translate(INVISIBLE).strip() if isinstance(value, str) else ""
     return isinstance(value, float | Decimal) or _REWRITTEN.fullmatch(text) is not None
 
@@ -133,7 +133,7 @@ def _second(value: object) -> float:
 
 
 def vectors(values: Values, length: int) -> npt.NDArray[np.float64]:
-    """Return lists of `length` numbers; entries that are not numbers become NaN  # (b, length)"""
+    """Return the values as lists of `length` numbers, with NaN for entries that are not numbers  # (b, length)"""
     if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == length and values.dtype.kind in "iuf":
         return values.astype(np.float64)
     lists = listed(values)
@@ -148,14 +148,14 @@ def vectors(values: Values, length: int) -> npt.NDArray[np.float64]:
 
 
 def prose(values: Values) -> list[str | None]:
-    """Return texts of any length; None for a value that is missing or not a text."""
+    """Return the values as texts of any length, with None for a value that is missing or not a text."""
     entries = _of_arrow(values, at_full_length=True) if is_arrow(values) else listed(values)
     return [value if isinstance(value, str) and value else None for value in entries]
 
 
 def _plain_numbers(texts: Sequence[Any]) -> npt.NDArray[np.float64] | None:
-    """Return the same as `number` for each text, ten times as fast; None unless every text is a number or empty.
-    `float` accepts more texts than `number`, but none that consists of these characters alone."""
+    """Return what `number` returns for each text, but ten times as fast; None unless every text is a number or empty.
+    `float` accepts more texts than `number`, but none that consist only of the characters in `_OF_NUMBERS`."""
     try:
         if "".join(texts).encode().translate(None, _OF_NUMBERS):
             return None
@@ -206,8 +206,8 @@ def codes(values: Sequence[object], names: Sequence[str], *, by_number: bool) ->
 
 
 def bits(values: Sequence[object], names: Sequence[str], separator: str) -> npt.NDArray[np.int32]:
-    """Return the names listed in each value as a bit set, with bit c for name c of at most 31; 0 if the value is
-    missing or empty, -1 if a listed text is not a name."""
+    """Return the names listed in each value as a bit set, in which bit c stands for name c (at most 31 names); 0 if the
+    value is missing or empty, -1 if it lists an unknown name."""
     position = {name: 1 << code for code, name in enumerate(names)}
 
     def mask(value: object) -> int:
@@ -238,7 +238,7 @@ def listed(values: Values) -> Sequence[object]:
 
 
 def _of_arrow(values: Any, *, at_full_length: bool = False) -> Sequence[object]:
-    """Return the values as Python objects. Texts too long for a name are replaced, unless `at_full_length`."""
+    """Return the values as Python objects. Texts too long for a name are replaced unless `at_full_length` is set."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -258,7 +258,7 @@ def _of_arrow(values: Any, *, at_full_length: bool = False) -> Sequence[object]:
 
 
 def _by_number(names: Sequence[str]) -> dict[Decimal, int]:
-    """Map each number to the position of the name with this value, leaving out numbers that several names equal."""
+    """Map each name's numeric value to the name's position, leaving out values that several names share."""
     positions: dict[Decimal, int] = {}
     twice: set[Decimal] = set()
     for code, name in enumerate(names):
@@ -290,7 +290,7 @@ MAX_FAULTS = 20
 
 
 class Faults:
-    """Faults in a batch, keyed by position. `refuse` raises the first twenty, in row order."""
+    """Faults in a batch of rows, each with its row. `refuse` raises the first twenty, in row order."""
 
     def __init__(self, error: type[InputInvalid], place: Callable[[int, str], str]) -> None:
         self._error = error
@@ -328,10 +328,10 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 EDITION: Edition = 2
 MAX_UNKNOWN = 0.5
 CLIP = 3.0
-"""Clipping distance as a multiple of the scale. In a normally distributed column, 0.3 % of values lie beyond it."""
+"""Clipping distance as a multiple of the scale. In a normally distributed column, 0.3 % of the values lie beyond it."""
 WORDS = (1, 2)
 MAX_TEXT_LENGTH = 65_536
-"""Maximum number of characters of a text."""
+"""Maximum number of characters in a text."""
 
 _WORD = re.compile(r"\w+")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -339,7 +339,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(abc.ABC):
-    """Column of a schema. `max_unknown` is the largest share of a file's rows that may lack a known value."""
+    """Column of a schema. `max_unknown` is the maximum share of a file's rows whose value can be missing or unknown."""
 
     kind: ClassVar[str]
     name: str
@@ -414,7 +414,7 @@ class _OfNumbers(Column):
         return numbers(column)
 
     def check(self, numbers: Floats, faults: Faults) -> None:
-        """Mark numbers that the column does not accept as faults."""
+        """Record a fault for each number that the column does not accept."""
 
     @abc.abstractmethod
     def scaled(self, numbers: Floats) -> Floats:
@@ -553,7 +553,7 @@ class Categorical(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hashed(Column):
-    """Text with too many values to list: a hash selects one of `features` features, and texts may share a feature."""
+    """Text with too many distinct values to list: a hash assigns each to one of `features` features, not uniquely."""
 
     kind = "hashed"
     features: int
@@ -583,8 +583,8 @@ class Hashed(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text(Column):
-    """Free text encoded as a vector of length 1. Lower-case n-grams of `words`, and of `characters` within words, get a
-    position and sign from their hash (feature hashing) and count as log(1 + count). None disables a kind."""
+    """Free text encoded as a vector of length 1. The hash of each lower-case n-gram selects a feature and a sign;
+    counts enter as log(1 + count). `words` and (within words) `characters` are n-gram lengths; None disables them."""
 
     kind = "text"
     features: int
@@ -633,8 +633,8 @@ class Text(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vector(Column):
-    """List of `length` finite numbers, such as an embedding, which is never missing. It is stored as (value - center) /
-    scale, with one center and scale or one per entry, and clipped to [-clip, clip] if `clip` is given."""
+    """List of `length` finite numbers, such as an embedding; it cannot be missing. Each entry is stored as (value -
+    center) / scale, with shared or separate centers and scales, and clipped to [-clip, clip] if `clip` is given."""
 
     kind = "vector"
     length: int
@@ -689,6 +689,6 @@ def _lengths(between: tuple[int, int] | None) -> range:
 
 
 def _place(text: str, features: int) -> tuple[int, float]:
-    """Return a feature position and a sign from the text's hash. Both are permanent and the same on every machine."""
+    """Return a feature position and a sign derived from a text's hash. Both are fixed and the same on every machine."""
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=9).digest()
     return int.from_bytes(digest[:8], "big") % features, 1.0 if digest[8] & 1 else -1.0

@@ -1,7 +1,7 @@
-"""Encoding of records into rows, and row weights: how much each row's loss counts, up to a bound in the schema.
+"""Encoding of records into rows, and row weights: how much each row's loss counts, up to a bound stated in the schema.
 
 A weight is stored next to the label as weight / bound, a multiple of 2^-23, which is exact in single precision.
-Whatever the data, no row therefore counts more than 1, and a row of weight 0 has no more effect than a null row.
+Whatever the data, no row therefore counts for more than 1, and a row of weight 0 has no more effect than a null row.
 """
 
 import math
@@ -63,8 +63,8 @@ class Weight:
         return f"expected a weight, a number from 0 to {self.bound:g}{clipped}"
 
     def wrong(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Return True for each number that cannot be stored: missing, infinite, negative, or above the bound unless
-        those are clipped."""
+        """Return True for each number that cannot be stored: missing, infinite, negative, or above the bound if such
+        numbers are not clipped."""
         return ~np.isfinite(numbers) | (numbers < 0) | ((numbers > self.bound) & (self.outside == "error"))
 
     def stored(self, numbers: npt.NDArray[np.float64]) -> Integers:
@@ -86,7 +86,7 @@ def weights_in(stored: Integers) -> Integers | None:
 
 
 def as_factors(weights: Integers) -> npt.NDArray[np.float32]:
-    """Return weights as factors between 0 and 1 for the losses  # (n,)"""
+    """Return weights as loss factors between 0 and 1  # (n,)"""
     return weights.astype(np.float32) / np.float32(UNIT)
 
 
@@ -102,7 +102,7 @@ EXPECTED_SUBJECT = f"expected a subject of 1 to {values.MAX_NAME_LENGTH} charact
 
 
 def read_subjects(column: Sequence[object], name: str, faults: values.Faults) -> list[str | None]:
-    """Return the subjects in the column `name`, and mark values that cannot name a person as faults."""
+    """Return the subjects in the column `name`, and record a fault for each value that cannot name a person."""
     subjects = [values.text(value) for value in column]
     rewritten = [values.is_rewritten(value) for value in column]
     faults.mark(name, rewritten, values.NO_REWRITTEN_ID)
@@ -113,8 +113,8 @@ def read_subjects(column: Sequence[object], name: str, faults: values.Faults) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """Encoded records: rows, labels (or targets, as stored by `TargetColumn`; rows with weights have them alongside)
-    and subjects (None without a subject column). `num_unknown` counts, for each feature column of the schema, the
+    """Encoded records: rows, labels (or targets, as stored by `TargetColumn`) with any row weights alongside, and
+    subjects (None if there is no subject column). `num_unknown` counts, for each feature column of the schema, the
     records in which its value is missing or unknown. `raw` holds the features before the bias is added and rows are
     scaled."""
 
@@ -127,10 +127,10 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """Meaning of every column. Features are sorted by name, because a JSON object has no order. `label` is the column
-    of the label, or of the `target` if there are no classes. `separator` separates the labels if a record can belong to
-    several classes, which are stored as one bit each. `weight` is the column of row weights, if any. `random` features
-    are computed from the features of all columns and replace them."""
+    """Meaning of a dataset's columns. Features are sorted by name, because a JSON object has no order. `label` is the
+    column of the label, or of the `target` if there are no classes. `separator` separates the labels if a record can
+    belong to several classes, which are stored as one bit each. `weight` is the column of row weights, if any. `random`
+    features are computed from the features of all columns and replace them."""
 
     features: tuple[values.Column, ...]
     label: str
@@ -159,7 +159,7 @@ class Schema:
 
     @property
     def places(self) -> dict[str, slice]:
-        """Range of feature positions of each column. Random features belong to no column and share one range."""
+        """Each column's range of feature positions. Random features belong to no column and share one range."""
         if self.random:
             return {"random_features": slice(0, self.random.features)}
         ends = np.cumsum([0, *(column.width for column in self.features)]).tolist()
@@ -172,7 +172,7 @@ class Schema:
 
     @property
     def takes_vectors(self) -> bool:
-        """True if a record may be sent as a bare list, the value of its only column."""
+        """True if a record can be sent as a bare list, which is the value of its only column."""
         return len(self.features) == 1 and isinstance(self.features[0], values.Vector)
 
     @property
@@ -196,7 +196,7 @@ class Schema:
         return unit_rows(features)
 
     def encode_labelled(self, columns: Mapping[str, values.Values], lines: Sequence[int]) -> Labelled:
-        """Encode the records of a file, given their line numbers."""
+        """Encode a file's records, given their line numbers."""
         faults = values.Faults.in_file(lines)
         features, num_unknown = self._features(columns, faults)
         labels = self._labels(columns[self.label], faults)
@@ -242,7 +242,7 @@ class Schema:
     def check_known(self, num_unknown: npt.NDArray[np.int64], num_rows: int) -> None:
         """Refuse a file in which a column's value is missing or unknown more often than the schema allows.
 
-        A column whose format is not the declared one is unknown in every row and would otherwise go unnoticed. Raises
+        A column in the wrong format is unknown in every row, which would otherwise go unnoticed. Raises
         `DatasetUnusable`.
         """
         faults = []
@@ -255,8 +255,8 @@ class Schema:
         values.refuse(DatasetUnusable, faults)
 
     def raw_records(self, records: Sequence[object]) -> npt.NDArray[np.float64]:
-        """Return the features (n, num_features) of records to predict, before the bias is added and rows are scaled.
-        Label, subject and ignored columns are accepted but not read."""
+        """Return the features (n, num_features) of records to be predicted, before the bias is added and rows are
+        scaled. Label, subject and ignored columns are accepted but not read."""
         faults = values.Faults.in_records()
         if self.takes_vectors:
             name = self.features[0].name
@@ -350,7 +350,7 @@ _UNITS = 2.0**16
 _PARTS = 16
 _SHIFT = 4
 _SPREAD = math.sqrt(_PARTS * (2**32 - 1) / 12) / 2**_SHIFT
-"""Standard deviation of a weight before scaling: a 16th of the sum of 16 uniform 16-bit numbers."""
+"""Standard deviation of a weight before scaling: a weight is a 16th of the sum of 16 uniform 16-bit numbers."""
 
 
 @lru_cache(maxsize=4)
@@ -379,7 +379,7 @@ def check_fit(schema: Schema, input_size: int) -> None:
 
 
 def check_finite(numbers: NDArray[np.floating[Any]], lines: Sequence[int], message: str = NOT_FINITE) -> None:
-    """Raise `RowInvalid`, naming their `lines`, if a network computes non-finite numbers for any rows."""
+    """Raise `RowInvalid`, naming the `lines` concerned, if a network computes non-finite numbers for any row."""
     faults = values.Faults.in_file(lines)
     faults.mark("", ~np.isfinite(numbers).all(axis=1), message)
     faults.refuse()

@@ -1,4 +1,4 @@
-"""Parsing of schemas: settings for each kind of column, with every fault reported with its path."""
+"""Schema parsing: the settings of each kind of column. Every fault is reported with its path."""
 
 import dataclasses
 import datetime
@@ -24,13 +24,13 @@ OF_KIND = {
     "text": ("kind", "features", "words", "characters", *_OF_UNKNOWN),
     "vector": ("kind", "length", "center", "scale", "clip", "unknown"),
 }
-"""Keys that each kind of column can have in a schema."""
+"""Keys that a schema can have for each kind of column."""
 _MAX_GRAM_LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Settings of one column of a schema document. Faults are appended to `faults`."""
+    """One column's settings in a schema document. Faults are appended to `faults`."""
 
     name: str
     path: str
@@ -52,7 +52,7 @@ class Spec:
         return {"name": self.name, "unknown": unknown, "max_unknown": maximum, "edition": self.edition}
 
     def range(self) -> tuple[float, float]:
-        """Return the public range of a numeric column."""
+        """Return a numeric column's public range."""
         low, high = number_in(self.settings.get("min")), number_in(self.settings.get("max"))
         for key, bound in (("min", low), ("max", high)):
             if math.isinf(bound):
@@ -75,7 +75,7 @@ class Spec:
         return number
 
     def numbers(self, key: str, length: int, default: float, *, above: float = -math.inf) -> tuple[float, ...]:
-        """Return one number for the whole vector, or one per entry."""
+        """Return the setting `key`: one number for the whole vector, or one number per entry."""
         stated = self.settings.get(key, default)
         numbers = tuple(number_in(number) for number in (stated if isinstance(stated, list) else [stated]))
         if len(numbers) not in (1, length) or not all(math.isfinite(number) and number > above for number in numbers):
@@ -391,7 +391,7 @@ def _weight(spec: Spec) -> rows.Weight:
 
 
 def _several(path: str, spec: dict[str, object], faults: list[FieldError]) -> tuple[tuple[str, ...], str]:
-    """Parse the labels for records that can have several, and the separator between them."""
+    """Parse the label names of a schema whose records can have several labels, and the separator between labels."""
     names, separator = names_in(f"{path}.values", spec.get("values"), 2, faults), spec.get("separator", ";")
     if not (
         isinstance(separator, str) and len(separator) == 1 and columns.is_name(separator) and not separator.isspace()
@@ -421,8 +421,8 @@ def parse_classes(document: object) -> tuple[str, ...]:
 
 
 def parse_target(document: object) -> TargetColumn:
-    """Parse the target's range for a dataset without a schema. The format is that of a schema, without a role. Raises
-    `SchemaInvalid`."""
+    """Parse the target's range for a dataset without a schema. The format is that of a schema's target column, without
+    its role. Raises `SchemaInvalid`."""
     if not isinstance(document, dict):
         message = 'expected an object, such as {"min": 0, "max": 100}'
         raise SchemaInvalid("The target has no valid range.", [FieldError("target", message)])

@@ -1,4 +1,4 @@
-"""Signs that scaling rows to norm 1 loses information, detected over a whole file to warn its sender."""
+"""Signs that scaling rows to norm 1 loses information, detected over a whole file so that the sender can be warned."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 _PARALLEL = 0.98
-"""Mean cosine between two rows above which they can hardly be distinguished."""
+"""Mean cosine between two rows above which rows can hardly be told apart."""
 _LONG = 100.0
-"""Ratio of the longest to the shortest row above which scaling discards information in the lengths."""
+"""Ratio of the longest row to the shortest above which scaling discards information that is in the lengths."""
 _MAX_COLUMNS = 10
 _ROWS = 20
 """Minimum number of rows for a warning."""
@@ -32,7 +32,7 @@ class Spread:
 
     @classmethod
     def of(cls, features: Floats) -> Self:
-        """Return the spread of the rows `features` (b, d), b >= 1."""
+        """Return the spread of b >= 1 rows with these features  # (b, d)"""
         with np.errstate(over="ignore"):
             lengths = np.hypot(np.linalg.norm(features, axis=1), 1.0)
             with_bias = np.column_stack((features, np.ones(len(features)))) / lengths[:, np.newaxis]

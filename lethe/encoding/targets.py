@@ -17,13 +17,13 @@ from lethe.proof.losses import Objective
 UNIT = 2**23
 """Label of y = 1."""
 MAX_COUNT = 1_000_000
-"""Maximum bound on counts. Up to this bound, different counts have different labels."""
+"""Maximum bound on counts. Up to this bound, different counts get different labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetColumn:
-    """Public range of a target, and the treatment of values `outside` it. With `counts`, values are integers >= 0:
-    those above `high` may be clipped, and all other numbers are invalid."""
+    """A target's public range, and the treatment of values `outside` it. With `counts`, values are integers >= 0: those
+    above `high` may be clipped, and all other numbers are invalid."""
 
     low: float
     high: float
@@ -44,7 +44,7 @@ class TargetColumn:
         return wrong | (numbers < 0) | (numbers != np.rint(numbers)) if self.counts else wrong
 
     def labels(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
-        """Return the labels of numbers that are not `wrong`  # (b,)"""
+        """Return the stored labels for numbers that are not `wrong`  # (b,)"""
         share = (np.clip(numbers, self.low, self.high) - self.low) / (self.high - self.low)
         return np.rint((2 * share - 1) * UNIT).astype("<i4")
 

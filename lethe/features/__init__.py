@@ -1,4 +1,4 @@
-"""Features. Each is a folder that joins the core by sockets (`lethe.sockets`) and can be deleted with its line here."""
+"""Features. Each is a folder that plugs into the core through sockets (`lethe.sockets`). Its line here goes with it."""
 
 FEATURES = (
     "additions",

@@ -1,4 +1,4 @@
-"""Clients that customers import: typed calls of the core and of every feature. When a feature is removed, its lines
+"""Clients for customers to import: typed calls of the core and of every feature. When a feature is removed, its lines
 here must be removed too."""
 
 from lethe import client as core
@@ -66,7 +66,7 @@ class Runs(RunQueue[H], CoreRuns[H]):
 
 
 class Resources(core.Resources[H]):
-    """Resources of the client, including those of features."""
+    """The client's resources, including those that features add."""
 
     accounting: Accounting[H]
     agents: Agents[H]

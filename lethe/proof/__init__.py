@@ -1,1 +1,1 @@
-"""Mathematics of forgetting: pure functions that alone suffice to verify everything that the service signs."""
+"""Mathematics of forgetting: pure functions that suffice to verify everything the service signs."""

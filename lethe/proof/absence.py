@@ -1,8 +1,8 @@
 """Signed statement of absence for a request that matched no record: the identity rule and the datasets searched.
 
-The statement carries no privacy guarantee. It asserts that at one time no row of the named datasets, and no row queued
-for insertion into them, matched the identifier of the request under the identity rule. It names the request, never the
-identifier or the person.
+The statement carries no privacy guarantee. It asserts that, at a given time, no row of the named datasets, and no row
+queued for insertion into them, matched the request's identifier under the identity rule. It names the request, but
+never the identifier or the person.
 """
 
 from typing import Any

@@ -1,9 +1,9 @@
 """Privacy accountant: one curve per chain, from which every guarantee is computed.
 
-Learning and unlearning are one chain of projected noisy gradient steps on a dataset whose slots are edited between
+Training and unlearning are one chain of projected noisy gradient steps on a dataset whose slots are edited between
 runs: a deleted record becomes null. The accountant compares this chain with a second chain that runs the same steps on
-other data from the same initial law. A `Lookback` weighs the influence of the differing records against the noise added
-since, both as they arrive at the end of the chain. Its mu is the guarantee (mu-GDP, in both directions) and holds for
+other data from the same initial law. A `Lookback` weighs the differing records' influence against the noise added
+since, both as measured at the end of the chain. Its mu is the guarantee (mu-GDP, in both directions) and holds for
 every position of the records in the order of the batches. If every step reads all rows, mu = W / sqrt(V), with two
 scalars per stretch:
 
@@ -26,7 +26,7 @@ from lethe.proof.errors import DomainError, PreconditionError, require_count
 from lethe.proof.mechanism import Adjacency, Mechanism
 
 THEOREM = "shifted-interpolation/1"
-"""Identifier of the bound above in certificates."""
+"""Identifier of the above bound in certificates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Run:
         records: Number of records that became null before the first step.
         inserted: Number of null slots that received a record before the first step.
         corrected: Number of slots whose record was replaced by another before the first step.
-        mechanism: Mechanism of the run, or None for that of the preceding run. Without a grid, its step size, noise
+        mechanism: Mechanism of the run, or None if it is the preceding run's. Without a grid, its step size, noise
             scale and cool-down may differ from the preceding run's; with a grid, nothing may differ.
     """
 
@@ -70,7 +70,7 @@ class Chain:
         edited: Joint lookback of all edits and of the initial distance.
         runs: Pairs (mechanism, steps), oldest first, since the chain's first step, or since the step after which the
             comparison starts at an arbitrary point of the ball (`imported`).
-        distance: Largest distance between the two chains before the first of `runs`; 0 from the initial law.
+        distance: Largest distance between the two chains before the first of `runs`; 0 if it starts at the initial law.
     """
 
     mechanism: Mechanism
@@ -128,7 +128,7 @@ def advance(chain: Chain, run: Run) -> Chain:
 
     Raises:
         DomainError: if `run` is not a `Run`.
-        PreconditionError: if the mechanism of `run` cannot follow that of the chain.
+        PreconditionError: if the run's mechanism cannot follow the chain's.
     """
     if not isinstance(run, Run):
         raise DomainError(f"Expected a Run, not {type(run).__name__}")
@@ -215,7 +215,7 @@ def deletion_mu(chain: Chain, *, records: int, steps_present: int, steps_absent:
 
 
 def reset_mu(mechanism: Mechanism, *, steps: int) -> float:
-    """Return the mu of `steps` >= 1 steps on the current data between any two starting points in the ball.
+    """Return the mu between two runs of `steps` >= 1 steps on the current data, from any two points in the ball.
 
     The bound holds conditionally on the entire past. It therefore covers imported models, repair, and an adversary who
     chose the requests.
@@ -285,7 +285,7 @@ class Exposure:
 
 
 def squares(exposure: Exposure) -> Iterator[float]:
-    """Yield the summed squared mu of an exposure's versions, per number of steps, for `methods.adaptive_mu`."""
+    """For each number of steps, yield the sum of the versions' squared mu, for `methods.adaptive_mu`."""
     for steps, count in exposure.moving():
         mu = release_mu(exposure.mechanism, steps=steps, adjacency=Adjacency.ZERO_OUT)
         yield count * (exposure.records * mu) ** 2
@@ -338,9 +338,9 @@ def recent(mechanism: Mechanism, newest_first: Iterable[tuple[int, Run]]) -> lis
 
 
 _FORGOTTEN = 1e-18
-"""Contraction of the later steps at which `compact` drops a run and all runs before it."""
+"""Contraction of all later steps at which `compact` drops a run and the runs before it."""
 CUT = 32
-"""Number of runs that `compact` drops at a time."""
+"""Number of runs that `compact` drops at once."""
 
 
 def _next_mechanism(mechanism: Mechanism, run: Run) -> Mechanism:

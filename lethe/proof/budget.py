@@ -1,9 +1,9 @@
-"""Publication budgets: bounds on the `adaptive` guarantee that are set before anything is published.
+"""Publication budgets: bounds on the `adaptive` guarantee that are fixed before anything is published.
 
 An observer who reads versions and then chooses deletions, runs or models influences the sum over published versions. A
-sum computed afterwards is no guarantee against such an observer. A bound set in advance is one, provided that no
-version is published that would exceed it: it is a privacy filter for Gaussian differential privacy (Smith and Thakurta
-2022). The statement is in `docs/mathematics/joint.md`.
+sum computed afterwards is no guarantee against such an observer. A bound fixed in advance is, provided that no version
+is published that would exceed it: it is a privacy filter for Gaussian differential privacy (Smith and Thakurta 2022).
+The statement is in `docs/mathematics/joint.md`.
 """
 
 import math
@@ -16,7 +16,7 @@ from lethe.proof import accountant, conversion, methods
 from lethe.proof.errors import PreconditionError, require_fraction, require_positive
 
 _ROUNDING_TOLERANCE = 1e-12
-"""Relative difference allowed between r times a rounded sum and the rounded sum of the summands times r."""
+"""Relative difference allowed between r times a rounded sum and the rounded sum of r times the summands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,21 +39,21 @@ class Budget:
         return conversion.gdp_mu(epsilon=self.epsilon, delta=self.delta)
 
     def covers(self, exposures: Mapping[str, accountant.Exposure]) -> bool:
-        """Return True if the published versions stay within the budget of one person.
+        """Return True if the published versions stay within the budget for one person's records.
 
-        `exposures` maps the id of each of its models trained on the person's records to that model's versions.
+        `exposures` maps the id of each of the dataset's models trained on these records to that model's versions.
         """
         records = max((exposure.records for exposure in exposures.values()), default=1)
         return methods.adaptive_mu(exposures.values()) <= records * self.mu * (1 + _ROUNDING_TOLERANCE)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the budget's fields as signed."""
+        """Return the budget's fields as signed in certificates."""
         return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budgeted:
-    """Budget of a dataset and the ids of those of its models that were trained on a person's records.
+    """A dataset's budget, and the ids of those of its models that were trained on a person's records.
 
     Raises:
         PreconditionError: if no model is named, or a model is named twice.
@@ -67,7 +67,7 @@ class Budgeted:
             raise PreconditionError("budget_of_models", "Expected the models of a budget, each once")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the budget and its models as signed."""
+        """Return the budget and its models as signed in certificates."""
         return self.budget.to_json() | {"models": list(self.models)}
 
     @classmethod

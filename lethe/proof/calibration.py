@@ -23,11 +23,11 @@ TARGET_SHARE = 0.5
 """Ratio of the noise tolerated by a target in [-1, 1] to the noise tolerated by a logit."""
 DEFAULT_WIDTHS = {Objective.HUBER_REGRESSION: 0.2, Objective.SMOOTHED_HINGE: 1.0, Objective.POISSON_REGRESSION: 2.0}
 INITIAL_DISTANCE = 1e-6
-"""Fraction of the initial distance to the minimiser at which learning ends."""
+"""Fraction of the initial distance to the minimiser that remains when training ends."""
 MIN_BATCH_SIZE = 100
 """Minimum default batch size, unless the dataset has fewer slots."""
 MAX_DEFAULT_COOL_DOWN = 400
-"""Maximum default number of cool-down steps, or a third of a pass if that is more: with more steps, runs on up to a few
+"""Maximum default number of cool-down steps, unless a third of a pass is more. With more steps, runs on up to a few
 million rows read more rows, and runs on larger datasets fewer."""
 
 

@@ -1,9 +1,9 @@
 """Lower bounds on a guarantee, proved from samples, to compare with the accountant's upper bounds.
 
-An attacker guesses by a rule fixed before the samples whether a record was present. A mu-GDP guarantee allows only true
-and false positive rates with Phi^-1(TPR) - Phi^-1(FPR) <= mu (Dong, Roth and Su 2022), an (epsilon, delta) guarantee
-only TPR <= e^epsilon FPR + delta and its mirror (Kairouz, Oh and Viswanath 2015). Clopper-Pearson intervals (1934)
-bound the counted rates, so that a claim is wrong with at most a stated probability.
+An attacker guesses whether a record was present, by a rule fixed before seeing the samples. A mu-GDP guarantee allows
+only true and false positive rates with Phi^-1(TPR) - Phi^-1(FPR) <= mu (Dong, Roth and Su 2022), an (epsilon, delta)
+guarantee only TPR <= e^epsilon FPR + delta and its mirror (Kairouz, Oh and Viswanath 2015). Clopper-Pearson intervals
+(1934) bound the rates from the counts, so that a claim is wrong with at most a stated probability.
 """
 
 import math
@@ -56,11 +56,11 @@ def at_most(hits: int, trials: int, *, error: float) -> float:
 
 
 def mu_of_right_guesses(right: int, trials: int, *, error: float) -> float:
-    """Return the lower bound on mu that is proved by the right guesses among `trials` samples, half of them with the
-    record. It is >= 0 and wrong with probability at most `error` <= 1/4.
+    """Return a lower bound on mu, given `right` correct guesses on `trials` samples, half of which contain the record.
+    The bound is >= 0 and wrong with probability at most `error` <= 1/4.
 
-    The probabilities that the two guesses of a pair are right add up to at most 2 Phi(mu/2), so a single bound on their
-    mean is sufficient (Hoeffding 1956).
+    For a sample with the record and one without, the probabilities of a correct guess add up to at most 2 Phi(mu/2), so
+    a single bound on their mean is sufficient (Hoeffding 1956).
 
     >>> round(mu_of_right_guesses(239, 256, error=0.05), 6)
     2.586695
@@ -75,22 +75,22 @@ def mu_of_right_guesses(right: int, trials: int, *, error: float) -> float:
 Array = npt.NDArray[Any]
 
 FALSE_ALARM = 1e-6
-"""Maximum probability with which a correct run fails its canary test: one run in a million."""
+"""Maximum probability that a correct run fails its canary test: one run in a million."""
 _TESTS = 3
-"""Number of shares of FALSE_ALARM: one is for the guesses, two for noise, forgetting and schedule together."""
+"""Number of shares into which FALSE_ALARM is divided: one for the guesses, two for noise, forgetting and schedule."""
 ERROR = FALSE_ALARM / _TESTS
-"""Maximum probability with which a reported lower bound is wrong. It equals that of the test that refuses a run for its
+"""Maximum probability that a reported lower bound is wrong. It equals that of the test that refuses a run for its
 guesses, so that a bound above the certified value refuses the run and is never reported."""
 _DOWN = 1 - 2.0**-40
 """Factor that lowers a lower bound by more than its rounding error."""
 _APART = 2.5
-"""Distance in standard deviations between lanes with and without a canary at the end of a run. At this distance a bound
-from few samples is tightest, and some hundred lanes can refute a guarantee."""
+"""Distance in standard deviations between lanes with and without a canary at the end of a run. At this distance, a
+bound from few samples is tightest, and a few hundred lanes can refute a guarantee."""
 _FARTHEST = 1e6
-"""Maximum standard deviations between such lanes at the start of a run, beyond which rounding would be visible."""
+"""Maximum distance between such lanes at the start of a run, in standard deviations; beyond it, rounding would show."""
 _WITNESSED = 1e6
-"""Maximum standard deviations by which witnesses move a lane in a run. Witnesses are artificial and stay, so the
-distance can be large, and lanes reveal a batch that was read one step early."""
+"""Maximum number of standard deviations by which witnesses move a lane in a run. Witnesses are artificial and stay, so
+this can be large, and lanes then reveal a batch that was read one step early."""
 _LANES_OF_GROUP, _MAX_GROUPS, _DIFFERENT_BATCHES = 16, 64, 4096
 
 
@@ -115,7 +115,7 @@ class CanaryPlan:
 
     @property
     def notion(self) -> guarantees.Notion:
-        """Guarantee that the lanes can refute: for a forgotten canary, or for one that is still present."""
+        """Notion that the lanes can refute: `deletion` for a forgotten canary, `release` for one still present."""
         return guarantees.Notion.DELETION if self.steps_before else guarantees.Notion.RELEASE
 
     @property
@@ -156,7 +156,7 @@ class Law:
 def law(mechanism: Mechanism, plan: CanaryPlan, *, records: int | None = None) -> Law:
     """Return the law of the lanes in a run.
 
-    A canary has `records` worst-case records, by default as many as it takes to move the lane of the worst place by
+    A canary has `records` worst-case records, by default as many as it takes to move the lane at the worst place by
     `_APART`. The canaries are spread evenly over distinct batches that include the batch with the largest effect.
     """
     steps_before, steps, sensitivity = plan.steps_before, plan.steps, mechanism.sensitivity(Adjacency.ZERO_OUT)
@@ -287,7 +287,7 @@ class Observed:
 
     def deviations(self, *, error: float = FALSE_ALARM - ERROR) -> tuple[str, ...]:
         """Return the deviations from the law of the lanes, for any number of records in a canary. The total probability
-        of a false one is at most `error`."""
+        of a false deviation is at most `error`."""
         groups, free = self.plan.groups, self.plan.lanes - self.plan.groups
         chances = {
             "noise": 2 * min(scipy.special.chdtr(free, self.squares), scipy.special.chdtrc(free, self.squares)),

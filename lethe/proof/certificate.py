@@ -1,4 +1,4 @@
-"""Certificate statements, and their verification from the statement alone, without database, keys or data."""
+"""Certificate statements, and their verification from the statement alone, without a database, keys or data."""
 
 from collections import Counter
 from itertools import accumulate
@@ -46,7 +46,7 @@ COMMON_LIMITS = [
     "Settings that were tuned on this data (l2, noise, step size, which models were created and kept) reveal something"
     " about it, and no guarantee covers that.",
 ]
-"""Limits of certificates of any method."""
+"""Limits common to certificates of all methods."""
 LIMITS = [
     "The guarantee is for real arithmetic; gradients were computed in float32, at parameters kept in float64.",
     "If the mechanism states a second moment, `release` compares only with other records that keep to it.",
@@ -248,7 +248,7 @@ def _releases_counted(evidence: guarantees.Evidence, own: accountant.Exposure | 
 
 def _stretches_counted(exposure: accountant.Exposure) -> bool:
     """Return True if an exposure has at least the stretches that `accountant.exposed` counts: one, plus one per run as
-    long as the learning run, since such a run may also have learned."""
+    long as the learning run, since such a run may also be a learning run."""
     return exposure.stretches > dict(exposure.releases).get(exposure.mechanism.learn_steps, 0)
 
 

@@ -243,7 +243,7 @@ def _mu_at(x: float, epsilon: float) -> float:
 
 
 def _target(delta: float) -> tuple[float, float]:
-    """Return the log delta that an inverse solves for, which is log(delta) less the margin, and the tolerance."""
+    """Return the log delta to solve for, which is log(delta) less the margin, and the solver's tolerance."""
     margin = _MARGIN * (1 - delta)
     return math.log(delta) - margin, 0.1 * margin
 

@@ -1,8 +1,8 @@
-"""Exceptions of the privacy accounting and the argument checks that raise them.
+"""Exceptions of the privacy accounting, and the argument checks that raise them.
 
 A bound computed from a number outside the range of its theorem is not a bound, so inputs are never clamped. The checks
 raise, and the message shows the violated condition, such as `Expected step_size=-0.1 > 0`. NaN and infinity fail every
-check, and so do True and False, which Python treats as integers.
+check, as do True and False, which Python treats as integers.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""Guarantees: numbers in a named notion, against a named reference process, and the evidence they follow from.
+"""Guarantees: numbers in a named notion, relative to a named reference process, and the evidence they follow from.
 
-`Evidence` contains everything that the guarantees of one person and one model version depend on. A certificate carries
-it, so the holder of the certificate recomputes the same numbers with the same function.
+`Evidence` contains everything that the guarantees of one person and one model version depend on. Certificates include
+it, so that anyone with a certificate can recompute the same numbers with the same function.
 """
 
 import math
@@ -50,7 +50,7 @@ ADAPTIVE_IN_BUDGET = (
     " also against people who read every version published so far, of every model that these records fed, and chose by"
     " it whom to delete and what to run: no version was published that exceeds the budget set in advance"
 )
-"""Reference process of `adaptive` if a budget bounds it."""
+"""Reference process of `adaptive` when a budget bounds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
-"""Joint guarantee of one person over all models trained on their records.
+"""Joint guarantee for one person over all models trained on their records.
 
 A certificate covers one model. Models draw independent noise and do not read each other, so the joint law of their
-published versions is a product, and guarantees of one notion compose: mu^2 is the sum of the models' mu^2 (Dong, Roth
-and Su 2022, Corollary 3.3; the conditions are in `docs/mathematics/joint.md`). `adaptive` already covers every version
-of every model, so it is a single sum and not a composition of certificates.
+published versions is a product, and guarantees of the same notion compose: mu^2 is the sum of the models' mu^2 (Dong,
+Roth and Su 2022, Corollary 3.3; the conditions are in `docs/mathematics/joint.md`). `adaptive` already covers every
+version of every model, so it is a single sum and not a composition of certificates.
 """
 
 import math

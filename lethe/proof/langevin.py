@@ -1,4 +1,4 @@
-"""Langevin unlearning, the method of the core, as a `Method` made of its accountant and calibration."""
+"""Langevin unlearning, the core's method, as a `Method` built from its accountant and calibration."""
 
 from functools import partial
 

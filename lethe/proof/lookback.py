@@ -1,4 +1,4 @@
-"""Lookback from the end of a chain: the maximum influence of any record since a step, against the noise added since.
+"""Lookback from the end of a chain: any record's maximum influence since a step, against the noise added since then.
 
 In step t two chains contract by c_t, are moved at most s_t apart by a record whose slot is read in that step, and
 receive noise of variance nu_t^2. Influence and noise are measured at the end of the chain, after all later
@@ -25,17 +25,17 @@ from lethe.proof.mechanism import Adjacency, Mechanism
 Array = npt.NDArray[np.floating]
 
 _NEGLIGIBLE = 2.0**-56
-"""Contraction below which an upper bound on the earlier influence is sufficient."""
+"""Contraction below which an upper bound on the earlier influence is good enough."""
 _DISTANT = 2.0**-20
-"""Contraction below which earlier noise is ignored, which would add at most its square as a share of all noise."""
+"""Contraction below which earlier noise is ignored. Its square bounds the ignored share of all noise."""
 _EXPLICIT = 64
-"""Maximum number of equal steps processed one by one, which costs no more than a closed form."""
+"""Maximum number of equal steps processed one by one, which is no slower than a closed form."""
 _TOGETHER = 64
-"""Number of short runs processed in one batch of array operations."""
+"""Number of short runs processed together in array operations."""
 _RANGES = 1024
-"""Maximum number of ranges of positions, each with a separate lookback; with fewer batches the bound is exact."""
+"""Maximum number of ranges of positions, each with its own lookback; with fewer batches, the bound is exact."""
 _ROUNDED = 2.0**-40
-"""Relative margin above the rounding error: a few roundings per run and per step of a cool-down."""
+"""Relative margin, larger than the rounding error: a few roundings per run and per step of a cool-down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Lookback:
 
     @property
     def mu(self) -> float:
-        """Value of mu, rounded up; infinite if a difference was not followed by noise."""
+        """The mu of the GDP guarantee, rounded up; infinite if no noise was added after some difference."""
         mu = previous = noise = 0.0
         for v, g in zip(self.noise, self.influence, strict=True):
             if v <= noise:
@@ -105,7 +105,7 @@ def apart(distance: float) -> Lookback:
 
 
 Runs = tuple[tuple[Mechanism, int], ...]
-"""Pairs (mechanism, steps >= 1) in chronological order. All runs read the same batches in turn."""
+"""Pairs (mechanism, steps >= 1) in chronological order. All runs read the same batches cyclically."""
 
 
 def present(runs: Runs) -> Lookback:
@@ -157,7 +157,7 @@ def _farthest(mechanism: Mechanism) -> float:
 
     This is s / (1 - c), doubled to allow for rounding of the smallest c, and at most the diameter of the ball. A step
     with a fraction of the step size moves by that fraction of s and contracts by at least that fraction of 1 - c,
-    because c is convex in the step size. A distance of at most s / (1 - c) therefore stays so after the step.
+    because c is convex in the step size. A distance of at most s / (1 - c) therefore remains so after the step.
     """
     gap = 1 - mechanism.contraction
     wide = 2 * mechanism.radius
@@ -193,7 +193,7 @@ class _Walk:
         self._horizon: float | None = None
 
     def go_on(self, mechanism: Mechanism, steps: int) -> None:
-        """Process the run before those already processed."""
+        """Process the run that precedes those already processed."""
         if self._horizon is None and self.decay <= _DISTANT:
             self._follow()
             self._horizon = self._variance
@@ -266,8 +266,8 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """Steps, last first, measured at the last step: the distance `moved` by a record read in each step, the `noise`
-    since that step began, and the steps' total contraction `decay`."""
+    """Steps in reverse order, measured at the last step: how far a record read in each step has `moved` the iterate,
+    the `noise` added since that step began, and the steps' total contraction `decay`."""
 
     moved: Array
     noise: Array

@@ -52,7 +52,7 @@ class Objective(StrEnum):
 
 
 MAX_LABELS = 31
-"""Maximum number of labels; the label set of a record is stored as bits of a 32-bit integer."""
+"""Maximum number of labels; a record's label set is stored as the bits of a 32-bit integer."""
 
 
 def num_weight_rows(num_classes: int, objective: Objective = Objective.LOGISTIC_REGRESSION) -> int:
@@ -141,9 +141,9 @@ def smoothness(
 ) -> float:
     """Return L, the smoothness of the regularised objective on rows of norm <= 1.
 
-    L = beta Lambda + l2. beta bounds the curvature of a row's loss in its score: p(1-p) <= 1/4 for two classes and
-    labels, diag(p) - pp^T <= 1/2 for softmax, 1/`loss_width` for the hinge, 1 for squared losses, and the rate <= 1 for
-    counts. Lambda is `second_moment`, a bound that each batch of rows satisfies; None stands for 1.
+    L = beta Lambda + l2. beta bounds the curvature of a row's loss with respect to its score: p(1-p) <= 1/4 for two
+    classes and labels, diag(p) - pp^T <= 1/2 for softmax, 1/`loss_width` for the hinge, 1 for squared losses, and the
+    rate <= 1 for counts. Lambda is `second_moment`, a bound that each batch of rows satisfies; None stands for 1.
 
     Raises:
         DomainError: if an argument is out of range.
@@ -153,7 +153,7 @@ def smoothness(
 
 
 def _curvature(objective: Objective, num_classes: int, loss_width: float | None) -> float:
-    """Return beta, the Lipschitz constant of the derivative of a row's loss in its score."""
+    """Return beta, the Lipschitz constant of the derivative of a row's loss with respect to its score."""
     match objective:
         case Objective.LOGISTIC_REGRESSION:
             return 0.25 if num_classes == 2 else 0.5

@@ -1,7 +1,7 @@
-"""Mechanism of a model: every setting of its training on which the guarantee depends, frozen at creation.
+"""Mechanism of a model: every training setting that the guarantee depends on, frozen at creation.
 
 The engine runs a `Mechanism` and the accountant proves its guarantee; both read the same constants and neither
-recomputes them. A mechanism holds public facts only: objective, sizes and settings, never a statistic of the data.
+recomputes them. A mechanism contains only public facts: objective, sizes and settings, never a statistic of the data.
 """
 
 import math
@@ -24,7 +24,7 @@ class Adjacency(StrEnum):
 
 
 MIN_RELATIVE_NOISE = 1e-12
-"""Minimum noise per step relative to the radius. Below it float64 parameters cannot carry the certified noise."""
+"""Minimum noise per step relative to the radius. Below it, float64 parameters cannot represent the certified noise."""
 # Below this the variance underflows.
 _MIN_NOISE = 1e-150
 MAX_COOL_DOWN = 1024
@@ -210,8 +210,8 @@ class Mechanism:
         return 2 * push / self.least_noise_std * math.sqrt((1 + c) / (1 - c))
 
     def sensitivity(self, adjacency: Adjacency) -> float:
-        """Return the maximum distance s by which a record moves a noiseless full-size step that reads its batch: eta M
-        / b' for `zero_out` and twice that for `replace`, where b' >= b is the smallest batch's size."""
+        """Return s, the maximum distance by which a record moves a noiseless full-size step that reads its batch. For
+        `zero_out`, s is eta M / b', where b' >= b is the smallest batch's size; for `replace`, twice that."""
         unit = self.step_size * self.gradient_bound / (self.num_slots // self.num_batches)
         match adjacency:
             case Adjacency.ZERO_OUT:
@@ -234,8 +234,8 @@ class Mechanism:
     def from_json(cls, document: dict[str, Any]) -> "Mechanism":
         """Parse a stored document.
 
-        Raises `PreconditionError` if the document's fields are not this release's, if a real number is stated as an
-        integer, or if a stated constant does not follow from the settings.
+        Raises `PreconditionError` if the document's fields do not match this release's, if a real number is stated as
+        an integer, or if a stated constant does not follow from the settings.
         """
         names = [*(name for name in _SETTINGS if name not in _OF_SOME or document.get(name) is not None), *_DERIVED]
         if document.keys() != set(names):
@@ -254,7 +254,7 @@ class Mechanism:
 
 _SETTINGS = tuple(field.name for field in fields(Mechanism))
 _OF_SOME = ("loss_width", "network", "second_moment", "class_weights", "weight_bound")
-"""Optional settings, which a document omits if they are None."""
+"""Optional settings, omitted from a document if they are None."""
 _FLOATS = ("l2", "step_size", "noise_scale", "radius", "grid", "loss_width", "second_moment", "weight_bound")
 _DERIVED_FLOATS = ("gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance")
 _DERIVED = (*_DERIVED_FLOATS, "num_batches")
@@ -276,7 +276,7 @@ def _stated(**document: Any) -> Mechanism:
 
 
 def finest_grid(*, noise_std: float, radius: float) -> float:
-    """Return the grid for noise of `noise_std` per step: at most 2^-32 times it, or float64's resolution in the ball.
+    """Return the grid: at most 2^-32 of a step's noise, or float64's resolution in the ball if that is coarser.
 
     >>> finest_grid(noise_std=1.0, radius=1.0) == 2.0**-32
     True

@@ -1,5 +1,5 @@
-"""Methods: how a model learns and forgets. Langevin unlearning (`lethe.proof.langevin`) is the method of the core;
-features add methods as `METHODS` of their module `methods`."""
+"""Methods: how a model trains and forgets. Langevin unlearning (`lethe.proof.langevin`) is the core's method; features
+add methods through `METHODS` in their `methods` module."""
 
 import functools
 import math
@@ -23,18 +23,18 @@ class Method:
     Attributes:
         name, theorem: Names of the method and of its bound, used in the API, ledgers and certificates.
         continues: True if a run can continue from the live version. Otherwise each version is trained from scratch.
-        has_canaries: True if canary-test lanes can take part in the method's runs. invariants, limits: Texts included
-        in each of the method's certificates.
+        has_canaries: True if canary-test lanes can take part in the method's runs.
+        invariants, limits: Texts included in each of the method's certificates.
         calibrate: Return the mechanism for settings and the keywords of `calibration.mechanism_for`. Raises
             `PrivacyError` for anything that the method does not support; nothing may be ignored.
         read: Parse the document of a mechanism. Raises `PrivacyError`.
         started, advance: Chain before the first run of a mechanism, and after one more run.
         recent: Given a chain's (number, run) pairs, newest first, return the runs that affect its numbers, oldest
             first.
-        unlearning_mu: mu of a chain against training on the current data, after `records` more became null.
+        unlearning_mu: mu of a chain against training on the current data, after `records` more records became null.
         deletion_mu: mu of a chain for a person's `records`, which became null after `steps_present` steps.
         release_mu: mu that publishing the version from a run of `steps` costs a record, under replacement by another.
-        squares: Squared mu of an exposure's versions against a null record. They compose by addition.
+        squares: Squared mu of an exposure's versions against a null record. The squares are added to compose versions.
         epsilon: Return an epsilon at a delta, tighter than the one converted from mu, for exposures to this method
             (`release` and `adaptive` only); None if the conversion from mu is exact.
     """
@@ -112,7 +112,7 @@ def replay(mechanism: Mechanism, runs: Iterable[accountant.Run], *, steps_before
 
 
 _replayed: dict[tuple[Mechanism, int, tuple[accountant.Run, ...]], accountant.Chain] = {}
-"""Cache of the chains replayed last, because the next version of a model adds only one run."""
+"""Cache of the most recently replayed chains, because a model's next version adds only one run."""
 _MAX_REPLAYED = 64
 
 

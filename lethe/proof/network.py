@@ -1,8 +1,8 @@
 """Public networks: pretrained, frozen before the first row arrives, and identified by the SHA-256 of their file.
 
-No guarantee bounds the influence of a record on a network that was trained on it. A mechanism therefore names its
-network, and every certificate states the assumption that the network was never trained on the person's data, or names
-the separate ledger that accounts for the network's training.
+No guarantee bounds a record's influence on a network that was trained on it. A mechanism therefore names its network,
+and every certificate either states the assumption that the network was never trained on the person's data or names the
+separate ledger that accounts for the network's training.
 """
 
 import math

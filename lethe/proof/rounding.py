@@ -1,4 +1,4 @@
-"""Outward rounding of short sums and products; results are never below the exact value."""
+"""Outward rounding of short sums and products: results are never below the exact value."""
 
 import math
 

@@ -1,10 +1,10 @@
-"""Target (epsilon, delta) of a model and the largest values that count as forgetting.
+"""A model's target (epsilon, delta), and the largest values that count as forgetting.
 
-A model that never forgot anything meets a target of epsilon = 100 or delta = 0.99, so targets are bounded: epsilon by
-`LARGEST_EPSILON` and delta by 1/n, above which a guarantee permits publishing the record of one person in n. n is the
-dataset's number of slots (n0 in docs/mathematics), the maximum number of records it can ever hold. It is public,
-constant, and part of every certificate. A tenant's policy can narrow or widen the bounds; certificates disclose a
-target beyond them.
+A model that never forgot anything would meet a target of epsilon = 100 or delta = 0.99, so targets are bounded: epsilon
+by `LARGEST_EPSILON` and delta by 1/n, above which a guarantee would permit publishing the record of one person in n. n
+is the dataset's number of slots (n0 in docs/mathematics), the maximum number of records it can ever hold. It is public,
+constant, and part of every certificate. A tenant's policy can narrow or widen these bounds; certificates disclose
+targets beyond them.
 """
 
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ from typing import Any
 from lethe.proof.errors import require_count
 
 LARGEST_EPSILON = 8.0
-"""Largest epsilon, in nats, that counts as forgetting unless a policy widens it."""
+"""Largest epsilon, in nats, that counts as forgetting unless a policy widens the bound."""
 
 
 def largest_delta(num_slots: int) -> float:
@@ -42,7 +42,7 @@ class Target:
     widened: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the target's fields as signed."""
+        """Return the target's fields as signed in certificates."""
         return asdict(self)
 
 

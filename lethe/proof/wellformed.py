@@ -1,6 +1,6 @@
-"""Well-formedness of signed statements: strict parsing of their JSON, and the valid values of their fields.
+"""Well-formedness of signed statements: strict JSON parsing, and the permitted values of each field.
 
-JSON with a duplicate key means different things to different parsers, so it is refused. So is every value that the
+JSON with a duplicate key means different things to different parsers, so it is refused, as is every value that the
 service never signs: NaN and infinities, negative counts, times without a zone, and malformed digests.
 """
 

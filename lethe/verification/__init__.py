@@ -1,8 +1,8 @@
-"""Offline verification of certificates and ledgers with the issuer's public keys alone, without trust in a service.
+"""Offline verification of certificates and ledgers with only the issuer's public keys, without trusting a service.
 
-`verify(jws, jwks)` checks the signature of a certificate and recomputes every number of its statement.
-`verify_file(text, jwks)` does this for all certificates of a deletion request, and recomputes their joint guarantee.
-`verify_ledger(file, jwks)` does this for every entry of an exported ledger, and compares it with its signed head.
+`verify(jws, jwks)` checks a certificate's signature and recomputes every number in its statement. `verify_file(text,
+jwks)` does this for all certificates of a deletion request, and recomputes their joint guarantee. `verify_ledger(file,
+jwks)` does this for every entry of an exported ledger, and compares the ledger with its signed head.
 """
 
 from lethe.verification.certificates import verify

@@ -1,4 +1,4 @@
-"""Verification of certificates: the signature is checked, and every number recomputed from the statement alone.
+"""Verification of certificates: the signature is checked, and every number is recomputed from the statement alone.
 
 An installation's signatures are compact JWS (RFC 7515) with Ed25519 (RFC 9864).
 """
@@ -60,7 +60,7 @@ def verify(
 
 
 def signed_payload(compact: str, public_keys: KeySet, *, kind: str | None = None) -> bytes | None:
-    """Return the payload if one of these keys signed it as type `kind` (None allows any type), otherwise None."""
+    """Return the payload if one of the keys signed it as type `kind` (None allows any type), otherwise None."""
     try:
         signed = jws.deserialize_compact(compact, public_keys, registry=SIGNATURES)
     except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -1,6 +1,6 @@
-"""Hash chains: rows numbered without gaps, each hashing its predecessor, with signed heads.
+"""Hash chains: rows numbered without gaps, each containing the hash of its predecessor, with signed heads.
 
-A tenant has two: the chain over its models' ledgers, and its audit log. The same code signs and verifies both.
+Each tenant has two: the chain over its models' ledgers, and its audit log. The same code signs and verifies both.
 """
 
 import datetime
@@ -19,7 +19,7 @@ from lethe.proof import wellformed
 from lethe.verification.certificates import signed_payload
 
 GENESIS = "0" * 64
-"""Predecessor hash stated by the first row of a chain."""
+"""Predecessor hash in a chain's first row."""
 _PARTS = {"format", "tenant_id", "sequence", "hash", "signed_at"}
 
 
@@ -61,7 +61,7 @@ class KeptHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """Result of verifying a chain: the number of rows and of signed heads, and the last row covered by a head."""
+    """Result of verifying a chain: the numbers of rows and signed heads, and the last row covered by a signed head."""
 
     entries: int
     checkpoints: int
@@ -71,8 +71,8 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HashChain:
-    """Kind of hash chain. `item` is the word for a row and `head` the word for its signed statement, which has
-    `media_type` and `format`. `corrupt` is the error raised for an invalid chain."""
+    """Kind of hash chain. In messages, `item` is the word for a row and `head` the word for a signed head, a statement
+    with `media_type` and `format`. `corrupt` is the error raised for an invalid chain."""
 
     name: str
     item: str
@@ -96,7 +96,7 @@ class HashChain:
         }
 
     def is_signed(self, head: SignedHead, public_keys: KeySet) -> bool:
-        """Return True if one of these keys signed exactly this head, as a head of this kind of chain."""
+        """Return True if one of these keys signed exactly this head, as the head of a chain of this kind."""
         payload = signed_payload(head.jws, public_keys, kind=self.media_type)
         try:
             return payload is not None and wellformed.read(payload) == self.statement(head)

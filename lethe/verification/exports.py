@@ -1,4 +1,4 @@
-"""Verification of an exported ledger by its reader. The file consists of JSON lines written by the gateway:
+"""Verification of an exported ledger by its recipient. The file consists of JSON lines written by the gateway:
 
 {"format": "lethe-ledger-export/1", "tenant_id": ..., "exported_at": ...}
 {"link": {...}}      the chain over all models, in order
@@ -23,8 +23,8 @@ VERSION = ("model_id", "number", "weights_sha256")
 
 
 def verify_ledger(file: Path, jwks: dict[str, Any], *, kept: str | None = None) -> ledgers.OfTenant:
-    """Verify an export in itself, against the signed head that it contains, and against a head `kept` elsewhere, given
-    as a compact JWS or as JSON with a `jws`.
+    """Verify that an export is consistent and agrees with the signed head that it contains and with a head `kept`
+    elsewhere, given as a compact JWS or as JSON with a `jws`.
 
     Raises `LedgerCorrupt`, naming the failed check; `LedgerRestored` if the ledger states that it was restored to a
     time before the kept head; and `CertificateInvalid` if `jwks` contains no keys.

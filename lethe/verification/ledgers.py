@@ -1,7 +1,7 @@
 """Independent reader of ledgers that recomputes every hash and every number from the entries alone.
 
-Each model has a ledger, whose entries are numbered without gaps and hash each other. A chain over all models of a
-tenant, whose head is signed, names each entry in chronological order.
+Each model has a ledger, whose entries are numbered without gaps and linked by hashes. A chain over all of a tenant's
+models, whose head is signed, names every entry in chronological order.
 """
 
 import datetime
@@ -38,14 +38,14 @@ class ChainRow(Protocol):
 
 
 class Entry(ChainRow, Protocol):
-    """Ledger entry of a published version: the version's run, and the numbers that follow from the run."""
+    """Ledger entry for a published version: the version's run, and the numbers that follow from the run."""
 
     @property
     def model_id(self) -> str: ...
 
 
 class Published(Protocol):
-    """Published version of a model, for which a ledger must account."""
+    """Published model version that a ledger must account for."""
 
     @property
     def model_id(self) -> str: ...
@@ -84,7 +84,7 @@ class Report:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfTenant:
     """Result of verifying a tenant's ledger: its models, the number of links, the last `signed` link, and the number of
-    agreeing certificates. `restored` contains its statements about restores, each with its link's number."""
+    certificates that agree. `restored` contains the ledger's statements about restores, each with its link's number."""
 
     tenant_id: str
     report: Report
@@ -136,8 +136,8 @@ def verify_tenant(
     certificates: Iterable[Certified],
     public_keys: KeySet,
 ) -> OfTenant:
-    """Verify a tenant's ledger: every model's ledger (see `verify`); that the chain over all models names each entry
-    once and in order; that it is the chain that was `signed`; and that each certificate names an unchanged entry.
+    """Verify that every model's ledger of a tenant is intact (see `verify`), that the chain over all models names each
+    entry once and in order, that this chain was `signed`, and that each certificate names an unchanged entry.
 
     Raises `LedgerCorrupt`, naming the failed check.
     """
@@ -302,7 +302,7 @@ class _History:
 
 
 def _check_numbers(body: dict[str, Any], history: _History | None) -> _History:
-    """Return the history after the entry. Raises `ValueError`, naming the number that does not follow from it."""
+    """Return the history after the entry. Raises `ValueError`, naming the number that does not follow from the runs."""
     mechanism = methods.read(body["mechanism"])
     method = methods.of(mechanism)
     if body["theorem"] != method.theorem:

@@ -1,8 +1,8 @@
-"""Verification of proof files: a certificate, or all certificates of a deletion request with their joint guarantee.
+"""Verification of proof files: one certificate, or all certificates of a deletion request with their joint guarantee.
 
-A file is a compact JWS, JSON with a `jws`, or the gateway's response to a request for a proof. In the last case, every
-part must be about the deletion request that the file names, and the joint guarantee must follow from the certificates
-next to it.
+A file is a compact JWS, JSON with a `jws` field, or the gateway's response to a request for a proof. In the last case,
+every part must be about the deletion request that the file names, and the joint guarantee must follow from the
+certificates in the file.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from lethe.verification import certificates
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofPart:
-    """JWS in a proof file, with the fields written next to it. A bare JWS has no such fields."""
+    """JWS in a proof file, with the fields written `beside` it. A bare JWS has no such fields."""
 
     jws: str
     beside: dict[str, Any]
@@ -71,9 +71,9 @@ def _part(document: dict[str, Any]) -> ProofPart:
 def verify_file(
     text: str, jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
 ) -> VerifiedFile:
-    """Verify every statement in a proof file, and that the file is complete: all parts are about the request that it
-    names or, if it names none, about the request of its first part; no model or statement of absence occurs twice; and
-    the joint guarantee covers exactly these models.
+    """Verify every statement in a proof file and check that the file is complete: all parts are about the request that
+    the file names or, if it names none, about the first part's request; no model or statement of absence occurs twice;
+    and the joint guarantee covers exactly these models.
 
     Raises `CertificateInvalid`, naming the failed check, and `CertificateBeyondLimits` (see `certificates.verify`).
     """
@@ -162,5 +162,5 @@ def _check_joint(stated: Any, composed: Joint) -> None:
 
 
 def _with_floats(document: dict[str, Any]) -> dict[str, Any]:
-    """Return an unsigned part with integers as floats, because programs that rewrite JSON may write 0.0 as 0."""
+    """Return an unsigned part with its integers as floats, because programs that rewrite JSON can write 0.0 as 0."""
     return {name: float(value) if type(value) is int else value for name, value in document.items()}

@@ -1,4 +1,4 @@
-"""Run of a chain: many steps on the same rows, and the release of the last iterate only."""
+"""Run of a chain: many steps on the same rows, releasing only the last iterate."""
 
 import math
 from collections.abc import Callable
@@ -144,7 +144,7 @@ def _require_gradient(
     mechanism: Mechanism,
     block: slice,
 ) -> None:
-    """Raise `AuditFailed` if the gradient computed for the run's last batch is not that of these rows."""
+    """Raise `AuditFailed` if the gradient computed for the run's last batch differs from these rows' gradient."""
     at = torch.from_numpy(parameters)
     ours = rows.gradient(at, block)
     # Least squares has a large bound, far above the gradient of any record of a fit.

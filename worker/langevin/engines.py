@@ -1,4 +1,4 @@
-"""Engines: features that compute some runs' gradients. Without an engine, the core computes gradients on the CPU."""
+"""Engines: features that compute the gradients of some runs. If no engine applies, the core uses the CPU."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Metrics of a model on an evaluation dataset's rows."""
+"""A model's metrics on the rows of an evaluation dataset."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from worker.langevin.window import blocks
 
 MAX_LOG_ODDS = 16.0
 GRID = 2**14
-"""Number of intervals of the public grid from -`MAX_LOG_ODDS` to `MAX_LOG_ODDS` by which rows are ranked."""
+"""Number of intervals in the public grid from -`MAX_LOG_ODDS` to `MAX_LOG_ODDS` that is used to rank rows."""
 CALIBRATION_BINS = 15
 
 LabelledRows: TypeAlias = tuple[NDArray[np.float32], NDArray[np.int32]]
@@ -53,8 +53,8 @@ def of_classes(
 
 def of_labels(parameters: NDArray[np.float64], batches: Iterable[LabelledRows]) -> dict[str, Any]:
     """Return `label_accuracy`, the share of all (row, label) pairs predicted correctly, and `exact_match`, the share of
-    rows with every label correct. The rest is as in `of_classes`, for each label separately: the mean `auc`, and over
-    all labels the `log_loss` and `calibration_error` of the probability of having the label."""
+    rows with every label correct. The other metrics are as in `of_classes`: the mean of the labels' `auc`, and, over
+    all labels, the `log_loss` and `calibration_error` of the probability of having the label."""
     right = exact = num_rows = 0
     lost = 0.0
     ranking, calibration = Ranking.of(len(parameters)), Calibration()
@@ -81,8 +81,8 @@ def of_target(
     target: TargetColumn,
     mechanism: Mechanism | None = None,
 ) -> dict[str, Any]:
-    """Return `r_squared`, 1 less squared errors over squared distances from the mean (omitted if all targets are
-    equal); `mean_absolute_error` in the target's units; `mean_poisson_deviance` for Poisson regression; and
+    """Return `r_squared`, 1 minus the ratio of squared errors to squared distances from the mean (omitted if all
+    targets are equal); `mean_absolute_error` in the target's units; `mean_poisson_deviance` for Poisson regression; and
     `evaluated_on`, the number of rows. `mechanism` is None if the scores are the target itself."""
     num_rows, total, squares, missed, absolute, deviance = 0, 0.0, 0.0, 0.0, 0.0, 0.0
     bend = mechanism.loss_width if mechanism and mechanism.objective is Objective.POISSON_REGRESSION else None

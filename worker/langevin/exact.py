@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import count
 
 Words = Callable[[], int]
-"""Source of independent uniform integers, 0 <= word < 2^64."""
+"""Source of independent uniform integers, with 0 <= word < 2^64."""
 
 _BITS = 64
 _ONE = 1 << _BITS
@@ -65,9 +65,9 @@ def _half_normal(words: Words) -> tuple[int, _Uniform]:
 
 
 def _true_at_root_of_e(words: Words) -> bool:
-    """Return True with probability exp(-1/2): if uniforms, starting at 1/2, fall an even number n of times.
+    """Return True with probability exp(-1/2).
 
-    P(n >= m) = (1/2)^m / m! (von Neumann).
+    True if a sequence of uniforms that starts at 1/2 falls n times, n even: P(n >= m) = (1/2)^m / m! (von Neumann).
     """
     first = words()
     if first >= _ONE // 2:
@@ -81,7 +81,7 @@ def _true_at_root_of_e(words: Words) -> bool:
 def _true_at_fraction(words: Words, k: int, x: _Uniform) -> bool:
     """Return True with probability exp(-p), p = x (2k + x) / (2k + 2).
 
-    As above with P(n >= m) = p^m / m!: starting at x, each fall counts with probability (2k + x) / (2k + 2).
+    As above, with P(n >= m) = p^m / m!: the sequence starts at x, and a fall counts with probability p / x.
     """
     last, even = x, True
     while (following := _Uniform(words)) < last:

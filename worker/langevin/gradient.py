@@ -1,4 +1,4 @@
-"""Sum of the gradients of all records of a batch, in one pass over its rows.
+"""Sum of the gradients of all records in a batch, in one pass over its rows.
 
 Two classes have a logistic loss (one weight vector), more classes softmax cross-entropy. With probabilities p and the
 one-hot label y, the gradient of a record x is (p - y) x, of norm at most ||x|| for two classes and sqrt(2) ||x|| for
@@ -7,7 +7,7 @@ the slope of the loss at the score times x. Class weights and row weights scale 
 null row is exactly 0, whatever its label. No gradient is ever clipped.
 
 Compiled loops (`kernels.py`) read the rows once, in place, eight at a time, in as many threads as is worthwhile. Rows
-are divided into shares whose number depends on sizes alone. Each share has its own sum, and the sums are added in the
+are divided into shares whose number depends only on sizes. Each share has its own sum, and the sums are added in the
 order of the rows, so that the result is bitwise the same for any number of threads.
 
 Products and sums of 256 rows are in single precision, further sums in double precision. The guarantee is stated for
@@ -98,7 +98,7 @@ class HostRows:
         return self._threads
 
     def gradient(self, parameters: Tensor, block: slice = slice(None)) -> Tensor:
-        """Return the sum of the loss gradients of the rows `block` at `parameters`  # (1, d) or (C, d) float64
+        """Return the sum of the loss gradients over the rows `block` at `parameters`  # (1, d) or (C, d) float64
 
         Raises ValueError if any of these rows has a label that the loss does not allow.
         """

@@ -1,8 +1,8 @@
-"""Initial law of a chain, independent of the data.
+"""Initial law of a chain, which does not depend on the data.
 
-The guarantee admits any initial law that the two compared chains share. The simplest is a point: the origin (the Dirac
+The guarantee permits any initial law that the two compared chains share. The simplest is a point: the origin (the Dirac
 measure at 0) lies in every ball, needs no randomness and is the same for all models. The first released state is still
-random because a run takes at least one noisy step.
+random, because a run takes at least one noisy step.
 """
 
 import numpy as np

@@ -1,11 +1,11 @@
 """Loops of the gradient pass, compiled when this module is imported or loaded from numba's cache.
 
-Eight rows at a time, the loops compute the scores (the rows come from memory in sequence), the slope of each row's
+For eight rows at a time, the loops compute the scores (the rows come from memory in sequence), the slope of each row's
 loss, and the sum of rows times slopes while the rows are still in the first-level cache. Sums are in single precision
-over 256 rows, and in double precision beyond.
+over 256 rows, and in double precision beyond that.
 
 Compilers may reorder sums here, as BLAS does, but may not assume finite numbers, so that NaN stays NaN. `_exp` is
-exempt because reordering would undo its argument reduction.
+exempt from reordering, which would undo its argument reduction.
 
 Up to `LANES` - 1 numbers are read past the end of a row, where the next row begins, so that loops end with whole
 vectors. Results from these numbers are discarded. The caller ensures that the numbers exist and are finite.
@@ -39,13 +39,13 @@ def _prefetching(typing: Any, array: Any, index: Any) -> Any:
 
 
 prefetch: Any = intrinsic(_prefetching)
-"""prefetch(array, index) requests a cache line. It ignores an index past the end of the array."""
+"""prefetch(array, index) requests a cache line. An index past the end of the array is ignored."""
 
 
 LOGISTIC, HINGE, RESIDUAL, LABELS, RATE = range(5)
 """Codes of losses. LOGISTIC with many scores is softmax cross-entropy; `LABELS` always has many scores."""
 ROWS = 8
-"""Number of rows in a block. Bounds of shares are multiples of it."""
+"""Number of rows in a block. The bounds of shares are multiples of it."""
 LANES = 16
 """Number of floats in a cache line and in the longest vector."""
 
@@ -70,7 +70,7 @@ _FEATURES = types.Array(types.float32, 1, "C", readonly=True)
 _LABELS = types.Array(types.int32, 1, "C", readonly=True)
 _SIZE = types.uintp
 _BLOCKS = (_FEATURES, _LABELS, _FEATURES, _BOUNDS, _SIZE, _SIZE, _SIZE, _SIZE, _SIZE)
-"""Types of the parameters from `rows` to `loss`, with which both passes begin."""
+"""Types of the parameters from `rows` to `loss`, which come first in both passes."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -1,4 +1,4 @@
-"""Loss of a row, as used by the passes over rows: the loss's kind, and the labels that it accepts."""
+"""Loss of a row, as used by passes over rows: the kind of loss, and the labels it accepts."""
 
 from dataclasses import dataclass
 

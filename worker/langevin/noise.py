@@ -1,4 +1,4 @@
-"""Gaussian noise that cannot be predicted or replayed.
+"""Gaussian noise that can be neither predicted nor replayed.
 
 The guarantee requires noise that is fresh, independent of the data and secret: an attacker who can replay it can
 subtract it and read the state that it should hide. Library generators do not promise this (torch's CPU generator keeps

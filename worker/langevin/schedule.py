@@ -1,4 +1,4 @@
-"""Batch and step size of each step of a run, as functions of public numbers only."""
+"""Batch and step size of each step in a run, as functions of public numbers only."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -24,7 +24,7 @@ class Kept:
         self._schedule, self._features, self._num_checked = schedule, features, 0
 
     def require(self, *, until: int) -> None:
-        """Check the batches read by the first `until` steps that are not yet checked. Raises `SecondMomentExceeded`."""
+        """Check the not yet checked batches that the first `until` steps read. Raises `SecondMomentExceeded`."""
         if self._bound is None:
             return
         while self._num_checked < min(until, self._schedule.num_batches):

@@ -1,4 +1,4 @@
-"""Step of the chain: down the gradient, plus noise, onto the ball. No other file touches pre-noise state."""
+"""Step of the chain: a gradient step with noise, projected onto the ball. No other file touches pre-noise state."""
 
 import math
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from torch import Tensor, linalg
 from worker.langevin.noise import Noise
 
 _INSIDE = 1 - 1e-9
-"""Share of the squared radius below which a point is surely inside; nearer the sphere its norm is computed."""
+"""Fraction of the squared radius below which a point is certainly inside. Nearer the sphere, its norm is computed."""
 
 
 class Rows(Protocol):
     """A run's rows, on any device."""
 
     def gradient(self, parameters: Tensor, block: slice = slice(None)) -> Tensor:
-        """Return the sum of the loss gradients of the rows `block`  # (1, d) or (C, d) float64"""
+        """Return the sum of the loss gradients over the rows `block`  # (1, d) or (C, d) float64"""
 
 
 def no_lanes() -> Tensor:
@@ -53,11 +53,11 @@ def projected_noisy_step(
     With `grid` > 0, the point that is projected is a multiple of `grid`: the mean rounded to the grid plus an exact
     normal number rounded to the grid (`docs/mathematics/grid.md`).
 
-    Lanes are coordinates like the others, with two differences: `push` (p,) is added in place of their data's gradient
-    step, and they are not projected (the product of the parameters' ball and R^p is also convex).
+    Lanes are coordinates like the others, with two differences: `push` (p,) takes the place of the data's contribution,
+    and they are not projected (the product of the parameters' ball and R^p is also convex).
 
-    `state` is not changed, and intermediate values are overwritten. Raises FloatingPointError, without quoting a
-    number, if the result is not finite.
+    `state` is not changed, and intermediate values are overwritten. Raises FloatingPointError, without quoting a value,
+    if the result is not finite.
     """
     size, lanes = state.parameters.numel(), state.lanes.numel()
     noise_std, keep = math.sqrt(2 * step_size) * noise_scale, 1 - step_size * l2

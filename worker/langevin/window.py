@@ -13,7 +13,7 @@ from worker.langevin.losses import LOGISTIC, Loss
 from worker.langevin.schedule import Schedule
 
 BLOCK_ROWS = 4096
-"""Number of rows that a pass processes at a time, small enough to fit in the cache."""
+"""Number of rows that a pass processes at a time, small enough for the cache."""
 
 
 def blocks(num_rows: int) -> Iterator[slice]:
@@ -39,7 +39,7 @@ class Window:
 
 
 Show = Callable[[int], Window]
-"""Function that loads the rows of the steps after the given number of steps; earlier rows may leave memory."""
+"""Function that loads the rows of the steps after the given number of steps. Earlier rows may leave memory."""
 
 
 class Shown:

@@ -1,4 +1,4 @@
-"""`/datasets/{dataset_id}/records` and `/additions`: rows added to an existing dataset."""
+"""Endpoints `/datasets/{dataset_id}/records` and `/additions`, which add rows to an existing dataset."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ from lethe.encoding import schema as schemas
 from lethe.features.additions import contract
 
 _FEW_ROWS = 20
-"""Number of rows below which a share of unknown values does not indicate a malformed file."""
+"""Number of rows below which a proportion of unknown values does not indicate a malformed file."""
 
 router = APIRouter(route_class=forms.SpooledRoute)
 

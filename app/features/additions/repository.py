@@ -1,4 +1,4 @@
-"""SQL about the data that added rows must not overlap."""
+"""SQL queries about the data that added rows must not overlap with."""
 
 from collections.abc import Collection
 
@@ -11,7 +11,7 @@ from app.db.tables import Dataset, Model, Record
 
 def datasets_apart_from(session: Session, *, dataset_id: str) -> list[tuple[Dataset, bool]]:
     """Return the datasets that must not share people with a dataset: those on which its models are evaluated (True),
-    and those whose models are evaluated on it (False). Retired models are ignored; their rows may be destroyed."""
+    and those whose models are evaluated on it (False). Retired models are ignored; their rows may be gone."""
     is_in_use = Model.retired_at.is_(None)
     measured = sa.select(Model.evaluation_dataset_id).where(Model.dataset_id == dataset_id, is_in_use)
     learned = sa.select(Model.dataset_id).where(Model.evaluation_dataset_id == dataset_id, is_in_use)
@@ -21,7 +21,7 @@ def datasets_apart_from(session: Session, *, dataset_id: str) -> list[tuple[Data
 
 
 def count_subjects_among(session: Session, subject_refs: Collection[str], *, dataset_id: str) -> int:
-    """Return the number of the given people who have rows in a dataset."""
+    """Return how many of the given people have rows in a dataset."""
     count = 0
     for batch in bulk.in_parts(subject_refs):
         in_batch = sa.and_(Record.dataset_id == dataset_id, Record.subject_ref.in_(batch))

@@ -1,4 +1,4 @@
-"""Additions: encode a file next to its dataset, and register the batch for slots that are null."""
+"""Additions: a file is encoded and stored next to its dataset, and the batch is registered for null slots."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ def require_open(session: Session, dataset: Dataset) -> None:
 
 
 def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
-    """Reserve random free slots for the rows of a batch, and record the batch as an addition to the dataset. Raises
+    """Reserve random free slots for a batch's rows, and record the batch as an addition to the dataset. Raises
     `DatasetFull`, and the same errors as `require_open`."""
     require_open(session, dataset)
     num_records = len(staged.subject_refs)

@@ -1,1 +1,1 @@
-"""Backups that respect erasure: people forgotten since a backup are forgotten again before it is served."""
+"""Backups that respect erasure: people forgotten after a backup was taken are forgotten again before it is served."""

@@ -1,15 +1,15 @@
-r"""Sealed archive: a sequence of pieces, encrypted and decrypted as a stream, so that no plaintext reaches a disk.
+r"""Sealed archive: a sequence of pieces, encrypted and decrypted as a stream, so that no plaintext reaches the disk.
 
     lethe-backup/1\n
     the data key, wrapped by the key file     76 bytes
     chunks of 2**20 bytes                     each 16 bytes longer when sealed; the last one may be shorter
 
-Each chunk is sealed (AES-256-GCM) under a nonce that consists of its number and a flag for the last chunk, so that an
-archive with truncated, missing, changed or reordered chunks cannot be read. Each archive has its own data key. The
-pieces are concatenated; each consists of the lengths of its name and content, its name, and its content.
+Each chunk is sealed (AES-256-GCM) under a nonce made of its number and a last-chunk flag, so that an archive with
+truncated, missing, changed or reordered chunks cannot be read. Each archive has its own data key. The pieces are
+concatenated; each consists of the lengths of its name and content, its name, and its content.
 
-Tables are stored in pieces of JSON lines, which can be loaded into SQLite and PostgreSQL alike. Sealed values stay
-sealed, and keyed references are left unchanged. The vault and the keys have their own pieces.
+Tables are stored as pieces of JSON lines, which can be loaded into both SQLite and PostgreSQL. Sealed values stay
+sealed, and keyed references are unchanged. The vault and the keys are stored in separate pieces.
 """
 
 import base64
@@ -37,11 +37,11 @@ from app.keys import KeyEncryption, KeyEncryptionKeyLost
 _MAX_LINES = 2000
 """Maximum number of lines in a piece."""
 _MAX_LONG_LINES = dict.fromkeys((NetworkPiece.__tablename__, RequestAttachment.__tablename__), 4)
-"""Maximum number of lines in a piece of a table with long lines."""
+"""Maximum number of lines in a piece, for tables with long lines."""
 
 
 def _stored(table: sa.Table) -> sa.Table:
-    """Return a copy of the table whose columns neither seal, open nor hash values."""
+    """Return a copy of the table whose columns pass values through without sealing, opening or hashing them."""
     columns = [sa.Column(column.name, _stored_type(column.type)) for column in table.columns]
     return sa.Table(table.name, sa.MetaData(), *columns)
 
@@ -51,7 +51,7 @@ def _stored_type(kind: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
 
 
 TABLES = {table.name: _stored(table) for table in Table.metadata.sorted_tables}
-"""Tables by name, each after those that it refers to."""
+"""Tables by name, each after the tables that it references."""
 
 
 def pieces(session: Session, table: sa.Table) -> Iterator[bytes]:
@@ -65,7 +65,7 @@ def pieces(session: Session, table: sa.Table) -> Iterator[bytes]:
 
 
 def load(session: Session, table: sa.Table, piece: bytes) -> None:
-    """Insert a piece's rows. Raises `BackupDamaged` if its columns differ from the table's columns."""
+    """Insert a piece's rows into the table. Raises `BackupDamaged` if the piece's columns differ from the table's."""
     names, *rows = (json.loads(line) for line in piece.splitlines())
     if names != [column.name for column in table.columns]:
         raise BackupDamaged(f"The backup has other columns in the table {table.name} than this release.")
@@ -109,7 +109,7 @@ _HEAD = struct.Struct(">HQ")
 
 
 class _Tallies:
-    """Number of pieces, number of bytes and SHA-256 of each part of an archive, such as a table."""
+    """Piece count, byte count and SHA-256 of each part of an archive, such as a table."""
 
     def __init__(self) -> None:
         self._hashes: defaultdict[str, Any] = defaultdict(hashlib.sha256)
@@ -130,7 +130,7 @@ class _Tallies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Part of a `thing`, such as `tables/requests`."""
+    """Piece of an archive, with part of the content of a `thing` such as `tables/requests`."""
 
     thing: str
     content: bytes
@@ -192,7 +192,7 @@ class Reader:
         self._tallies = _Tallies()
 
     def __iter__(self) -> Iterator[Piece]:
-        """Yield each piece, and tally it once the consumer asks for the next. Raises `BackupDamaged`."""
+        """Yield each piece, and tally it once the consumer requests the next one. Raises `BackupDamaged`."""
         while head := self._read(_HEAD.size):
             name_size, size = _HEAD.unpack(head)
             piece = Piece(thing=self._read(name_size).decode(), content=self._read(size))

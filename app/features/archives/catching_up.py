@@ -1,6 +1,6 @@
-"""Corrections to a restored database: missing or outdated requests, and retirements since the backup.
+"""Corrections to a restored database: requests that are missing or outdated, and retirements since the backup.
 
-Requests are restored from copies kept outside the database. These copies lack callers' texts and callback URLs.
+Requests are restored from copies kept outside the database. These copies have no callback URLs and no texts by callers.
 """
 
 import datetime
@@ -39,8 +39,8 @@ class Again:
 
 
 def catch_up(session: Session, remembered: Sequence[Remembered]) -> Again:
-    """Bring the requests of this database up to date: update known requests, and recreate unknown ones with their
-    original ids and deadlines unless they were withdrawn.
+    """Bring this database's requests up to date with their copies: update known requests, and recreate unknown ones
+    with their original ids and deadlines unless they were withdrawn.
 
     The work done since the backup is lost, so people forgotten since then must be forgotten again.
     """
@@ -112,7 +112,7 @@ def _update(session: Session, request: DeletionRequest, remembered: Remembered) 
 
 
 def _withdraw(session: Session, request: DeletionRequest, remembered: Remembered) -> bool:
-    """Withdraw a request; return False if its rows have since been claimed for another request of the person."""
+    """Withdraw a request; return False if its rows have since been claimed for another of the person's requests."""
     try:
         deletion.withdraw(session, request, RequestStatus(remembered.status), verb=_RESTORED, discreet=False)
     except TransitionForbidden:

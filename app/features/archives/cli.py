@@ -1,4 +1,4 @@
-"""Commands that back up and restore an installation; they need no running service."""
+"""Commands that back up and restore an installation. They need no running service."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,15 +10,15 @@ from app.errors import BackupRefused
 from lethe.cli.gateway import bar, console, new_group
 
 commands = new_group()
-Archive = Annotated[Path, typer.Argument(dir_okay=False, help="The sealed archive, one file")]
+Archive = Annotated[Path, typer.Argument(dir_okay=False, help="Path of the sealed archive")]
 KeyFile = Annotated[
-    Path, typer.Option(dir_okay=False, help="What archives are sealed with: 64 hex digits; kept apart from them")
+    Path, typer.Option(dir_okay=False, help="Key that seals archives: 64 hex digits; store it apart from the archives")
 ]
 
 
 @commands.command()
 def backup(archive: Archive, key_file: KeyFile) -> None:
-    """Back up everything but weights while the service runs. The key file is created if it is missing."""
+    """Back up everything except weights while the service is running. The key file is created if it is missing."""
     from app import installations
     from app.features.archives import service
 
@@ -35,17 +35,17 @@ def restore(
     archive: Archive,
     key_file: KeyFile,
     tombstones: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="The file that remembers who asked to be forgotten since")
+        Path | None, typer.Option(dir_okay=False, help="Journal of the people who have asked to be forgotten since")
     ] = None,
     no_tombstones: Annotated[
-        bool, typer.Option("--no-tombstones", help="There is none: whoever was forgotten since the backup is back")
+        bool, typer.Option("--no-tombstones", help="Restore without: people forgotten since the backup come back")
     ] = False,
     lost_versions: Annotated[
         int | None,
-        typer.Option(min=0, help="Without tombstones: how many versions of any model were published since, at most"),
+        typer.Option(min=0, help="Without tombstones: maximum number of versions of any model published since"),
     ] = None,
 ) -> None:
-    """Restore a backup into an empty installation, and again forget everyone who has asked to be forgotten since."""
+    """Restore a backup into an empty installation, and forget again everyone who has asked to be forgotten since."""
     from app.features.archives import restoring
 
     if no_tombstones == (tombstones is not None):

@@ -1,8 +1,8 @@
 """Restore a backup into an empty installation, and erase the rows of everyone who has asked to be forgotten since.
 
-The tombstones name the people who asked since the backup. Their requests are reopened, their rows are claimed at once,
-and null rows are written to disk instead. All weights are lost, so models are retrained. During a restore, and after an
-interrupted one, a file in the data folder prevents serving. An interrupted restore can be run again.
+The tombstones identify the people who have asked since the backup. Their requests are reopened, their rows are claimed
+at once, and null rows are written to disk instead. Weights are not backed up, so models are retrained. While a restore
+is running or has been interrupted, a file in the data folder prevents serving. An interrupted restore can be run again.
 """
 
 import dataclasses
@@ -60,20 +60,20 @@ class About:
 
 
 class _Pieces:
-    """Pieces of an archive, whose kinds follow a fixed order."""
+    """Pieces of an archive, read one kind after another in a fixed order."""
 
     def __init__(self, reader: Reader) -> None:
         self._pieces = iter(reader)
         self._next = next(self._pieces, None)
 
     def of(self, kind: str) -> Iterator[Piece]:
-        """Yield the pieces of one kind, which must be the next in the archive."""
+        """Yield all pieces of one kind, which must be the next kind in the archive."""
         while self._next is not None and self._next.thing.partition("/")[0] == kind:
             yield self._next
             self._next = next(self._pieces, None)
 
     def one(self, kind: str) -> Piece:
-        """Return the only piece of a kind. Raises `BackupDamaged`."""
+        """Return the only piece of a kind. Raises `BackupDamaged` unless there is exactly one."""
         pieces = list(self.of(kind))
         if len(pieces) != 1:
             raise BackupDamaged("The archive does not hold what a backup holds.")
@@ -167,7 +167,7 @@ def restore(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SubjectKey:
-    """Text of a `subject.key` that is not on disk yet. Its fingerprints equal those from `Keys` with this file."""
+    """Text of a `subject.key` file that is not on disk yet. It gives the same fingerprints as `Keys` with the file."""
 
     text: str
 
@@ -176,7 +176,7 @@ class _SubjectKey:
 
 
 def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Journal | None:
-    """Open the tombstones, and check that they are at least as new as the backup. Return None if there is no file.
+    """Open the tombstones, and check that they are at least as new as the backup. Return None if no file is given.
 
     The key for their references comes from the archive, because nothing is on disk yet.
     """
@@ -240,7 +240,7 @@ def _forget(installation: Installation, journal: Journal | None, *, lost_version
     """Void runs and weights, restore the recorded state of requests, and claim the rows of everyone to be forgotten.
 
     Releases since the backup are counted as lost. No run begins before the claimed rows are null. Returns the counts of
-    requests, and the number of models to retrain.
+    recreated and updated requests, and the number of models to retrain.
     """
     with installation.database.writing() as session:
         releases = (line.release for line in journal.lines() if line.release) if journal else ()
@@ -415,7 +415,7 @@ def _has_tables(settings: Settings) -> bool:
 
 
 def _claim(settings: Settings) -> None:
-    """Block serving from now on, and delete the remains of an interrupted restore."""
+    """Block serving until a restore is complete, and delete the remains of an interrupted restore."""
     folders.make(settings.data_dir)
     marker, own = installations.unfinished(settings), settings.resolved_tombstones()
     if not marker.exists():

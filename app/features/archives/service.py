@@ -1,12 +1,12 @@
 """Back up a running installation, as of a single moment, into one sealed archive.
 
-An archive holds, in this order: a description of itself, key files, the vault's keys, all tables, the datasets' rows,
-and a tally of all these. It never contains weights: models are retrained, without the people forgotten since. Rows are
-locked against edits from before the tables are read until the rows have been read, so that every row named in the
-tables is in the archive.
+An archive contains, in this order: a description of itself, key files, the vault's keys, all tables, the datasets'
+rows, and a tally of all of these. It never contains weights: models are retrained without the people forgotten since.
+Rows are locked against edits from before the tables are read until all rows have been read, so that the archive
+contains every row that the tables name.
 
-Tombstones are at least as new as a backup if they reach the position that the archive records. Tombstones that end
-before that position were copied too early: they lack people who have asked to be forgotten since.
+Tombstones are at least as recent as a backup if they reach the position that the archive records. Tombstones that end
+earlier were copied too soon: they lack people who have asked to be forgotten since.
 """
 
 import contextlib
@@ -96,7 +96,7 @@ def datasets(session: Session) -> list[Dataset]:
 
 
 def claimed_positions(session: Session, rows_id: str) -> list[int]:
-    """Return the positions of those rows of a dataset or batch that are claimed for erasure."""
+    """Return the positions of a dataset's or batch's rows that are claimed for erasure."""
     if session.get(Dataset, rows_id) is not None:
         query = sa.select(Record.slot).where(Record.dataset_id == rows_id, Record.erasure_id.is_not(None))
         return list(session.scalars(query.order_by(Record.slot)))
@@ -111,7 +111,7 @@ def ended_requests(session: Session, request_ids: Collection[str]) -> set[str]:
 
 
 def lose_weights(session: Session, *, at: datetime.datetime) -> int:
-    """Mark all weights as destroyed, let every model with a version relearn, and return the number of models."""
+    """Mark all weights as destroyed, schedule each model with a live version for retraining, and count these models."""
     stored = Version.status.in_((VersionStatus.LIVE, VersionStatus.RETIRED))
     session.execute(sa.update(Version).where(stored).values(status=VersionStatus.DESTROYED, destroyed_at=at))
     models = list(session.scalars(sa.select(Model).where(Model.live_version.is_not(None))))
@@ -126,7 +126,7 @@ def tenant_ids(session: Session) -> list[str]:
 
 
 def last_telling_event(session: Session) -> tuple[int, str] | None:
-    """Return the number and request id of the last event of a recorded kind; None if there is no such event."""
+    """Return the number and request id of the last event of a kind that tombstones record; None if there is none."""
     query = sa.select(RequestEvent.id, RequestEvent.request_id).where(TELLING).order_by(RequestEvent.id.desc())
     event = session.execute(query.limit(1)).one_or_none()
     return (event[0], event[1]) if event else None
@@ -167,7 +167,7 @@ def take_back_all(session: Session) -> int:
 
 
 def drop_unclaimed(session: Session, *, dataset_id: str) -> None:
-    """Delete the unclaimed erasures of a dataset."""
+    """Delete a dataset's unclaimed erasures."""
     unclaimed = sa.and_(Erasure.dataset_id == dataset_id, Erasure.revision.is_(None))
     session.execute(sa.delete(Erasure).where(unclaimed))
 
@@ -187,7 +187,7 @@ class _RowsAdded(Exception):
 
 
 def back_up(installation: Installation, path: Path, *, key_file: Path, progress: Progress) -> Backup:
-    """Write an archive that opens with `key_file`, which is created if it is missing. If it fails, no archive is left.
+    """Write an archive that opens with `key_file`, which is created if missing. A failed backup leaves no archive.
 
     Raises `BackupRefused`, and `DatasetDamaged` or `TombstonesDamaged` if the backup could not be restored.
     """
@@ -300,7 +300,7 @@ def _locked(installation: Installation, rows_ids: Iterable[str]) -> Iterator[dic
 
 
 def _rows(installation: Installation, rows_id: str, root: str) -> Iterator[bytes]:
-    """Yield the shape of the rows, then their blocks. Raises `DatasetDamaged`."""
+    """Yield the rows' shape as JSON, then their blocks. Raises `DatasetDamaged`."""
     shape = installation.rows.shape(rows_id, root)
     yield json.dumps(asdict(shape)).encode()
     for block in installation.rows.read(rows_id, root):
@@ -368,7 +368,7 @@ def current_position(session: Session, installation: Installation) -> JournalPos
 
 
 def require(journal: Journal, position: JournalPosition, *, made_at: datetime.datetime) -> None:
-    """Raise `TombstonesStale` unless the file reaches the position at which the backup was made."""
+    """Raise `TombstonesStale` unless the tombstones reach the position at which the backup was made."""
     first: JournalLine | None = None
     last, extent = None, Extent(lines=0, bytes=0, hash=GENESIS)
     is_covered = position.lines == 0
@@ -398,7 +398,7 @@ def _should_have(position: JournalPosition) -> str:
 def _covers(
     first: JournalLine, line: JournalLine, extent: Extent, position: JournalPosition, *, made_at: datetime.datetime
 ) -> bool:
-    """Return True if `line` shows that the file beginning with `first` reaches the position."""
+    """Return True if `line` shows that the tombstones file beginning with `first` reaches the position."""
     if first.file is not None and first.file == position.file:
         was_dropped = line.kind == "dropped" and line.count is not None and line.count > position.lines
         return was_dropped or (extent.lines, extent.hash) == (position.lines, position.hash)

@@ -1,1 +1,1 @@
-"""Trainers outside of Lethe: requests waiting for their next retraining, their manifests, and permissions to serve."""
+"""Trainers outside Lethe: requests waiting for the next retraining, signed manifests, and permission to serve."""

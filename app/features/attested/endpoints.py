@@ -1,4 +1,4 @@
-"""Endpoints of `/attested-trainers` and of `/serving`."""
+"""Endpoints under `/attested-trainers` and `/serving`."""
 
 from contextlib import AbstractContextManager
 
@@ -102,8 +102,8 @@ def get_artefact_serving(call: Call, query: contract.ArtefactServingQuery) -> co
 
 
 def _reading(call: Call) -> AbstractContextManager[Session]:
-    """Return a session that sees all requests of the tenant. A reader restricted to its own key's requests would allow
-    artefacts that other requests forbid."""
+    """Return a session that sees all of the tenant's requests. A session restricted to the calling key's own requests
+    would allow artefacts that other requests forbid."""
     return call.installation.database.reading(by=call.caller.actor)
 
 

@@ -1,4 +1,4 @@
-"""Hooks of the feature attested."""
+"""Hooks of the `attested` feature."""
 
 from app.deletion.history import OnChange
 from app.deletion.repository import Awaited

@@ -1,4 +1,4 @@
-"""Periodic jobs of the feature attested."""
+"""Periodic jobs of the `attested` feature."""
 
 from app.features.attested import service
 from app.installations import Installation

@@ -1,4 +1,4 @@
-"""Page of trainers outside Lethe and their next retrainings."""
+"""Page about trainers outside Lethe and their next retrainings."""
 
 from fastapi import Response
 

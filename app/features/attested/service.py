@@ -1,8 +1,8 @@
-"""Trainers, the requests waiting for them, and the manifests that serve these requests.
+"""Trainers outside Lethe, the requests waiting for them, and the manifests that serve these requests.
 
-Waits are updated in the same transaction as their request. A manifest is checked, and serves all waiting requests, in
-one transaction; its list of people is compared but not stored. People are compared by keyed digests, which Lethe
-computes from pseudonyms separately for each trainer, so that nothing about a person is stored for this.
+Waits are updated in the same transaction as their request. A manifest is checked and serves all waiting requests in one
+transaction; its list of people is compared but not stored. People are compared by keyed digests, which Lethe computes
+from pseudonyms separately for each trainer, so that this requires storing nothing about a person.
 """
 
 import datetime
@@ -33,10 +33,10 @@ from lethe.features.systems.contract import SystemTaskEnded
 from lethe.proof.errors import PreconditionError
 
 DUE = "retraining_due"
-"""Event of webhooks to trainers."""
+"""Webhook event sent to trainers."""
 OPEN, SERVED, CLOSED, CANCELLED = "open", "served", "closed", "cancelled"
 _IS_OPEN: sa.ColumnElement[str] = sa.literal_column("'open'")
-"""Literal value, because SQLite uses the partial index of open waits only if the statement contains it."""
+"""Literal value, because SQLite uses the partial index on open waits only if the statement contains it."""
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
 _ANY_IN_USE = rare.Rare(AttestedTrainer.retired_at.is_(None))
 _MAX_LEASE = datetime.timedelta(hours=1)
@@ -61,8 +61,8 @@ class PlannedRetraining:
 
 
 def plan(waits: Iterable[WaitInterval], *, at: datetime.datetime) -> list[PlannedRetraining]:
-    """Return the fewest retrainings after `at` that give each wait one within its interval, in order of time. A wait
-    whose latest time has passed, or precedes its `asked_at`, is served late, at its earliest time."""
+    """Return the fewest retrainings after `at` such that each wait's interval contains one, in order of time. A wait
+    whose latest time has passed, or precedes its `asked_at`, is served late, at the earliest possible time."""
     planned = fewest(
         waits, opens=lambda wait: max(wait.asked_at, at), closes=lambda wait: max(wait.latest_at, wait.asked_at, at)
     )
@@ -103,7 +103,7 @@ def get(session: Session, trainer_id: str, *, lock: bool = False) -> AttestedTra
 
 
 def latest_manifest(session: Session, trainer: AttestedTrainer) -> AttestedManifest | None:
-    """Return the trainer's accepted manifest whose rows were read last; None if there is none."""
+    """Return the trainer's accepted manifest with the latest `rows_read_at`; None if no manifest has been accepted."""
     query = sa.select(AttestedManifest).where(AttestedManifest.trainer_id == trainer.id)
     return session.scalars(query.order_by(AttestedManifest.rows_read_at.desc()).limit(1)).first()
 
@@ -111,7 +111,7 @@ def latest_manifest(session: Session, trainer: AttestedTrainer) -> AttestedManif
 def waits_of(
     session: Session, *, request_id: str
 ) -> list[tuple[AttestedWait, AttestedTrainer, AttestedManifest | None]]:
-    """Return the waits of a request with their trainers and the manifests that served them, ordered by trainer."""
+    """Return a request's waits with their trainers and the manifests that served them, ordered by trainer."""
     query = (
         sa.select(AttestedWait, AttestedTrainer, AttestedManifest)
         .join(AttestedTrainer, AttestedTrainer.id == AttestedWait.trainer_id)
@@ -128,7 +128,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate for requests that wait for a trainer once accepted. Trainers are read once per tenant."""
+    """Return a predicate for requests that will wait for a trainer once accepted. Trainers are read once per tenant."""
     of_tenant = functools.cache(lambda tenant_id: _in_use(session, {tenant_id}))
     return lambda request: bool(_concerned(of_tenant(request.tenant_id), request))
 
@@ -174,7 +174,7 @@ def _in_use(session: Session, tenant_ids: Collection[str]) -> list[AttestedTrain
 
 
 def _concerned(trainers: Sequence[AttestedTrainer], request: DeletionRequest) -> list[AttestedTrainer]:
-    """Return the trainers that may read rows of the request's person, judging by the datasets alone."""
+    """Return the trainers that may read rows about the request's person, judging by the datasets alone."""
     return [
         trainer
         for trainer in trainers
@@ -197,8 +197,8 @@ def close(session: Session, trainer: AttestedTrainer, *, request_id: str) -> Non
 
 
 def digest(keys: Keys, trainer: AttestedTrainer, subject_ref: str) -> str:
-    """Return a trainer's digest (hex) of a person. It cannot be computed without the installation's key, nor can the
-    digests of two trainers be linked."""
+    """Return the digest (hex) that stands for a person in a trainer's manifests. It cannot be computed without the
+    installation's key, and different trainers' digests of a person cannot be linked."""
     return keys.fingerprint(b"attested_trainer", trainer.id.encode(), subject_ref.encode())[:40]
 
 
@@ -220,7 +220,7 @@ def forbidden(session: Session, trainer: AttestedTrainer, *, at: datetime.dateti
 
 
 def _due(trainer: AttestedTrainer, *, at: datetime.datetime) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return the SQL conditions for the open waits that a retraining serves if it read its rows at `at`."""
+    """Return the SQL conditions for the open waits that a retraining would serve if it read its rows at `at`."""
     return AttestedWait.trainer_id == trainer.id, AttestedWait.status == _IS_OPEN, AttestedWait.asked_at <= at
 
 
@@ -358,7 +358,7 @@ def to_announce(session: Session) -> list[str]:
 
 
 def _news(session: Session, trainer: AttestedTrainer) -> dict[str, Any] | None:
-    """Return the pending notification of a trainer; None if the trainer has already received it."""
+    """Return a trainer's pending notification; None if the trainer has already received it."""
     due, *later = planned(session, trainer)
     news = {
         "api_version": webhooks.API_VERSION,
@@ -377,7 +377,7 @@ def _news(session: Session, trainer: AttestedTrainer) -> dict[str, Any] | None:
 
 
 def announce(session: Session, trainer_id: str) -> None:
-    """Notify a trainer of its next retraining unless already done. The webhook names no request and no person."""
+    """Send a trainer its pending notification, if any. The webhook names no request and no person."""
     trainer = get(session, trainer_id, lock=True)
     waiting = sa.select(DeletionRequest).join(AttestedWait, AttestedWait.request_id == DeletionRequest.id)
     waiting = waiting.where(*_due(trainer, at=now(session))).order_by(DeletionRequest.deadline, DeletionRequest.id)
@@ -449,7 +449,7 @@ def _permission(
 
 
 def doubt_artefacts(session: Session) -> None:
-    """Forbid serving artefacts that were made before the restore if their training rows may include waiting people."""
+    """Forbid serving artefacts made before the restore if training may have used rows of people who are waiting."""
     session.execute(sa.update(AttestedTrainer).values(restored_at=now(session)))
 
 

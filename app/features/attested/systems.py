@@ -1,4 +1,4 @@
-"""Trainers as systems: their place in the register, and their lines in the bundle of a request."""
+"""Attested trainers as systems: their place in the register, and their lines in a request's bundle."""
 
 from typing import Any
 

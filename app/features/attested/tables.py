@@ -1,4 +1,4 @@
-"""Tables of the feature attested."""
+"""Tables of the `attested` feature."""
 
 import datetime
 from typing import Any

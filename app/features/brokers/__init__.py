@@ -1,1 +1,1 @@
-"""Workers behind a broker are woken by empty Celery messages."""
+"""Workers behind a broker, woken by empty Celery messages."""

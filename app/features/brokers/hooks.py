@@ -1,4 +1,4 @@
-"""Exchange of call rates between gateways through Redis: a thread reports them twice a second."""
+"""Exchange of call rates between gateways through Redis: a thread reports each gateway's counts twice a second."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ _REDIS_SECONDS = 1.0
 
 
 class RedisExchange:
-    """Exchange of the counts returned by `minute` through the Redis at `url`."""
+    """Exchange of the call counts returned by `minute` through the Redis server at `url`."""
 
     def __init__(self, url: str, minute: Callable[[], Minute]) -> None:
         # Imported late, so that installations without Redis do not wait for it.

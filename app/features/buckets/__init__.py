@@ -1,1 +1,1 @@
-"""Rows and weights in a bucket of an S3 server."""
+"""Storage of rows and weights in a bucket on an S3 server."""

@@ -1,4 +1,4 @@
-"""Buckets on an S3 server as stores for rows and weights."""
+"""Buckets on an S3 server, as stores for rows and weights."""
 
 import configparser
 import datetime
@@ -38,7 +38,7 @@ class AwsSettings(BaseSettings):
 
 
 class S3Store:
-    """Objects under `s3://bucket/prefix/folder`, with one folder per group.
+    """Store for the objects under `s3://bucket/prefix/folder`, with one folder per group.
 
     A bucket with versioning, which object lock requires, retains overwritten and deleted objects. Such a bucket
     responds to writes with a version id, and is therefore refused at the first write.

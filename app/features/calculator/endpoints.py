@@ -1,4 +1,4 @@
-"""`/accounting/bounds`: the theorems of the calculator."""
+"""Endpoints under `/accounting/bounds`: the calculator's theorems."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -18,7 +18,7 @@ from lethe.features.theorems.bound import NotionError
 from lethe.proof.errors import InfeasibleError, PreconditionError, PrivacyError
 
 _WORK = 3_000_000
-"""Maximum units of `lethe.features.analysis.work` per call: a few seconds on a slow machine."""
+"""Maximum number of `lethe.features.analysis.work` units per call: a few seconds on a slow machine."""
 _SECONDS = 10.0
 
 

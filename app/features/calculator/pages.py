@@ -1,4 +1,4 @@
-"""Pages of the calculator: each theorem with its value and a form for its parameters."""
+"""Calculator pages: each theorem with its value and a form for its parameters."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any

@@ -1,1 +1,1 @@
-"""Canary people: planted in one training run, forgotten by the next one, and looked for in its result."""
+"""Canary people: planted in one training run, forgotten by the next, and searched for in the resulting artefact."""

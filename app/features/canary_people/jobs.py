@@ -1,4 +1,4 @@
-"""Periodic jobs of the feature canary_people."""
+"""Periodic jobs of the `canary_people` feature."""
 
 import sqlalchemy as sa
 

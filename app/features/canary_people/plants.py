@@ -1,7 +1,7 @@
-"""Planting of canary people, and the consequences if a training run still knows an earlier run's canaries.
+"""Planting of canary people, and what happens if a training run still knows an earlier run's canaries.
 
 Each training run gets its own canaries. It must not know the canaries of earlier runs whose artefacts are live, whether
-these runs belong to the same trainer or to another on the table, as it may have used their artefacts or rows.
+they were runs of the same trainer or of another on the table, as it may have used their artefacts or rows.
 """
 
 import secrets
@@ -23,7 +23,7 @@ from lethe.features.canary_people.judging import CanaryOutcome, Losses
 
 ALARM = "canary_alarm"
 ROWS_PER_CANARY = 10
-"""Minimum number of rows of people per canary."""
+"""Minimum number of people's rows per canary."""
 
 
 def plant(installation: Installation, context: TrainingContext) -> Planted | None:
@@ -64,7 +64,7 @@ def plant(installation: Installation, context: TrainingContext) -> Planted | Non
 
 
 def _packed(drawn: drawing.Canaries) -> bytes:
-    """Return both groups as one Arrow stream, with the number of planted rows in its metadata."""
+    """Return planted and never-planted canaries as one Arrow stream whose metadata has the number of planted rows."""
     joined = pa.concat_tables([drawn.planted, drawn.never])
     return columns.to_bytes(joined.replace_schema_metadata({"planted": str(drawn.planted.num_rows)}))
 

@@ -1,4 +1,4 @@
-"""Tables of the feature canary_people."""
+"""Tables of the `canary_people` feature."""
 
 import datetime
 

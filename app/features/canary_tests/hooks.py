@@ -1,4 +1,4 @@
-"""Hooks of the feature canary_tests."""
+"""Hooks of the `canary_tests` feature."""
 
 from app.features.canary_tests.service import CanaryTest
 from app.unlearning.kinds import AskedKind

@@ -22,7 +22,7 @@ from lethe.proof.mechanism import Mechanism
 
 
 def ask(session: Session, model: Model) -> None:
-    """Request a test on canaries only, which reads no rows about people and publishes no version. Raises
+    """Request a canary test of a model. The test reads no rows about people and publishes no version. Raises
     `ModelNotLive`, `ModelRetired`, and `PreconditionFailed` for a model without canaries."""
     catalogue.get_live_version(session, model)
     if not model.audit_lanes:
@@ -95,7 +95,7 @@ def _model_to_test(session: Session, *, dataset_id: str) -> Model | None:
 
 
 def _count_lost(session: Session, model: Model) -> int:
-    """Return the number of canary tests of a model that failed or were abandoned since the pending request."""
+    """Return how many of a model's canary tests failed or were abandoned since the pending test was requested."""
     lost = sa.and_(
         Run.model_id == model.id, Run.kind == RunKind.AUDIT, Run.status.in_((RunStatus.FAILED, RunStatus.ABANDONED))
     )

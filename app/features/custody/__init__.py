@@ -1,1 +1,1 @@
-"""The audit log and the ledgers of a tenant over HTTP, on the command line and as an export."""
+"""A tenant's audit log and ledgers over HTTP, on the command line and as an export."""

@@ -1,4 +1,4 @@
-"""Command that verifies the audit log from a database, without the running service."""
+"""Command that verifies the audit log from a database, without a running service."""
 
 import heapq
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from lethe.cli.gateway import console, new_group
 if TYPE_CHECKING:
     from lethe.verification.chains import SignedHead
 
-Jwks = Annotated[Path | None, typer.Option(help="The issuer's public keys; default: the data folder's")]
+Jwks = Annotated[Path | None, typer.Option(help="Issuer's public keys; default: the data folder's keys")]
 
 audit = new_group()
 commands = new_group()
@@ -27,7 +27,7 @@ def audit_verify(
     tenant: chains.Tenant = None,
     jwks: Jwks = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="The JWS of a checkpoint that was kept elsewhere")
+        Path | None, typer.Option(exists=True, dir_okay=False, help="JWS of a checkpoint that was kept elsewhere")
     ] = None,
 ) -> None:
     """Recompute every tenant's audit log from its entries alone, and compare the result with the signed checkpoints in

@@ -1,4 +1,4 @@
-"""Endpoints of the audit log, of models' ledgers, and of a tenant's ledger."""
+"""Endpoints for the audit log, for models' ledgers, and for a tenant's ledger."""
 
 import datetime
 import json

@@ -1,4 +1,4 @@
-"""Export of a tenant's ledger as JSON lines, with its signed head last."""
+"""Export of a tenant's ledger as JSON lines; the last line is its signed head."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -20,9 +20,9 @@ _PAGE = 500
 
 
 def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> tables.Checkpoint | None:
-    """Return the signed head of a tenant's ledger, which has the last link's hash; None if nothing has been published.
+    """Return a tenant's signed ledger head, which contains the last link's hash; None if nothing has been published.
 
-    Raises `LedgerCorrupt` if the last link is not signed. A worker signs it soon, unless the link was tampered with.
+    Raises `LedgerCorrupt` if the last link is not signed. A worker will sign it soon unless it was tampered with.
     """
     last = chains.last_row(session, LEDGER, tenant_id=tenant_id)
     signed = chains.checkpoints(session, LEDGER, tenant_id=tenant_id, limit=1)
@@ -42,7 +42,7 @@ def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> tables.Che
 def written(
     reading: Callable[[], AbstractContextManager[Session]], public_keys: KeySet, *, tenant_id: str
 ) -> Iterator[bytes]:
-    """Return an export's lines. Raises `LedgerCorrupt` before the first line if the signed head differs."""
+    """Return an export's lines. Raises `LedgerCorrupt` before the first line if the last link is not the signed one."""
     with reading() as session:
         signed_head = head(session, public_keys, tenant_id=tenant_id)
         lengths = repository.ledger_lengths(session, tenant_id=tenant_id) if signed_head else {}

@@ -34,13 +34,13 @@ def versions(session: Session, *, model_id: str) -> Iterable[Version]:
 
 
 def links(session: Session, *, tenant_id: str, since: int, limit: int) -> list[LedgerLink]:
-    """Return the next `limit` links of a tenant's ledger, from sequence number `since` on."""
+    """Return up to `limit` links of a tenant's ledger, starting at sequence number `since`."""
     query = sa.select(LedgerLink).where(LedgerLink.tenant_id == tenant_id, LedgerLink.sequence >= since)
     return list(session.scalars(query.order_by(LedgerLink.sequence).limit(limit)))
 
 
 def ledger_lengths(session: Session, *, tenant_id: str) -> dict[str, int]:
-    """Count the entries of each of a tenant's models, ordered by model; models without entries are absent."""
+    """Map each of a tenant's models, sorted by id, to its number of ledger entries, omitting models without entries."""
     query = sa.select(LedgerEntry.model_id, sa.func.max(LedgerEntry.sequence))
     query = query.join(Model, Model.id == LedgerEntry.model_id).where(Model.tenant_id == tenant_id)
     query = query.group_by(LedgerEntry.model_id).order_by(LedgerEntry.model_id)
@@ -48,6 +48,6 @@ def ledger_lengths(session: Session, *, tenant_id: str) -> dict[str, int]:
 
 
 def versions_between(session: Session, *, model_id: str, after: int, until: int) -> list[Version]:
-    """Return the versions with numbers in (after, until], in ascending order."""
+    """Return a model's versions with numbers in (after, until], in ascending order."""
     query = sa.select(Version).where(Version.model_id == model_id, Version.number > after, Version.number <= until)
     return list(session.scalars(query.order_by(Version.number)))

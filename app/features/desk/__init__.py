@@ -1,1 +1,1 @@
-"""Dashboard below /admin, and case work on requests: assignment, notes, attachments and replies."""
+"""Dashboard under /admin, and casework on requests: assignment, notes, attachments and replies."""

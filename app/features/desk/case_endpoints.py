@@ -1,4 +1,4 @@
-"""Endpoints for case work under /v1/deletion-requests: assignees, notes, attachments and replies."""
+"""Endpoints for casework under /v1/deletion-requests: assignees, notes, attachments and replies."""
 
 import datetime
 import urllib.parse
@@ -159,7 +159,7 @@ def reply_file(
     query: contract.ReplyQuery,
     addressing: contract.Addressing | None = None,
 ) -> Response:
-    """Return the reply as a file, including what the officer has entered.
+    """Return the reply to a request as a file, including what the officer has entered.
 
     Raises `RequestUnknown`, `ReplyUnprintable` and `CertificateDamaged`.
     """

@@ -1,7 +1,7 @@
 """Evidence pack of a request: its reply, certificates, keys, history and audit entries, as a ZIP file and as a PDF.
 
-`lethe.features.desk.evidence_pack` verifies the ZIP file. Making a pack signs a checkpoint of the audit log, so that
-even the last entry about the request is covered by one. A pack depends only on the state of the request and of the log.
+`lethe.features.desk.evidence_pack` verifies the ZIP file. Making a pack signs a checkpoint of the audit log, so that it
+covers even the last entry about the request. A pack depends only on the state of the request and the log.
 """
 
 import contextlib
@@ -31,16 +31,16 @@ from lethe.features.desk import evidence_pack as packs
 from lethe.features.desk.contract import ReplyUnprintable
 
 MAX_LINKED_ENTRIES = 20_000
-"""Maximum number of audit entries in a pack. If more lie between the first and last entry about a request, its pack has
-only the entries about it."""
+"""Maximum number of audit entries in a pack. If more lie between the first and last entry about a request, the pack
+contains only the entries about the request itself."""
 
 _MAX_ENTRIES = 1_000_000
-"""Maximum number of audit entries about one request, more than any request has."""
+"""Maximum number of audit entries about one request; no request has that many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPart:
-    """Audit entries of a pack. If `linked`, they have no gap and end at `checkpoint`. `names` are keyed by id."""
+    """Audit entries of a pack. If `linked`, they have no gaps and end at `checkpoint`. `names` maps ids to names."""
 
     entries: Sequence[AuditEntryOut]
     linked: bool
@@ -50,7 +50,7 @@ class AuditPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackContents:
-    """Everything that goes into a pack, as of `made_at`."""
+    """Contents of an evidence pack, as of `made_at`."""
 
     request: DeletionRequestOut
     events: Sequence[RequestEventOut]
@@ -68,7 +68,7 @@ def record(session: Session, keys: Keys, *, request_id: str, tenant_id: str, kin
 
 
 def audit_part(session: Session, *, request_id: str, tenant_id: str) -> AuditPart:
-    """Return the audit entries about a request, if possible with all entries up to the last checkpoint."""
+    """Return the audit entries about a request, if possible as part of a gapless sequence up to the last checkpoint."""
     found = audit_entries(session, tenant_id=tenant_id, before=None, limit=_MAX_ENTRIES, object_id=request_id)
     about = found[::-1]
     last = next(iter(repository.checkpoints(session, checkpoints.AUDIT, tenant_id=tenant_id, limit=1)), None)
@@ -86,7 +86,7 @@ def audit_part(session: Session, *, request_id: str, tenant_id: str) -> AuditPar
 
 
 def as_zip(evidence: PackContents, keys: Keys, *, folder: Path) -> bytes:
-    """Return a pack as a ZIP archive with a signed manifest. The font of its PDF is written to `folder`."""
+    """Return a pack as a ZIP archive with a signed manifest. The PDF's font is written to `folder`."""
     members = {
         packs.KEYS: _json(evidence.keys),
         packs.AUDIT_LOG: _json(
@@ -134,7 +134,7 @@ def as_pdf(evidence: PackContents, *, folder: Path) -> bytes:
 
 
 def _sections(evidence: PackContents) -> Iterator[tuple[str, list[str]]]:
-    """Yield the headings and paragraphs that follow the reply."""
+    """Yield the heading and paragraphs of each section that follows the reply in a pack."""
     request, log = evidence.request, evidence.log
     facts = {
         "Request": request.id,

@@ -1,6 +1,6 @@
-"""Kinds of files that may be attached to a request: a closed set, recognised by suffix and by bytes, which must agree.
+"""Kinds of files that can be attached to a request: a closed set, recognised by suffix and content, which must agree.
 
-Only the kind of a file is determined, not its content: attachments are downloaded, never displayed.
+Only a file's kind is checked, not the rest of its content: attachments are downloaded, never displayed.
 """
 
 import re
@@ -21,7 +21,7 @@ MEDIA_TYPES: Mapping[AttachmentKind, str] = {
 """Media type of each kind, regardless of what the sender declared."""
 _SUFFIXES = {kind.value: kind for kind in AttachmentKind} | {"jpg": AttachmentKind.JPEG}
 _INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode categories of characters that are invisible in a name, or reorder their neighbours."""
+"""Unicode categories of characters that are invisible in a name or change the order of their neighbours."""
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _HEADER = re.compile(rb"(?:[!-9;-~]+[ \t]*:[^\r\n]*(?:\r?\n[ \t][^\r\n]*)*\r?\n)+(?:\r?\n|\Z)")
 _MAIL_FIELD = re.compile(rb"^(?:from|date|received|message-id)[ \t]*:", re.IGNORECASE | re.MULTILINE)
@@ -29,7 +29,7 @@ _MAIL_FIELD = re.compile(rb"^(?:from|date|received|message-id)[ \t]*:", re.IGNOR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentFile:
-    """File that may be attached."""
+    """File that can be attached to a request."""
 
     name: str = field(repr=False)
     kind: AttachmentKind
@@ -37,7 +37,7 @@ class AttachmentFile:
 
 
 def examine(name: str, content: bytes, *, max_bytes: int) -> AttachmentFile:
-    """Determine a file's kind. Raises `AttachmentInvalid` and `UploadTooLarge`; neither quotes the file's name."""
+    """Determine a file's kind. Raises `AttachmentInvalid` or `UploadTooLarge`; neither error quotes the name."""
     if len(content) > max_bytes:
         fault = FieldError("file", f"expected at most {max_bytes} bytes")
         raise UploadTooLarge.attachment([fault], max_bytes=max_bytes)
@@ -69,7 +69,7 @@ def _is_text(content: bytes) -> bool:
 
 
 def _is_mail(content: bytes) -> bool:
-    """Return True if the file starts with header fields, one of them typical of e-mail. Any charset is accepted."""
+    """Return True if the file starts with header fields, including one typical of e-mail. Any charset is accepted."""
     header = _HEADER.match(content)
     return header is not None and b"\0" not in content and _MAIL_FIELD.search(header[0]) is not None
 

@@ -1,4 +1,4 @@
-"""Filters, order and columns of the request list, translated from the page's URL into API parameters.
+"""Filters, sort order and columns of the request list, translated from the page's URL into API parameters.
 
 Dates are days in the time zone of the tenant's policy.
 """
@@ -20,7 +20,7 @@ from lethe.contract.sets import ClosedSet, RequestOrder, RequestStatus
 
 
 class RequestColumn(ClosedSet):
-    """Columns of the request list, in addition to the case itself."""
+    """Optional column of the request list, shown next to the case itself."""
 
     STATUS = "status"
     DUE = "due"
@@ -46,13 +46,13 @@ _DAYS = {
     "completed_from": ("completed_from", 0),
     "completed_to": ("completed_before", 1),
 }
-"""API filter of each date field, and the days to add: a period on the page includes its last day, unlike in the API."""
+"""API filter of each date field, and the days to add: the page includes a period's last day, the API does not."""
 _NARROWING = ("status", "regulation", "due", "assigned", *_DAYS)
 NAMES = (*_NARROWING, "order", "columns")
 _DEFAULT_COLUMNS = [column for column in RequestColumn if column not in (RequestColumn.COMPLETED, RequestColumn.SOURCE)]
 OF_COMPLETED = (RequestOrder.LAST_COMPLETED, RequestOrder.FIRST_COMPLETED)
 _FAR_FUTURE = datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)
-"""Upper bound that selects all open requests by deadline, and all completed requests by completion."""
+"""Upper bound that selects all open requests by deadline, and all completed requests by completion time."""
 ME = "me"
 """Value of the assignee filter that stands for the reader."""
 
@@ -80,7 +80,7 @@ def _filters(
 _parse = validate_call(_filters)
 
 Filters = Annotated[dict[str, str], Depends(_filters)]
-"""Filters, order and columns in the query string of the URL, by parameter name."""
+"""Filters, sort order and columns from the URL's query string, by parameter name."""
 
 
 def _joined(columns: Iterable[str]) -> str:
@@ -98,14 +98,14 @@ def _joined(columns: Iterable[str]) -> str:
 
 
 def columns_of(query: Mapping[str, str]) -> list[RequestColumn]:
-    """Return the columns of the list."""
+    """Return the columns that the request list shows for a query."""
     if "columns" in query:
         return [RequestColumn(name) for name in query["columns"].split(".")]
     return [*_DEFAULT_COLUMNS, *([RequestColumn.COMPLETED] if query.get("order") in OF_COMPLETED else [])]
 
 
 def narrowing(query: Mapping[str, str]) -> dict[str, str]:
-    """Return the filters among the query parameters, without order and columns."""
+    """Return the query parameters that filter the list, leaving out its order and columns."""
     return {name: value for name, value in query.items() if name in _NARROWING}
 
 
@@ -141,7 +141,7 @@ def matching(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
 def listed(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
     """Return the filters as API parameters that select every request shown in the list, given its order.
 
-    Some orders omit requests: ordered by deadline, the list has only open requests; by completion, only completed ones.
+    Some orders omit requests: a list by deadline has only open requests, and a list by completion only completed ones.
     """
     parameters = matching(query, caller=caller) | {"status": query.get("status")}
     order = query.get("order")
@@ -153,7 +153,7 @@ def listed(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
 
 
 def _midnight(day: str, days: int, zone: str) -> datetime.datetime:
-    """Return the beginning of the day `days` after `day`. Raises `ValueError`."""
+    """Return the start of the day that is `days` days after `day` in time zone `zone`. Raises `ValueError`."""
     date = datetime.date.fromisoformat(day) + datetime.timedelta(days=days)
     if not 1971 <= date.year < 9000:
         raise ValueError(day)

@@ -1,4 +1,4 @@
-"""Forms on pages: their fields, and messages about invalid values to be shown next to those fields."""
+"""Forms on pages: their fields, and the messages about invalid values shown next to those fields."""
 
 import math
 from typing import Annotated, Any, TypeVar

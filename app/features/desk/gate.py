@@ -1,6 +1,6 @@
-"""Pages before a login, and the cookie that a login sets.
+"""Pages shown before login, and the cookie that a login sets.
 
-Each browser has its own token for the forms of these pages, so that no other site can log it in as another person.
+Each browser gets its own token for the forms on these pages, so that no other site can log it in as someone else.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from app.features.desk import rendering as pages
 from lethe.contract.problems import Problem, UploadTooLarge
 
 _BROWSER_COOKIE = "lethe_login"
-"""Cookie of a browser before its login."""
+"""Cookie that identifies a browser before login."""
 Next = Annotated[
     str, Query(max_length=pages.MAX_ONWARD_LENGTH, description="Address of the page to show after the login.")
 ]
@@ -49,7 +49,7 @@ def page(request: Request, template: str, *, token: str, error: Problem | None =
 
 
 def let_in(request: Request, response: Response, token: str) -> Response:
-    """Set the session cookie."""
+    """Set the session cookie and delete the pre-login cookie."""
     sessions.put(request, response, request_context.COOKIE, token, secure=is_https(request))
     sessions.drop(request, response, _BROWSER_COOKIE)
     return response
@@ -68,5 +68,5 @@ def onward_page(address: str) -> str:
 
 
 def account_key(email: str) -> str:
-    """Return the name under which failed passwords are counted for an account, even one that does not exist."""
+    """Return the key under which an account's failed passwords are counted; the account need not exist."""
     return "account " + hashlib.sha256(email.strip().lower().encode(errors="replace")).hexdigest()

@@ -1,6 +1,6 @@
-"""Glossary of the pages: technical terms, advice on the error codes of runs and webhook deliveries, and labels.
+"""Glossary for the pages: technical terms, advice on the error codes of runs and webhook deliveries, and labels.
 
-Each language's texts are in `glossaries/<language>.toml`. The advice agrees with docs/operations.md and
+Each language's texts are in `glossaries/<language>.toml`. The advice must agree with docs/operations.md and
 docs/webhooks.md.
 """
 

@@ -1,4 +1,4 @@
-"""Hooks of the feature desk."""
+"""Hooks of the `desk` feature."""
 
 from app.access.service import NamesOf
 from app.deletion.search_repository import Attached

@@ -1,4 +1,4 @@
-"""Periodic jobs of the feature desk."""
+"""Periodic jobs of the `desk` feature."""
 
 from app.features.desk import sessions
 from app.installations import Installation

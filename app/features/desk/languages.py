@@ -1,7 +1,7 @@
 """Languages of the pages: how a reader's language is chosen, and the texts from gettext catalogues.
 
 Texts in templates and modules are in English. `locale/<code>/LC_MESSAGES/dashboard.po` translates them into another
-language. Each process reads a catalogue once.
+language. Each process reads each catalogue once.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from fastapi import Request
 
 ENGLISH = "en"
 LANGUAGES: Mapping[str, str] = {ENGLISH: "English", "de": "Deutsch"}
-"""Languages of the pages by code, each with its name in that language."""
+"""Languages of the pages by code, each with its name in the language itself."""
 COOKIE = "lethe_language"
 _CAPITALISED_NOUNS = {"de"}
-"""Languages whose nouns are always capitalised."""
+"""Languages that capitalise all nouns."""
 _DECIMAL_COMMA = {"de"}
-"""Languages that write 1.234,5."""
+"""Languages in which numbers are written as 1.234,5."""
 _SWAPPED_SIGNS = str.maketrans(",.", ".,")
 _spoken: ContextVar[str] = ContextVar("language", default=ENGLISH)
 

@@ -1,6 +1,6 @@
-"""Positions in long lists: a page's number, its extent, and links back.
+"""Positions in long lists: a page's number, its range of entries, and links back.
 
-The API's cursors only lead forward, so a page's URL contains the cursors of the previous few pages, for links back.
+The API's cursors only lead forward, so a page's URL contains the cursors of the last few pages for its links back.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from lethe.features.lists.contract import COUNTED
 SIZES = ("25", "50", "100", "200")
 _DEFAULT_SIZE = 50
 _MAX_CURSORS = 10
-"""Maximum number of cursors in a URL. After that many steps back, the only link back is to the first page."""
+"""Maximum number of cursors in a URL. After that many steps back, only a link to the first page remains."""
 _FIRST = "-"
 """Cursor that stands for the first page."""
 

@@ -1,4 +1,4 @@
-"""Dashboard menu. Features add entries through the tuple `MENU` in their `pages` modules."""
+"""Dashboard menu. Features add entries through the `MENU` tuple in their `pages` modules."""
 
 import functools
 from collections.abc import Callable
@@ -21,7 +21,7 @@ GROUPS = {
     "evidence": marked("Evidence"),
     "settings": marked("Settings"),
 }
-"""Titles of the groups of the menu, in order."""
+"""Titles of the menu's groups, in order."""
 
 
 @dataclass(frozen=True, slots=True)

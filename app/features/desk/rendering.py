@@ -1,4 +1,4 @@
-"""Rendering of pages: templates, static files, security headers, and a page for every error."""
+"""Page rendering: templates, static files, security headers, and a page for every error."""
 
 import datetime
 import functools
@@ -35,7 +35,7 @@ ROOT = "/admin"
 MAX_ONWARD_LENGTH = 500
 """Maximum length of the URL to which a login redirects."""
 _MIN_COMPRESSED_BYTES = 1024
-"""Size from which static files are compressed."""
+"""Size in bytes from which static files are compressed."""
 _CACHING_HEADERS = ("Cache-Control", "ETag", "Last-Modified", "Vary")
 """Response headers of a static file, whether or not it is compressed."""
 _HEADERS = {
@@ -90,7 +90,7 @@ _FILTERS = (
     wording.words,
     wording.written,
 )
-"""Filters for templates, under the names of their functions."""
+"""Template filters, available under the names of their functions."""
 
 
 @functools.cache
@@ -116,7 +116,7 @@ def environment() -> Environment:
 
 @functools.cache
 def asset(name: str) -> str:
-    """Return a static file's address, which changes with the content, so that browsers can cache it indefinitely."""
+    """Return a static file's URL, which changes with the content, so that browsers can cache the file indefinitely."""
     return f"{ROOT}/static/{name}?{hashlib.sha256(_content(name)).hexdigest()[:12]}"
 
 
@@ -165,7 +165,7 @@ class Assets(StaticFiles):
 def rendered(
     request: Request, template: str, /, *, status: int | None = None, error: Problem | None = None, **variables: Any
 ) -> HTMLResponse:
-    """Render a page or a fragment; in templates, `context` is None without a login.
+    """Render a page or a fragment. In templates, `context` is None if the browser is not logged in.
 
     With an `error`, fields keep the user's input, and the status is the error's status unless `status` is given.
     """
@@ -284,7 +284,7 @@ def refused(request: Request, error: Problem) -> Response:
 
 
 def malformed(error: RequestValidationError) -> InputInvalid:
-    """Describe what is wrong with an address, without quoting the address."""
+    """Describe what is wrong with a page's URL, without quoting the URL."""
     messages: dict[str, str] = {}
     for fault in in_words(error):
         # A union of types reports one fault for each type: the first is enough.

@@ -1,7 +1,7 @@
-"""Reply to a person: the outcome of their request, in their language, and an annex about the erasure.
+"""Reply to a person: the outcome of their request, in their language, with an annex about the erasure.
 
-A reply is composed on demand and never stored. Nor are the recipient, place, salutation and signature, which an officer
-types for a single reply. Each language's sentences are in `reply_sentences/<language>.toml`.
+Replies are composed on demand and never stored, nor are the recipient, place, salutation and signature, which an
+officer enters for a single reply. Each language's sentences are in `reply_sentences/<language>.toml`.
 """
 
 import datetime
@@ -25,7 +25,7 @@ from lethe.features.desk.contract import Addressing, ReplyLanguage
 from lethe.proof.guarantees import Notion
 
 _MAX_EXPONENT = 700.0
-"""Largest epsilon whose exponential is a finite number."""
+"""Largest epsilon whose exponential does not overflow."""
 Day = Callable[[datetime.datetime | None], str]
 
 
@@ -238,11 +238,11 @@ _CCPA: Mapping[RejectionGround, str] = {
     RejectionGround.MANIFESTLY_UNFOUNDED: "Cal. Civ. Code § 1798.145(h)(3)",
     RejectionGround.IDENTITY_NOT_ESTABLISHED: "Cal. Code Regs. tit. 11, § 7022(a)",
 }
-"""Provisions for each ground of a rejection. The CCPA has no provision on public health."""
+"""Provisions for each ground of rejection. The CCPA has none on public health."""
 
 
 def article(request: DeletionRequestOut, language: ReplyLanguage) -> str | None:
-    """Return the legal provision behind a request's rejection, as cited in the language; None if the request was not
+    """Return the legal provision behind a request's rejection, as cited in `language`; None if the request was not
     rejected, or if no provision of its regulation is known for the ground."""
     if request.rejection is None:
         return None
@@ -260,7 +260,7 @@ def article(request: DeletionRequestOut, language: ReplyLanguage) -> str | None:
 def language_of(text: str) -> ReplyLanguage | None:
     """Guess a reason's language from its function words; return None unless one language clearly leads.
 
-    A language leads if the text has at least three of its words, and twice as many as of any other language.
+    A language leads if the text has at least three of its words, and at least twice as many as any other language's.
     """
     words = re.findall(r"[^\W\d_]+", text.lower())
     counts = {
@@ -331,7 +331,7 @@ def _page(proof: CertificatesOut, wording: Wording, day: Day) -> list[str]:
 
 
 def _days(wording: Wording, zone: str) -> Day:
-    """Return a function that formats the day of a time in `zone`, or returns "…" for None."""
+    """Return a function that formats the date of a time in time zone `zone`, or returns "…" for None."""
 
     def day(at: datetime.datetime | None) -> str:
         if at is None:
@@ -348,7 +348,7 @@ def _number(value: float, wording: Wording, digits: int = 3) -> str:
 
 
 def _normalised(text: str) -> str:
-    """Return a typed text with uniform line endings."""
+    """Return entered text with uniform line endings."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

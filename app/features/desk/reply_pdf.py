@@ -2,7 +2,7 @@
 
 The embedded font (Noto Sans, under the OFL) covers Latin, Greek and Cyrillic. A reply with other characters is refused:
 a box in place of a name would be worse than no PDF. Only the font is written to disk, because fpdf2 reads fonts from
-files. Equal replies yield identical bytes.
+files. Identical replies yield identical bytes.
 """
 
 import datetime
@@ -31,7 +31,7 @@ _MAX_ADDRESS_LINES = 6
 _INFO_LEFT, _INFO_TOP, _INFO_WIDTH = 125, 50, 65
 _SUBJECT_TOP = 98.5
 _MARKS = ((105, 4), (148.5, 6), (210, 4))
-"""Marks at the left edge for folding and punching: their distance from the top and their length, in mm."""
+"""Folding and punching marks on the left edge: distance from the top and length, in mm."""
 # Both libraries would log the characters of the document.
 logging.getLogger("fontTools").setLevel(logging.ERROR)
 logging.getLogger("fpdf").setLevel(logging.ERROR)
@@ -128,7 +128,7 @@ def _write_marks(document: Document) -> None:
 
 
 def _write_address(document: Document, reply: Reply) -> None:
-    """Write the sender in small print and the recipient in the window. If there are many lines, they are smaller."""
+    """Write the sender in small print and the recipient in the window. A recipient with many lines is set smaller."""
     if reply.sender and reply.recipient:
         document.set_xy(_LEFT, _ADDRESS_TOP + _SENDER_HEIGHT - 4.5)
         document.set_font(_FAMILY, "", 7)

@@ -1,4 +1,4 @@
-"""SQL queries of the desk: dashboard sessions, and requests' notes and attachments."""
+"""SQL queries of the desk feature: dashboard sessions, and requests' notes and attachments."""
 
 import datetime
 from collections.abc import Callable, Collection
@@ -65,19 +65,19 @@ def page_of(session: Session, table: type[T], *, request_id: str, limit: int, cu
 
 
 def requests_about(session: Session, subject_refs: Collection[str], *, at_most: int) -> list[DeletionRequest]:
-    """Return the newest requests about a person, at most `at_most` of them."""
+    """Return up to `at_most` of the newest requests about a person."""
     query = sa.select(DeletionRequest).where(is_about(subject_refs))
     return list(session.scalars(query.order_by(DeletionRequest.created_at.desc(), DeletionRequest.id).limit(at_most)))
 
 
 def count_of(session: Session, table: type[T], *, request_id: str) -> int:
-    """Count the notes or attachments of a request."""
+    """Count a request's notes or attachments."""
     query = sa.select(sa.func.count()).select_from(table).where(table.request_id == request_id)
     return session.scalars(query).one()
 
 
 def keys_of(table: type[T], sealed: Any) -> Callable[[Session, Collection[str]], dict[str, list[str]]]:
-    """Return a function that maps request ids to the keys under which their rows' column `sealed` is sealed."""
+    """Return a function that maps request ids to the keys that seal the `sealed` column of the requests' rows."""
 
     def keys(session: Session, request_ids: Collection[str]) -> dict[str, list[str]]:
         by_request: dict[str, list[str]] = {}

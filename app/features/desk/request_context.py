@@ -1,4 +1,4 @@
-"""Context of a page: its caller, identified by the session cookie, and the API endpoints that they may call.
+"""Context of a page: its caller, identified by the session cookie, and the API endpoints that this caller may use.
 
 Pages call the same functions as the API's routes, and therefore require the same scopes.
 """
@@ -39,13 +39,13 @@ _READ_BY: dict[str, Callable[..., Any]] = {
     "key": tenants.list_api_keys,
     "mdl": models.get_model,
 }
-"""For each prefix of ids, the endpoint that returns the name of an object."""
+"""Endpoint that returns an object's name, for each id prefix."""
 _NAMED = ("dataset_id", "model_id", "api_key_id")
-"""Fields of list items with the ids of objects that pages show by name."""
+"""Fields of list items that contain the ids of objects shown by name on pages."""
 
 
 def operation_of(endpoint: Callable[..., Any]) -> Operation[..., Any]:
-    """Return the operation of `endpoint`. Raises `TypeError` if the function serves no operation."""
+    """Return the API operation that `endpoint` serves. Raises `TypeError` if it serves none."""
     if endpoint not in SERVED:
         raise TypeError(f"{endpoint.__name__} serves no operation")
     return SERVED[endpoint]
@@ -194,7 +194,7 @@ async def _form(request: Request, _context: TheContext) -> FormData:
 
 
 Form = Annotated[FormData, Depends(_form)]
-"""The submitted form. Pages declare no form fields, because a body is read only once its sender is known."""
+"""The submitted form. Pages declare no form fields, because a body is read only after its sender is authenticated."""
 
 
 async def check_form(request: Request, settings: Settings, expected: str) -> None:

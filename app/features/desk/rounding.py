@@ -1,4 +1,4 @@
-"""Human-readable numbers, with a sensible number of digits, rounded in the direction that keeps a claim true."""
+"""Human-readable numbers with a sensible number of digits, rounded in the direction that keeps the claim true."""
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal

@@ -1,11 +1,11 @@
-"""Case work on requests: assignment, internal notes, attached files, and replies sent.
+"""Casework on requests: assignment, internal notes, attached files, and replies sent.
 
-Assignments, notes and attachments are not among a request's events, which apps can read. Notes and attachments are kept
-as long as the request's other details. An attachment is stored in the database, not with the objects in the vault's
-folder or bucket: it has at most a few MiB, and is thus protected in the same way as notes. It is stored in the same
-transaction as its audit log entry. Its name and bytes are sealed under one key, which is destroyed with the request's
-details or when the attachment is deleted. `lethe backup` stores the attachment with the tables, and its key with the
-vault's pages.
+Assignments, notes and attachments are not part of a request's events, which apps can read. Notes and attachments are
+kept as long as the request's other details. An attachment is stored in the database, not with the objects in the
+vault's folder or bucket: it has at most a few MiB, and is thus protected in the same way as notes. It is stored in the
+same transaction as its audit log entry. Its name and bytes are sealed under one key, which is destroyed when the
+request's details are erased or the attachment is deleted. `lethe backup` stores the attachment with the tables, and its
+key with the vault's pages.
 """
 
 import datetime
@@ -27,7 +27,7 @@ from lethe.features.desk import contract
 
 _REPLY_SENT = "deletion_request.reply_sent"
 _MAX_COMPARED = 100
-"""Number of earlier replies that a new reply is compared with."""
+"""Number of previous replies with which a new reply is compared."""
 
 
 def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None:
@@ -97,7 +97,7 @@ def attach(
 
 
 def get_attachment(session: Session, *, request_id: str, attachment_id: str) -> RequestAttachment:
-    """Return an attachment. Raises `AttachmentUnknown`, even if only its key is destroyed so far."""
+    """Return an attachment. Raises `AttachmentUnknown` if it does not exist or its key has been destroyed."""
     attachment = repository.attachment(session, request_id=request_id, attachment_id=attachment_id)
     if attachment is None or not attachment.name.text:
         raise _unknown_attachment()

@@ -1,10 +1,10 @@
-"""Dashboard sessions: after login, a browser keeps a random token instead of the API key or password.
+"""Dashboard sessions: after login, a browser holds a random token instead of the API key or password.
 
-Only the token's hash is stored. A session ends at a fixed time, after a period of inactivity, when its API key ends,
-when its user is disabled or gets another role or password, or at logout.
+Only a hash of the token is stored. A session ends at a fixed time, after a period of inactivity, when its API key ends,
+when its user is disabled or is given another role or password, or at logout.
 
 Over https, the names of login cookies begin with `__Host-` (RFC 6265bis). Browsers accept such a cookie only over TLS,
-from this very host and for all its paths: neither a sibling domain nor an attacker who alters pages sent without TLS
+from this very host and for all its paths, so neither a sibling domain nor an attacker who alters pages sent without TLS
 can replace it with another session. Over plain http, browsers reject the prefix, so the plain name is used.
 """
 
@@ -37,14 +37,14 @@ def is_https(request: Request) -> bool:
 
 
 def read(request: Request, name: str) -> str:
-    """Return the value of a cookie, or "" if it is missing. If `is_https`, the plain name is ignored."""
+    """Return the value of a cookie, or "" if it is missing. Over https, only the `__Host-` name is read."""
     plain = "" if is_https(request) else request.cookies.get(name, "")
     return request.cookies.get(_PREFIX + name, plain)
 
 
 def put(request: Request, response: Response, name: str, value: str, *, path: str = ROOT, **options: Any) -> None:
-    """Set a cookie that scripts cannot read, limited to `path` if its name is plain. `secure` states that the browser
-    uses https even if `is_https` returns False."""
+    """Set a cookie that scripts cannot read, limited to `path` unless its name gets the prefix `__Host-`. `secure`
+    states that the browser uses https even if `is_https` returns False."""
     is_secure = options.pop("secure", False) or is_https(request)
     name, path = (_PREFIX + name, "/") if is_secure else (name, path)
     options = {"samesite": "strict"} | options
@@ -52,14 +52,14 @@ def put(request: Request, response: Response, name: str, value: str, *, path: st
 
 
 def drop(request: Request, response: Response, name: str, *, path: str = ROOT) -> None:
-    """Delete the cookie under both names."""
+    """Delete a cookie under both its plain name and its `__Host-` name."""
     if _PREFIX + name in request.cookies:
         response.delete_cookie(_PREFIX + name, path="/", secure=True, httponly=True)
     response.delete_cookie(name, path=path)
 
 
 _SEEN_EVERY = datetime.timedelta(minutes=1)
-"""Interval at which the use of a session is recorded."""
+"""Minimum interval between updates of the time at which a session was last used."""
 
 
 def new_token() -> str:

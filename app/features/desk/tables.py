@@ -1,4 +1,4 @@
-"""Tables of the feature desk."""
+"""Tables of the `desk` feature."""
 
 import base64
 import datetime
@@ -83,4 +83,4 @@ class RequestAttachment(Owned, Table):
 
 
 STORED = (("attachments", sa.select(sa.func.sum(RequestAttachment.size))),)
-"""Bytes of attached files."""
+"""Bytes of attachments."""

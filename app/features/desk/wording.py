@@ -1,4 +1,4 @@
-"""Wording of numbers, times, states and messages on pages: with units, sensible digits and plain words."""
+"""Wording of numbers, times, states and messages on pages: plain words, units and a sensible number of digits."""
 
 import datetime
 import math
@@ -24,7 +24,7 @@ from lethe.features.rehearsals.contract import RehearsalStatus
 
 _NUMBERS = re.compile(r"\b\d+\b")
 _NAMES_OF_SETS = {"metric", "objective", "role"}
-"""Facts of sentences whose values are names in closed sets."""
+"""Facts in sentences whose values are names from closed sets."""
 
 
 _TONES = {
@@ -33,7 +33,7 @@ _TONES = {
     "warn": "in_review at_risk degraded abandoned invited",
     "bad": "overdue held failed refused silent failing dead",
 }
-"""Names of states by the tone of their chips; all other states are quiet."""
+"""Names of states, grouped by the tone of their chips; all other states have a quiet chip."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class StatusWording:
 
 
 def happened(event: RequestEventOut) -> str:
-    """Describe a request's event in a sentence."""
+    """Describe an event in a request's history in one sentence."""
     known = labels("events")
     if event.detail and (spoken() == ENGLISH or event.kind not in known):
         return message(event.detail, capital=True)
@@ -215,7 +215,7 @@ def percent(part: float, total: float) -> str:
 
 
 def why(waiting: WaitingOut, most: int | None) -> Markup:
-    """Describe why a model's requests wait, and how many for each reason. A full batch has `most` requests."""
+    """Describe why a model's requests are waiting, and how many for each reason. A full batch has `most` requests."""
 
     def reason(wait: WaitOut) -> Markup:
         label = labels("waits").get(wait.reason) or inside(words(wait.reason))

@@ -30,7 +30,7 @@ _OF_KIND = {
 
 
 def _refs(call: Call, drop_list: standard.DropList, hashes: Iterable[str]) -> list[str]:
-    """Return a keyed hash for each of a list's hashes (base64)."""
+    """Return a keyed hash for each of a DROP list's hashes (base64)."""
     parts = b"drop", call.caller.tenant_id.encode(), drop_list.encode()
     keys = call.installation.keys
     return ["drop_" + keys.fingerprint(*parts, base64.b64decode(text))[:40] for text in hashes]
@@ -76,7 +76,7 @@ def load_drop_people(call: Call, body: contract.PeopleIn) -> contract.PeopleOut:
 
 
 def note_identifiers(session: Session, call: Call, loaded: Iterable[tuple[str, IdentifierIn]]) -> None:
-    """Store the hashes of identifiers loaded into the identity map in plain text. Each is given with its pseudonym."""
+    """Store the DROP hashes of identifiers that were loaded into the identity map as plain text, with pseudonyms."""
     service.state_hashes(
         session,
         [

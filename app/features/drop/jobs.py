@@ -1,4 +1,4 @@
-"""Periodic jobs of the feature drop."""
+"""Periodic jobs of the `drop` feature."""
 
 from app.audit import service as audit
 from app.db import Actor

@@ -1,8 +1,8 @@
-"""California's delete list: DROP lines, the people they match, and the answers.
+"""California's delete list: DROP lines, the people they match, and the statuses reported back.
 
 A line matches everyone for whom its hash is stored under its list. Matching is a periodic job, so that it also finds
-people who are loaded after the line. A line without a match is answered as not found only if, for everyone, all hashes
-under which the list may name them are known.
+people who are loaded after the line. A line without a match is reported as not found only if all hashes under which the
+list could name a person are known for every person.
 """
 
 import enum
@@ -34,13 +34,13 @@ LISTS_OF_KIND: Mapping[str, tuple[DropList, ...]] = {
     PHONE: (DropList.PHONE,),
     DEVICE: (DropList.MAID, DropList.CTVID),
 }
-"""Lists that may name a person, by the kind of identifier in the identity map."""
+"""Lists that can name a person by each kind of identifier in the identity map."""
 NOTHING_HELD = ""
 _PAGE = 5000
 
 
 class LineState(enum.StrEnum):
-    """State of a line. Its value is DROP's status code if DROP accepts the state as an answer."""
+    """State of a line. Its value is DROP's status code for the state, if DROP has one."""
 
     EXEMPTED = "2"
     DELETED = "3"
@@ -85,7 +85,7 @@ def load(session: Session, file: str, lines: Mapping[str, str], *, num_lines: in
 
 def remove(session: Session, file: str, lines: Mapping[str, str]) -> int:
     """Withdraw lines, even if not loaded yet, with their requests and suppressions. Return the number of requests that
-    cannot be withdrawn because the person's erasure has begun. Raises `InputInvalid`."""
+    cannot be withdrawn because the person's erasure has begun. Raises `InputInvalid` if a line's hash differs."""
     at, present, num_irrevocable = now(session), _present(session, lines), 0
     _insert(session, [(line_id, ref) for line_id, ref in lines.items() if line_id not in present], removed_at=at)
     taken = [line for line in present.values() if line.removed_at is None]
@@ -106,7 +106,7 @@ def remove(session: Session, file: str, lines: Mapping[str, str]) -> int:
 
 
 def _present(session: Session, lines: Mapping[str, str]) -> dict[str, DropLine]:
-    """Return the lines that are already stored. Raises `InputInvalid` if any of them has a different hash."""
+    """Return the lines that are already stored. Raises `InputInvalid` if one is stored with a different hash."""
     present: dict[str, DropLine] = {}
     for batch in bulk.in_parts(lines):
         present |= {
@@ -130,7 +130,7 @@ def note_people(session: Session, number: int) -> None:
 
 
 def note_answer(session: Session, file: str) -> None:
-    """Record in the audit log that a file's answer was read."""
+    """Record in the audit log that the answer to a DROP file was read."""
     audit.record(session, "drop.answered", file)
 
 
@@ -140,8 +140,8 @@ def num_loaded(session: Session, file: str) -> int:
 
 
 def state_hashes(session: Session, hashes: Sequence[tuple[str, str, DropList, Sequence[str]]]) -> None:
-    """Store a list's keyed hashes for identifiers, each given by pseudonym and kind. If an identifier has no hashes,
-    this states that the data by which the list names people is not held."""
+    """Store keyed hashes of identifiers for DROP lists. Each identifier is given by pseudonym and kind. An empty
+    sequence of hashes states that the data hashed by the list is not held."""
     tenant_id = actor(session).tenant_id
     rows = [
         {"tenant_id": tenant_id, "subject_ref": subject_ref, "kind": kind, "list_type": drop_list, "hash_ref": hash_ref}
@@ -176,7 +176,7 @@ _state: sa.ColumnElement[str] = sa.case(
 
 
 def tenants_to_match(session: Session) -> list[str]:
-    """Return the tenants that have lines without a request that match exactly one person."""
+    """Return the ids of tenants with lines that match exactly one person but have no request yet."""
     return list(session.scalars(sa.select(DropLine.tenant_id).where(_unmatched).distinct()))
 
 
@@ -218,7 +218,7 @@ def match(session: Session, *, after: str, limit: int) -> str | None:
 
 
 def files(session: Session, *, limit: int) -> list[DropFile]:
-    """Return the newest files."""
+    """Return up to `limit` DROP files, newest first."""
     return list(session.scalars(sa.select(DropFile).order_by(DropFile.created_at.desc(), DropFile.name).limit(limit)))
 
 
@@ -241,7 +241,7 @@ def counts(session: Session, names: Sequence[str]) -> dict[str, Counter[str]]:
 def lines_of(
     session: Session, file: str, *, waiting: bool, limit: int | None = None
 ) -> Iterator[tuple[str, str, str | None]]:
-    """Yield each line's ID, state and request id, ordered by ID; with `waiting`, only for lines without a status."""
+    """Yield the ID, state and request id of a file's lines, by ID; with `waiting`, only of lines without a status."""
     after, remaining = "", limit
     while remaining is None or remaining > 0:
         query = (
@@ -298,7 +298,7 @@ def known(session: Session, drop_list: DropList) -> ListOut:
 
 
 def check_answered(session: Session, file: str, drop_list: DropList | None) -> None:
-    """Raise `DropUnanswered` unless every line has a status and no person can be missed for lack of a hash."""
+    """Raise `DropUnanswered` unless every line has a status and no match can have been missed for lack of a hash."""
     stored = session.get(DropFile, (actor(session).tenant_id, file))
     if stored is None or drop_list is None:
         raise DropUnanswered("No such file was loaded, or it is a file of removed lines, which takes no answer.")
@@ -333,7 +333,7 @@ def check_answered(session: Session, file: str, drop_list: DropList | None) -> N
 
 
 def opt_out(session: Session, line_ids: Sequence[str]) -> int:
-    """Record that all people of the lines were opted out. Raises `DropUnanswered` unless each line has several."""
+    """Record that everyone matched by the lines was opted out. Raises `DropUnanswered` unless each matches several."""
     query = (
         sa.select(DropLine, _state)
         .outerjoin(DeletionRequest, DeletionRequest.id == DropLine.request_id)

@@ -1,4 +1,4 @@
-"""Tables of the feature drop."""
+"""Tables of the `drop` feature."""
 
 import datetime
 
@@ -9,7 +9,7 @@ from app.db.tables import Owned, Table
 
 
 class DropFile(Owned, Table):
-    """DROP file. `num_lines`: number of lines in the file; null until the last of the calls that load it."""
+    """DROP file. `num_lines`: number of lines in the file; null until the last call that loads it."""
 
     __tablename__ = "drop_files"
     tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
@@ -47,4 +47,4 @@ class DropHash(Owned, Table):
 
 
 STORED = (("hashes for DROP", sa.select((sa.func.count(DropHash.hash_ref) + 65_535) // 65_536 * 2**24)),)
-"""Bytes of the hashes of people, 256 per hash, counted in the same steps as the bytes of identity maps."""
+"""Bytes of people's hashes, 256 per hash, counted in the same steps as the bytes of identity maps."""

@@ -1,4 +1,4 @@
-"""Hooks of the feature identities: kinds of identifiers, and the map at the submission of requests."""
+"""Hooks of the `identities` feature: kinds of identifiers, and use of the identity map when requests are submitted."""
 
 from app.features.identities import advice, kinds, service
 

@@ -1,4 +1,4 @@
-"""Periodic jobs of the feature identities."""
+"""Periodic jobs of the `identities` feature."""
 
 from app.features.identities import service
 from app.installations import Installation
@@ -17,7 +17,7 @@ def identify(installation: Installation) -> None:
 
 
 def drop_forgotten(installation: Installation) -> None:
-    """Delete people who have been forgotten from identity maps."""
+    """Delete forgotten people from identity maps."""
     in_batches(
         installation,
         service.is_anybody_forgotten,

@@ -22,7 +22,7 @@ _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 _EMAIL_RULES = frozenset({SubjectRule.EMAIL, SubjectRule.EMAIL_DOMAIN, SubjectRule.CASELESS})
 _HASHED = re.compile("sha256:([0-9a-f]{64})")
 _MAX_PHONE_LENGTH = 40
-"""Maximum length of a phone number in any spelling: parsing takes quadratic time, 20 ms for 240 characters."""
+"""Maximum length of a phone number in any notation. Parsing takes quadratic time: 20 ms for 240 characters."""
 _NO_PHONE = "expected a phone number with its country code, such as +49 30 901820, and without an extension"
 
 
@@ -34,7 +34,7 @@ def regions(session: Session, tenant_id: str) -> dict[str, str | None]:
 
 
 def is_used(session: Session, tenant_id: str, kind: str) -> bool:
-    """Return True if a tenant's dataset names people by this kind, or if the tenant's map has identifiers of it."""
+    """Return True if a tenant's dataset names people by this kind of identifier, or the tenant's map contains any."""
     named = sa.exists().where(Dataset.tenant_id == tenant_id, Dataset.subject_kind == kind)
     mapped = sa.exists().where(Identity.tenant_id == tenant_id, Identity.kind == kind)
     return session.scalars(sa.select(named | mapped)).one()
@@ -71,8 +71,8 @@ def references(call: Call, kind: str) -> Callable[[Iterable[str]], list[str]]:
 
 
 def normal(identifier: str, kind: str, rule: SubjectRule, region: str | None) -> str:
-    """Return the normal form of an identifier. `rule` is the tenant's rule for subject ids, `region` the country of
-    phone numbers without a country code (None: refused). Raises `InputInvalid` without quoting it."""
+    """Return the normal form of an identifier. `rule` is the tenant's rule for subject ids, `region` the country
+    assumed for phone numbers without a country code; if None, they are refused. Raises `InputInvalid`."""
     if kind == CUSTOMER_ID:
         text = subjects.normal(identifier, rule)
     elif kind == EMAIL:

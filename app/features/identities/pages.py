@@ -1,4 +1,4 @@
-"""Page of the identity map: how many identifiers it has, and how many datasets use them, for each kind."""
+"""Page about the identity map: for each kind, how many identifiers it contains and how many datasets use them."""
 
 from fastapi import Response
 

@@ -1,7 +1,7 @@
-"""The identity map: which identifiers belong to one person, and which requests it affects.
+"""The identity map: which identifiers belong to the same person, and which requests this affects.
 
-The map stores components, not links: identifiers of one person share `Identity.person`. A person's identifiers can thus
-all be found in one statement, and the order of loads does not matter.
+The map stores connected components, not links: one person's identifiers share `Identity.person`. All of a person's
+identifiers can thus be found with one statement, and the order in which data is loaded does not matter.
 """
 
 from collections import Counter, defaultdict
@@ -27,7 +27,7 @@ _ANY_IDENTITY = rare.Rare(Identity.person.is_not(None))
 _ANY_KIND = rare.Rare(Dataset.subject_kind.is_not(None), Dataset.destroyed_at.is_(None))
 _VERB = "identified"
 Link = Sequence[tuple[str, str]]
-"""Identifiers of one person, each by pseudonym and kind."""
+"""Identifiers of one person, each as a pseudonym and a kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +51,8 @@ class Component:
 
 
 def components(links: Sequence[Link], people: Mapping[str, str]) -> list[Component]:
-    """Return the connected components of links. `people` maps the identifiers in the map to their person. Links that
-    name identifiers of the same person are in the same component."""
+    """Return the connected components of links. `people` maps each identifier that is in the identity map to its
+    person. Links that name identifiers of the same person are in the same component."""
     parents: dict[str, str] = {}
 
     def root(node: str) -> str:
@@ -218,15 +218,15 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Resolution:
-    """`stored`: the request's `resolution`: its `kind`, and the kinds of the `linked` identifiers by pseudonym. None if
-    the map makes no difference to the request. `is_unknown`: True if no identifier can name rows."""
+    """Resolution of a request. `stored`: its `kind`, and the kinds of the `linked` identifiers by pseudonym; None if
+    the map does not affect the request. `is_unknown`: True if no identifier can name rows."""
 
     stored: dict[str, Any] | None
     is_unknown: bool
 
 
 def resolve(session: Session, drafts: Sequence[service.RequestDraft]) -> list[service.RequestDraft]:
-    """Return the requests with the identifiers that the map links to theirs, and whether any of these can name rows."""
+    """Return copies of the drafts with the identifiers that the map links to theirs, and whether any can name rows."""
     questions = [
         _Asked(
             tenant_id=draft.by.tenant_id,

@@ -1,4 +1,4 @@
-"""Tables of the feature identities."""
+"""Tables of the `identities` feature."""
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column

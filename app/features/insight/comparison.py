@@ -1,4 +1,4 @@
-"""Plans for a dataset, from public numbers alone: costs of Langevin models by target, and all methods compared."""
+"""Plans for a dataset, from public numbers alone: costs of Langevin models by target, and a comparison of methods."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from lethe.proof.calibration import ModelSettings
 from lethe.proof.mechanism import Mechanism
 
 REQUESTS = (1, 10, 100)
-"""Numbers of requests after which `adaptive` is compared."""
+"""Numbers of requests for which `adaptive` is compared."""
 DECISIVE = 10
-"""Number of requests after which the `adaptive` epsilons of the methods are compared to choose one."""
+"""Number of requests at which the methods' `adaptive` epsilons are compared in order to choose a method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

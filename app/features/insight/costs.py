@@ -1,6 +1,6 @@
-"""Costs of requests: repairs, room before relearning, versions left in a budget, and current signed guarantees.
+"""Costs of requests: repairs, room before retraining, versions left in a budget, and current signed guarantees.
 
-Three ways to forget are compared: unlearning at each request, unlearning in batches, and relearning.
+Three ways to forget are compared: unlearning for each request, unlearning in batches, and retraining.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from lethe.proof.accountant import Chain
 
 def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | None:
     """Return the minimum number of steps on the current data after which a model's initial parameters matter no more
-    than its target permits, and the resulting guarantee; None above `at_most`, or if runs never continue."""
+    than its target permits, and the resulting guarantee; None if above `at_most`, or if runs never continue."""
     mechanism = stored_mechanism(model.mechanism)
     if not methods.of(mechanism).continues:
         return None
@@ -41,9 +41,9 @@ def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
 def releases_left(
     session: Session, model: Model, *, records: int, steps: int, epsilon: float, delta: float
 ) -> int | None:
-    """Return how many more versions, from runs of `steps` steps, fit the `adaptive` budget of a remaining person.
+    """Return how many more versions, from runs of `steps` steps, fit the `adaptive` budget of a person still present.
 
-    The person's `records` are in every version of all the dataset's models. None if the budget is exceeded already.
+    The person's `records` are in every version of all the dataset's models. None if the budget is already exceeded.
     """
     exposed = list(budgets.exposures(session, dataset_id=model.dataset_id, records=records).values())
     mechanism = stored_mechanism(model.mechanism)
@@ -54,7 +54,7 @@ def releases_left(
 
 
 def room(chain: Chain, *, epsilon: float, delta: float) -> int:
-    """Return the maximum number of records that are cheaper to unlearn together than by relearning (0 if none)."""
+    """Return the maximum number of records that can be unlearned together at less cost than relearning (0 if none)."""
     fewer = chain.mechanism.learn_steps - 1
     if fewer == 0 or not methods.of(chain.mechanism).continues:
         return 0
@@ -101,7 +101,7 @@ class BatchSchedule:
 
 
 def in_batches(chain: Chain, *, records: int, batch: int, epsilon: float, delta: float) -> BatchSchedule:
-    """Plan to forget `records` records in batches of `batch`, each reaching the target before the next."""
+    """Plan to forget `records` records in batches of `batch`, each reaching the target before the next begins."""
     runs = relearned = steps = longest = 0
     for remaining in range(records, 0, -batch):
         forgotten = min(batch, remaining)

@@ -1,4 +1,4 @@
-"""A model's curve: influence and epsilon after each step of its life, computed from the ledger alone."""
+"""A model's curve: influence and epsilon after each step since its creation, computed from the ledger alone."""
 
 import json
 from collections import Counter
@@ -117,7 +117,7 @@ class _Releases:
             self._models.append((model_id, mechanism, [(0, -1, count) for count in steps]))
 
     def to_forgotten(self, body: dict[str, Any], *, records: int, delta: float) -> guarantees.Guarantee:
-        """Return the guarantee to a person whose `records` records became null before this entry.
+        """Return the guarantee to a person whose `records` records became null before a ledger entry.
 
         Exposures are counted as in `certificates.Evidences`.
         """
@@ -129,7 +129,7 @@ class _Releases:
         return guarantees.adaptive(bound, delta=delta)
 
     def to_present(self, body: dict[str, Any]) -> tuple[Exposure, ...]:
-        """Return the exposures of a record that is still in the data at this entry.
+        """Return the exposures of a record that is still in the data at a ledger entry.
 
         They are this model's earlier versions, and the other models' versions trained on this revision of the data or
         an earlier one: the versions that include a person who is deleted next.
@@ -175,7 +175,7 @@ def _chain_before(session: Session, body: dict[str, Any]) -> Chain | None:
 
 
 def _earlier_in_chain(session: Session, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the earlier entries of this entry's chain, newest first."""
+    """Yield the entries that precede an entry in its chain, newest first."""
     while entries := insight_repository.entries_backwards(
         session, model_id=body["model_id"], before=body["sequence"], limit=_AT_ONCE
     ):

@@ -89,9 +89,9 @@ def summarise_deletion_requests(call: Call) -> contract.SummaryOut:
 
 
 _MAX_POINTS = 10_000
-"""Maximum number of points in one answer."""
+"""Maximum number of points in one response."""
 _OF_ENTRY = ("sequence", "version", "kind", "run_id", "revision", "recorded_at", "steps", "records")
-"""Fields that a segment copies from the ledger entry's fields of the same name."""
+"""Fields that a segment copies from the ledger entry's fields of the same names."""
 
 
 @serves(accounting_router, contract.TRAJECTORY)
@@ -127,7 +127,7 @@ def _segment(segment: curve.Segment) -> contract.SegmentOut:
 
 
 _MAX_RUNS = 100
-"""Maximum number of runs in one schedule, which bounds the time of an answer for sliders."""
+"""Maximum number of runs in one schedule, to bound the response time for sliders."""
 
 
 @serves(accounting_router, contract.PREVIEW)
@@ -188,7 +188,7 @@ def _seconds(measured: RuntimeEstimate | None, steps: int, *, runs: int = 1) -> 
 
 _MAX_VERSIONS = 100
 _METRICS = (Metric.ACCURACY, Metric.LABEL_ACCURACY, Metric.R_SQUARED)
-"""Metrics that a plan shows by default: for each version, the first of them that was measured."""
+"""Metrics shown by default in a plan: for each version, the first of these that was measured."""
 
 
 @serves(accounting_router, contract.PLAN)

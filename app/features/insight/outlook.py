@@ -1,4 +1,4 @@
-"""Outlook for a request that no run has started on: the rows to erase, the cost for each model, and the waits."""
+"""Outlook for a request that no run has started on: rows to erase, the cost for each model, and what it waits for."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ def _of_model(session: Session, model: Model, rows: int, wait: waiting.Wait | No
 
 
 def _wait(session: Session, request: DeletionRequest, model_waits: waiting.Waiting | None) -> waiting.Wait | None:
-    """Return why this request waits, chosen from the reasons of all the model's requests; None if it does not wait."""
+    """Return why a request is waiting, chosen from the reasons of the model's requests; None if it is not waiting."""
     if model_waits is None:
         return None
     if request.status in _UNDECIDED:

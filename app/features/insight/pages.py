@@ -1,4 +1,4 @@
-"""Pages of a model's curve, plan and forecasts, and the outlook on the first page."""
+"""Pages with a model's curve, plan and forecasts, and the outlook on the overview page."""
 
 import datetime
 import math
@@ -59,7 +59,7 @@ def show_curve(
 
 
 def curve_plot(curve: contract.TrajectoryOut, axis: Axis) -> CurvePlot:
-    """Return both plots of a curve.
+    """Return a curve's two plots, of epsilon and of influence.
 
     On the axis `runs`, all runs have the same width, and each run's steps are spaced logarithmically, because a run
     that forgets has a hundredth as many steps as a training run, and its curve bends early. On the axis `steps`, all
@@ -152,7 +152,7 @@ _SERIES = {
         marked("to forget one, four times l2"),
     ),
 }
-"""Names of the curves, for each number of l2 values in a plan."""
+"""Names of the curves, by the number of l2 values in a plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +233,7 @@ class WhatIfSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfResult:
-    """Result for the sliders' values. `preview` is None if and only if the API refused it with `error`."""
+    """Forecast for the sliders' values. `preview` is None if and only if the API refused it with `error`."""
 
     ask: WhatIfSettings
     preview: contract.PreviewOut | None
@@ -278,7 +278,7 @@ def _what_if(context: RequestContext, model: ModelOut, ask: WhatIfSettings) -> W
 _DAY = datetime.timedelta(days=1)
 _SUNDAY = datetime.timedelta(days=6)
 _PRESSING = 7
-"""Number of highlighted days from today on; equal to the default of lists of requests that are due soon."""
+"""Number of days highlighted, starting today; equal to the default for lists of requests that are due soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +298,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekBar:
-    """Bar for one week. `height`: 0 to 100, where 100 is the maximum of both rows. `label`: text for screen readers."""
+    """Bar for one week. `height`: percentage of the highest count in both rows. `label`: screen readers' text."""
 
     count: int
     when: str

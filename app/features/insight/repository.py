@@ -1,4 +1,4 @@
-"""SQL for accounts, and for the summary of requests: counts by deadline, and of requests received and completed."""
+"""SQL queries for accounts and for the summary of requests: counts by deadline, and requests received and completed."""
 
 import datetime
 from collections.abc import Callable, Collection, Sequence
@@ -16,12 +16,12 @@ from app.deletion.views import View
 from lethe.contract.sets import ClockState, RequestModelStatus
 
 _ALL = 2**62
-"""Limit above any number of rows."""
+"""Limit that exceeds any number of rows."""
 
 
 def count_due(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[tuple[int, int, int, int]]:
-    """Return (interval, running, overdue, paused) counts of open requests by the interval that contains their deadline:
-    0 is before the first edge, 1 before the second, and len(edges) after the last. Each request counts once."""
+    """Count open requests by the interval that contains their deadline, and return (interval, running, overdue,
+    paused): interval 0 lies before the first edge, and len(edges) after the last. Each request counts once."""
     place = _place(DeletionRequest.deadline, edges).label("place")
     running, overdue, paused = (
         sa.func.count().filter(has_clock(state, at=view.at))
@@ -38,15 +38,15 @@ def count_received(session: Session, edges: Sequence[datetime.datetime]) -> list
 
 
 def count_completed(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[int]:
-    """Return the number of requests completed between consecutive edges, using the times that the reader sees."""
+    """Return the number of requests completed between consecutive edges, by the times that the reader sees."""
     return _counted(session, edges, lambda since, before: was_completed(view, since=since, before=before))
 
 
 def count_durations(
     session: Session, *, since: datetime.datetime, before: datetime.datetime, view: View
 ) -> dict[int, tuple[int, int]]:
-    """Map durations in whole days, from submission to the completion that the reader sees, to two counts for [since,
-    before): all requests completed, and those completed before their deadline."""
+    """Map each number of whole days from submission to the completion that the reader sees to two counts of requests
+    completed in [since, before): all of them, and those completed before their deadline."""
     at = completed_at(view)
     is_early = sa.cast(at < DeletionRequest.deadline, sa.Integer)
     both = (2 * days_between(DeletionRequest.submitted_at, at) + is_early).label("both")
@@ -64,7 +64,7 @@ def _counted(
     edges: Sequence[datetime.datetime],
     within: Callable[[datetime.datetime, datetime.datetime], sa.ColumnElement[bool]],
 ) -> list[int]:
-    """Count requests between each pair of edges using an index; with GROUP BY, SQLite would sort the rows."""
+    """Count requests between consecutive edges using an index; with GROUP BY, SQLite would sort the rows."""
     count = sa.select(sa.func.count()).select_from(DeletionRequest)
     counts = [count.where(within(since, before)).scalar_subquery() for since, before in pairwise(edges)]
     return list(session.execute(sa.select(*counts)).one())
@@ -105,7 +105,7 @@ def count_versions(session: Session, *, model_id: str) -> int:
 
 
 def releases(session: Session, *, model_id: str) -> list[tuple[int, int, int]]:
-    """Return (number, dataset revision, steps of the run) for each version of a model, in order. Lost versions come
+    """Return (number, dataset revision, steps in its run) for each of a model's versions, in order. Lost versions come
     first, with number 0 and revision -1."""
     query = sa.select(Version.number, Version.revision, Run.steps_total).join(Run, Run.id == Version.run_id)
     query = query.where(Version.model_id == model_id).order_by(Version.number)
@@ -114,13 +114,13 @@ def releases(session: Session, *, model_id: str) -> list[tuple[int, int, int]]:
 
 
 def steps_until(session: Session, *, model_id: str, number: int) -> int:
-    """Return the total number of steps of the runs that published a model's versions before `number`."""
+    """Return the total number of steps in the runs that published a model's versions before version `number`."""
     query = sa.select(sa.func.coalesce(sa.func.sum(Run.steps_total), 0)).join(Version, Version.run_id == Run.id)
     return session.scalars(query.where(Version.model_id == model_id, Version.number < number)).one()
 
 
 def entries_backwards(session: Session, *, model_id: str, before: int | None, limit: int) -> list[LedgerEntry]:
-    """Return the last `limit` ledger entries of a model before sequence number `before`, newest first."""
+    """Return a model's last `limit` ledger entries before sequence number `before`, newest first."""
     query = sa.select(LedgerEntry).where(LedgerEntry.model_id == model_id)
     if before is not None:
         query = query.where(LedgerEntry.sequence < before)
@@ -128,7 +128,7 @@ def entries_backwards(session: Session, *, model_id: str, before: int | None, li
 
 
 def versions_from(session: Session, *, dataset_id: str, limit: int) -> list[tuple[Model, Version, Run]]:
-    """Return the last `limit` versions of all models trained on a dataset, newest first, with their runs."""
+    """Return the last `limit` versions of all models trained on a dataset, newest first, each with model and run."""
     query = sa.select(Model, Version, Run).join(Version, Version.model_id == Model.id)
     query = query.join(Run, Run.id == Version.run_id).where(Model.dataset_id == dataset_id)
     query = query.order_by(Version.published_at.desc(), Version.id.desc()).limit(limit)

@@ -1,8 +1,8 @@
-"""Summary of a tenant's requests: due dates of the next days, and submissions, completions and durations of the last
+"""Summary of a tenant's requests: due dates in the coming days, and submissions, completions and durations of recent
 weeks, in the time zone of the tenant's policy.
 
-Each number equals the length of a list: `Sought` with the same bounds finds as many requests. Each open request counts
-once: as overdue, as paused, or by the day on which its deadline ends.
+Each number equals the length of a list: `Sought` with the same bounds finds as many requests. Each open request is
+counted once: as overdue, as paused, or on the day on which its deadline falls.
 """
 
 import datetime
@@ -29,9 +29,9 @@ class Week:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Summary of requests. `due` counts open requests by due date and `later` those due after these days; neither
-    includes overdue or paused requests. `took` counts the requests completed in `weeks` by duration in whole days, and
-    `in_time` those completed before their deadline."""
+    """Summary of requests. `due` counts open requests by due date, and `later` counts those due after the last of these
+    dates; neither includes overdue or paused requests. `took` counts the requests completed in `weeks` by duration in
+    whole days, and `in_time` those completed before their deadline."""
 
     overdue: int
     paused: int
@@ -46,7 +46,7 @@ class Summary:
         return sum(self.took.values())
 
     def days_of(self, percent: int) -> int | None:
-        """Return a percentile of the duration, rounded up to whole days; None if no request was completed."""
+        """Return a percentile of the requests' duration in whole days; None if no request was completed."""
         remaining = -(-self.completed * percent // 100)
         for days in sorted(self.took):
             remaining -= self.took[days]

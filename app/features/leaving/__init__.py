@@ -1,1 +1,1 @@
-"""Reasons for leaving: answers that are randomised on the client, and counted instead of stored."""
+"""Reasons for leaving: answers that are randomised on the client, and counted rather than stored."""

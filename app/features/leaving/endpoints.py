@@ -1,4 +1,4 @@
-"""Endpoints of `/leaving-reasons`: answers that are randomised before they are sent, and estimates from these."""
+"""Endpoints under `/leaving-reasons`: answers that are randomised before they are sent, and estimates based on them."""
 
 from dataclasses import asdict
 

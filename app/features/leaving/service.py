@@ -1,7 +1,7 @@
 """Count randomised answers, and estimate from the counts why people leave.
 
-An answer increments the counter of its week and leaves no other trace: no row, person, request, key or time of day. The
-audit log has no entry either, because its time would be that of the answer.
+An answer increments its week's counter and leaves no other trace: no row, person, request, key or time of day. It has
+no audit entry either, because the entry's time would reveal when the answer was sent.
 """
 
 import datetime
@@ -16,7 +16,7 @@ from lethe.features.leaving.local import Estimate, RandomisedResponse
 from lethe.features.leaving.randomised import LeavingReason
 
 CONFIDENCE = 0.95
-"""Confidence with which all intervals of one estimate hold at once."""
+"""Simultaneous confidence level of all intervals of one estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

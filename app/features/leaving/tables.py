@@ -1,4 +1,4 @@
-"""Tables of the feature leaving."""
+"""Tables of the `leaving` feature."""
 
 import datetime
 
@@ -9,7 +9,7 @@ from app.db.tables import Owned, Table
 
 
 class LeavingCount(Owned, Table):
-    """Number of times that an answer was sent in the week of Monday `week` (UTC). Nothing else about it is stored.
+    """Number of times that an answer was sent in the week starting on Monday `week` (UTC). Nothing else is stored.
 
     `odds`: probability of sending the true answer, divided by that of sending any particular other answer.
     """

@@ -1,1 +1,1 @@
-"""Models that were trained elsewhere with differential privacy: ledgers, budgets, and requests that wait for them."""
+"""Models trained elsewhere with differential privacy: their ledgers and budgets, and the requests waiting for them."""

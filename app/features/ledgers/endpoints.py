@@ -1,4 +1,4 @@
-"""Endpoints of `/dp-models`."""
+"""Endpoints under `/dp-models`."""
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse

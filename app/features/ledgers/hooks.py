@@ -1,4 +1,4 @@
-"""Hooks of the feature ledgers."""
+"""Hooks of the `ledgers` feature."""
 
 from app.deletion.history import OnChange
 from app.deletion.repository import Awaited

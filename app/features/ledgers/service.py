@@ -1,9 +1,9 @@
 """Models with ledgers, and the requests that their budgets bound.
 
-A model carries what it learned about the people of all requests accepted since its training started. The bound on all
-of them together is the exact group bound for their rows; while it is within the budget, requests are bounded at once. A
-request that exceeds it waits for the ledger of a training run that started after the request was accepted. Every
-request counts the maximum number of rows of a person, so nothing here reveals whether the model holds a person.
+A model still reflects the people of all requests accepted since its training started. The bound on all of them together
+is the exact group bound for their rows; while it is within the budget, requests are bounded at once. A request beyond
+it waits for the ledger of a training run that started after the request was accepted. Every request counts as the
+maximum number of rows per person, so nothing here reveals whether a model was trained on the person.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,7 +26,7 @@ from lethe.features.ledgers.contract import DpModelUnknown, DpRequestStatus, Led
 from lethe.proof.errors import PreconditionError
 
 _WAITING: sa.ColumnElement[str] = sa.literal_column("'waiting'")
-"""Literal value of the status, because SQLite uses the partial index only if the statement contains it."""
+"""Literal status, because SQLite uses the partial index only if the statement contains it."""
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
 _ANY_IN_USE = rare.Rare(DpModel.retired_at.is_(None))
 _COUNTED = (DpRequestStatus.BOUNDED, DpRequestStatus.WAITING)
@@ -34,7 +34,7 @@ _COUNTED = (DpRequestStatus.BOUNDED, DpRequestStatus.WAITING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """Numbers recomputed from a ledger; fields as in `DpLedger`."""
+    """Figures recomputed from a ledger; the fields are those of `DpLedger`."""
 
     epsilon: float
     curve: list[tuple[int, float | None]]
@@ -42,8 +42,8 @@ class Numbers:
 
 
 def recompute(body: LedgerIn) -> Numbers:
-    """Recompute a ledger's numbers, which can take a few seconds. Raises `InputInvalid` for an unknown event (naming
-    the event), and if the budget does not cover one person."""
+    """Recompute a ledger's epsilon, curve and row budget, which can take a few seconds. Raises `InputInvalid` if an
+    event is unknown (naming the event), or if the budget does not cover one person."""
     try:
         steps = accountant.read(body.ledger)
         points = accountant.curve(steps, delta=body.delta, budget=body.budget_epsilon)
@@ -81,9 +81,9 @@ def register(
 
 
 def renew(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) -> None:
-    """Replace the ledger after a retraining, and resume the requests that waited for it. Repeating the call is a no-op.
-    Raises `InputInvalid` if the training run started before the previous one, or if the budget does not cover the
-    bounded requests accepted after it started."""
+    """Replace a model's ledger after a retraining, and reassess the requests waiting for it. Repeating the call is a
+    no-op. Raises `InputInvalid` if the training run started before the previous one, or if the budget does not cover
+    the bounded requests accepted after it started."""
     current = ledger_of(session, model)
     if all(getattr(current, name) == value for name, value in dict(body).items()):
         return
@@ -140,7 +140,7 @@ def models(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[DpM
 
 
 def counts(session: Session, model: DpModel, ledger: DpLedger) -> tuple[int, int]:
-    """Return the number of requests that count against a ledger or are waiting, and the number that are waiting."""
+    """Return the number of requests that count against a ledger or are waiting, and the number of those waiting."""
     query = sa.select(
         sa.func.count(), sa.func.coalesce(sa.func.sum(sa.case((DpRequest.status == _WAITING, 1), else_=0)), 0)
     ).where(DpRequest.dp_model_id == model.id, _counts(ledger))
@@ -166,7 +166,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate that tells if a request concerns any model. `settle` completes requests bounded at once."""
+    """Return a predicate that tells whether a request concerns a model. `settle` completes requests bounded at once."""
     if not _ANY_IN_USE.may_hold(session):
         return lambda _request: False
     in_use = list(session.scalars(sa.select(DpModel).where(DpModel.retired_at.is_(None))))
@@ -174,7 +174,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
 
 
 def follow(session: Session, changes: Sequence[Change]) -> None:
-    """Start counting accepted requests and stop counting withdrawn ones, in the transaction of the change."""
+    """Count accepted requests against ledgers and stop counting withdrawn ones, in the transaction of the change."""
     accepted = {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}
     if accepted and _ANY_IN_USE.may_hold(session):
         _count(session, accepted)
@@ -232,7 +232,7 @@ def _withdraw(session: Session, request_ids: Collection[str]) -> None:
 
 
 def _reassess(session: Session, model: DpModel, ledger: DpLedger) -> None:
-    """Bound waiting requests, oldest first: those accepted before training started, and those that fit the budget."""
+    """Bound waiting requests, oldest first, if they were accepted before training started or fit within the budget."""
     session.flush()
     rows = 0
     bounded = []
@@ -263,7 +263,7 @@ def _concerns(model: DpModel, request: DeletionRequest) -> bool:
 
 
 def _add(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) -> DpLedger:
-    """Add a ledger as the current one. Raises `InputInvalid` if its training starts in the future."""
+    """Add a ledger as the model's current one. Raises `InputInvalid` if its training starts in the future."""
     at = now(session)
     if body.trained_from > at:
         expected = "expected no time in the future"

@@ -1,4 +1,4 @@
-"""Models with ledgers as a kind of system, and their lines in the bundle of a request."""
+"""Models with ledgers as a kind of system, and their lines in a request's bundle."""
 
 from typing import Any
 

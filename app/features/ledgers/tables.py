@@ -1,4 +1,4 @@
-"""Tables of the feature ledgers."""
+"""Tables of the `ledgers` feature."""
 
 import datetime
 from typing import Any
@@ -24,7 +24,7 @@ class DpModel(Owned, Table):
 
 
 class DpLedger(Owned, Table):
-    """Ledger of one training run. `curve`: pairs of a number of rows and its epsilon (null beyond the computed range).
+    """Ledger of one training run. `curve`: pairs (number of rows, epsilon); epsilon is null beyond the computed range.
     `epsilon`: epsilon for one person's rows. `budget_rows`: maximum number of forgotten rows within
     `budget_epsilon`."""
 

@@ -1,4 +1,4 @@
-"""Endpoints of exports, lineage and serving."""
+"""Endpoints for exports, lineage and serving."""
 
 import hashlib
 from typing import Annotated
@@ -67,7 +67,7 @@ def get_serving(
 
 
 def _etag(permission: service.Serving) -> str:
-    """Return an ETag of the response that ignores its timestamps, so that a 304 can renew a permission."""
+    """Return an ETag for the response. It ignores the timestamps, so that a 304 can renew a permission."""
     stable = (
         permission.model_id,
         permission.version,
@@ -79,7 +79,7 @@ def _etag(permission: service.Serving) -> str:
 
 
 def _matches(if_none_match: str, etag: str) -> bool:
-    """Return True if the header contains the ETag, compared weakly (RFC 9110, 13.1.2), or `*`."""
+    """Return True if an `If-None-Match` header contains the ETag, compared weakly (RFC 9110, 13.1.2), or `*`."""
     etags = {field.strip().removeprefix("W/") for field in if_none_match.split(",")}
     return "*" in etags or etag.removeprefix("W/") in etags
 

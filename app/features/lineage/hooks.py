@@ -1,4 +1,4 @@
-"""Hooks of the feature lineage."""
+"""Hooks of the `lineage` feature."""
 
 from app.catalogue.service import HandedOut
 from app.features.lineage import service

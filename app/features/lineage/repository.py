@@ -1,4 +1,4 @@
-"""SQL queries about the rows of one person, and about exports."""
+"""SQL queries about one person's rows, and about exports."""
 
 import datetime
 from collections.abc import Collection
@@ -107,7 +107,7 @@ def certificates(session: Session, *, subject_refs: Collection[str]) -> list[Cer
 
 
 def copies(session: Session, *, model_id: str, up_to: int, limit: int) -> tuple[int, list[Export]]:
-    """Return how many exports there are of a model's versions up to number `up_to`, and the newest exports."""
+    """Return the number of exports of a model's versions up to version `up_to`, and the newest of these exports."""
     mine = [Export.model_id == model_id, Export.version <= up_to]
     last = sa.select(Export).where(*mine).order_by(Export.at.desc(), Export.id.desc()).limit(limit)
     count = session.scalars(sa.select(sa.func.count()).select_from(Export).where(*mine)).one()
@@ -117,8 +117,8 @@ def copies(session: Session, *, model_id: str, up_to: int, limit: int) -> tuple[
 def copies_by_state(
     session: Session, *, model_id: str, up_to: int, first_without: int | None, limit: int
 ) -> tuple[dict[CopyState, int], list[tuple[CopyState, Export]]]:
-    """Return the number of copies in each state, for a model's versions up to number `up_to`, and at most `limit`
-    copies: worst state first, then newest first. `first_without` is the first version without the person."""
+    """Return the number of copies in each state, for a model's versions up to version `up_to`, and at most `limit` of
+    the copies: worst state first, then newest first. `first_without` is the first version without the person."""
     has_forgotten = Export.replaced_by >= sa.literal(first_without, sa.Integer())
     rank = sa.case((Export.destroyed.is_not(None), 2), (has_forgotten, 1), else_=0).label("rank")
     mine, states = [Export.model_id == model_id, Export.version <= up_to], list(CopyState)
@@ -145,7 +145,7 @@ def exports(
     limit: int,
     cursor: str | None,
 ) -> Page[Export]:
-    """Return one page of a model's exports, newest first, restricted to one version and to some keys if given."""
+    """Return one page of a model's exports, newest first, optionally limited to one version and to the keys `to`."""
     query = sa.select(Export).where(Export.model_id == model_id)
     if version is not None:
         query = query.where(Export.version == version)

@@ -1,5 +1,5 @@
-"""Lineage of one person's rows: the models and versions that they fed, and exported copies of these versions; and the
-permission to serve a version, which is refused if it contains rows of a person whose request is overdue.
+"""Lineage of a person's rows: the models and versions trained on them, and exported copies of these versions. Also
+permission to serve a version, which is refused if the version was trained on a person whose request is overdue.
 
 A person erased at revision r of a dataset is in a version that was made at revision v if and only if v < r.
 """
@@ -23,7 +23,7 @@ from lethe.contract.sets import Scope, VersionStatus
 from lethe.features.lineage.contract import CopyStatementIn, ExportUnknown, ServingRefusal
 
 _SHOWN = 500
-"""Maximum number of versions, and of copies, shown for one model; the lists of the model show the rest."""
+"""Maximum number of versions, and of copies, shown for one model; the model's own lists show the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Copies of Lethe's own models as a kind of system: their lines in the bundle of a request."""
+"""Copies of Lethe's own models as a kind of system, and their lines in a request's bundle."""
 
 from typing import Any
 

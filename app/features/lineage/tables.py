@@ -1,4 +1,4 @@
-"""Tables of the feature lineage."""
+"""Tables of the `lineage` feature."""
 
 import datetime
 

@@ -1,7 +1,7 @@
-"""Endpoints for many deletion requests at once: batches, the export, counts, and bulk decisions.
+"""Endpoints for handling many deletion requests at once: batches, the export, counts, and bulk decisions.
 
-A batch is stored in groups. Each group has a transaction, which also stores its part of the answer under the
-Idempotency-Key, so a repeated call continues after the last stored group, and other writers wait for one group at most.
+A batch is stored in groups, one transaction each. The transaction also stores the group's part of the response under
+the Idempotency-Key, so a repeated call continues after the last stored group. Other writers wait for at most one group.
 """
 
 import csv
@@ -87,7 +87,7 @@ def export_deletion_requests(call: Call, query: RequestFilter) -> StreamingRespo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
-    """Batch item: the body of one request as sent, or the error in its line. `line` is None unless the batch is CSV."""
+    """Batch item: the body of one request as sent, or its line's error. `line` is None unless the batch is CSV."""
 
     place: int
     body: Any
@@ -114,7 +114,7 @@ def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) 
 
 
 def _asked(call: Call, item: _Item, source: str | None) -> RequestDraft | Problem:
-    """Return the request draft for an item, or the problem for which the item is refused."""
+    """Return the request draft for an item, or the problem if the item is refused."""
     if isinstance(item.body, InputInvalid):
         return item.body
     try:
@@ -131,7 +131,7 @@ def _asked(call: Call, item: _Item, source: str | None) -> RequestDraft | Proble
 def _store(
     call: Call, once: Once, start: int, group: Sequence[tuple[_Item, RequestDraft | Problem]], *, is_followed: bool
 ) -> list[contract.BatchItemOut]:
-    """Store a group with its results and return them; for a group stored earlier, return the earlier results.
+    """Store a group with its results, and return the results; for a group stored earlier, return the earlier results.
 
     The first group is stored under the Idempotency-Key itself, so that a different call with this key is refused.
     """
@@ -223,7 +223,7 @@ def _read(content: bytes) -> list[_Item]:
 
 
 def _of_row(row: dict[str | Any, str | Any]) -> dict[str, Any] | InputInvalid:
-    """Return the request body described by a line of CSV, leaving out empty cells."""
+    """Return the request body that a CSV line describes, leaving out empty cells."""
     if None in row or None in row.values():
         return InputInvalid("The line has more or fewer cells than the header.")
     body: dict[str, Any] = {name: cell for name, cell in row.items() if cell and not name.startswith(_METADATA)}
@@ -237,7 +237,7 @@ def _of_row(row: dict[str | Any, str | Any]) -> dict[str, Any] | InputInvalid:
 
 
 _Page = tuple[list[DeletionRequest], Mapping[str, str] | None]
-"""Requests of the export, and the names of their assignees; None if the caller may not see assignees."""
+"""Requests in the export, and the names of their assignees, or None if the caller may not see assignees."""
 
 
 def _pages(call: Call, view: View, search: search_repository.Sought) -> Iterator[_Page]:
@@ -326,7 +326,7 @@ def decide_deletion_requests(call: Call, body: contract.DecisionsIn) -> contract
 
 
 def _check(body: contract.DecisionsIn) -> None:
-    """Raise `InputInvalid` if a rejection is missing or superfluous, or if requests to approve are not in review."""
+    """Raise `InputInvalid` if `rejection` is missing or superfluous, or if requests to approve are not in review."""
     if (body.decision is Decision.REJECT) != (body.rejection is not None):
         expected = "expected with reject, and with nothing else"
         raise InputInvalid("A rejection needs a legal basis and an explanation.", [FieldError("rejection", expected)])

@@ -1,4 +1,4 @@
-"""Endpoint of metrics, and the port that serves them without a key."""
+"""Endpoint for metrics, and the port that serves them without a key."""
 
 import contextlib
 import threading
@@ -31,7 +31,7 @@ def exposition(installed: Metrics) -> bytes:
 
 
 _SECONDS = 10.0
-"""Seconds after which a silent client of the metrics port is disconnected."""
+"""Seconds after which a silent client is disconnected from the metrics port."""
 
 
 @contextlib.contextmanager
@@ -76,7 +76,7 @@ def _handler(installed: Metrics) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Log nothing, because paths may name people."""
+            """Log nothing, because paths may identify people."""
 
     return Handler
 

@@ -1,7 +1,7 @@
 """Metrics: the queue and its deadlines, the workers, and the totals of all runs.
 
-The data come from the database and from heartbeats in the data folder, so every gateway reports the same numbers, for
-the workers of all hosts.
+The data comes from the database and from heartbeats in the data folder, so every gateway reports the same numbers,
+covering the workers of all hosts.
 """
 
 import datetime
@@ -30,14 +30,14 @@ from lethe.contract.problems import DatabasePutBack, Unavailable
 from lethe.contract.sets import Regulation, RunStatus, WorkerState
 
 _TESTED = sa.or_(sa.and_(Run.status == RunStatus.PUBLISHED, Run.audit.is_not(None)), Run.error_code == AuditFailed.code)
-"""Condition on runs: the run had a canary test, and either published a version or failed because of the test."""
+"""Condition for runs that had a canary test and either published a version or failed because of the test."""
 _FRESH_SECONDS = 5.0
-"""Minimum seconds between two queries of the database, regardless of the scrape interval."""
+"""Minimum number of seconds between two database queries, regardless of the scrape interval."""
 _MAX_TRANSACTION_DURATION = datetime.timedelta(minutes=5)
-"""Maximum time between the start or end recorded in a run and the commit of the record."""
+"""Maximum time between the start or end recorded for a run and the commit of this record."""
 _MAX_TENANTS = 100
 _MAX_REGULATIONS = 30
-"""Maximum number of values of each label; the remaining values are counted under `_THE_OTHERS`."""
+"""Maximum number of values of each label; all other values are counted under `_THE_OTHERS`."""
 _THE_OTHERS = "(others)"
 _BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
@@ -49,7 +49,7 @@ def reported_open(session: Session, *, at: datetime.datetime) -> int:
 
 
 def totals(session: Session, *, before: datetime.datetime) -> list[tuple[str, str, int, int, int]]:
-    """Return (kind, status, runs, steps, tested runs) for the runs that began before `before` and have ended."""
+    """Return (kind, status, runs, steps, tested runs) for each kind and status of ended runs begun before `before`."""
     tested = sa.func.count().filter(_TESTED)
     query = (
         sa.select(Run.kind, Run.status, sa.func.sum(1 + Run.repeated), sa.func.sum(Run.steps_done), tested)
@@ -61,7 +61,7 @@ def totals(session: Session, *, before: datetime.datetime) -> list[tuple[str, st
 
 def ended(session: Session, *, began_from: datetime.datetime, ended_after: datetime.datetime) -> list[tuple[Run, bool]]:
     """Return the runs that began at or after `began_from` and ended at or after `ended_after`, each with a flag that is
-    True if it was tested."""
+    True if the run had a canary test."""
     query = sa.select(Run, _TESTED)
     query = query.where(Run.started_at >= began_from, Run.status != RunStatus.RUNNING, Run.finished_at >= ended_after)
     return [(run, bool(tested)) for run, tested in session.execute(query)]
@@ -75,7 +75,7 @@ def count_damaged(session: Session) -> int:
 def _grouped(
     waiting: Sequence[repository.WaitingCount], name: str, *, at_most: int, preferred: Sequence[str] = ()
 ) -> dict[str, list[repository.WaitingCount]]:
-    """Group counts by the attribute `name`. Keep `at_most` values: first the `preferred` ones, then those with most
+    """Group counts by the attribute `name`. Keep `at_most` values: first the `preferred` ones, then those with the most
     overdue, at-risk and waiting requests. All other values form the group `_THE_OTHERS`."""
     groups: dict[str, list[repository.WaitingCount]] = {value: [] for value in preferred}
     for count in waiting:
@@ -155,8 +155,8 @@ class Metrics:
         )
 
     def exposition(self) -> bytes:
-        """Return the metrics in the Prometheus text format. If the database is down, they report only this and the
-        values known to this process."""
+        """Return the metrics in the Prometheus text format. If the database is down, they contain only that fact and
+        the values known to this process."""
         with self._lock:
             if time.monotonic() - self._updated_at > _FRESH_SECONDS:
                 self._update()

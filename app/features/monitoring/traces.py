@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry. Headers and certificates come from its `OTEL_EXPORTER_OTLP_...` variables."""
+"""OpenTelemetry traces. Headers and TLS certificates come from the standard `OTEL_EXPORTER_OTLP_...` variables."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""Public networks: registered after an examination (`encoders`), listed, opened to run, and deleted."""
+"""Public networks: registered after an examination (`encoders`), listed, loaded for use, and deleted."""

@@ -1,4 +1,4 @@
-"""`/networks`: public networks; `/datasets:encodings`: progress of uploads that a network encodes."""
+"""Endpoints under `/networks`, and `/datasets:encodings`: the progress of uploads that a network encodes."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Hooks of the feature `networks`."""
+"""Hooks of the `networks` feature."""
 
 from app.catalogue.datasets import NetworkKeeper
 from app.features.networks import service

@@ -1,4 +1,4 @@
-"""Pages of the public networks."""
+"""Pages about public networks."""
 
 import json
 from typing import Literal

@@ -1,4 +1,4 @@
-"""SQL of public networks."""
+"""SQL queries about public networks."""
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -47,7 +47,7 @@ def drop(session: Session, row: Network) -> None:
 
 
 def first_dataset_on(session: Session, network_id: str) -> str | None:
-    """Return the ID of an active dataset whose rows are this network's features, or None if there is none."""
+    """Return the ID of an active dataset whose rows this network encoded, or None if there is none."""
     query = sa.select(Dataset.id).where(Dataset.network_id == network_id, Dataset.retired_at.is_(None))
     return session.scalars(query.order_by(Dataset.id).limit(1)).first()
 

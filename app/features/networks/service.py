@@ -1,7 +1,7 @@
-"""Public networks: registered after their examination, opened to run, linearised, and deleted once nothing uses them.
+"""Public networks: registered after an examination, loaded for use, linearised, and deleted once nothing uses them.
 
-The file of a network is in the database, in pieces. It is therefore committed and deleted with its row, is in every
-backup, and can be read by every gateway and worker. The file is public; its SHA-256 is checked each time it is read.
+A network's file is in the database, in pieces. It is therefore committed and deleted with its row, is part of every
+backup, and can be read by every gateway and worker. The file is public; its SHA-256 is checked at each read.
 """
 
 import dataclasses
@@ -35,17 +35,17 @@ from lethe.proof.errors import PrivacyError
 from lethe.proof.network import Linearisation, PublicNetwork
 
 OF_TENANT = 3
-"""Maximum network processes of a tenant at the same time."""
+"""Maximum number of concurrent network processes per tenant."""
 IN_ALL = 6
-"""Maximum network processes at the same time: half of the gateway's threads (`app.api.gateway`)."""
+"""Maximum number of concurrent network processes in total: half of the gateway's threads (`app.api.gateway`)."""
 _places = Turns(IN_ALL, of_one=OF_TENANT)
 _FACTS = ("opset", "input_shape", "output_size", "num_parameters", "parameters", "operators")
-"""Facts of an examined network that are columns of its row."""
+"""Facts found by the examination of a network that are stored as columns of its row."""
 
 
 @contextmanager
 def place(tenant_id: str) -> Iterator[None]:
-    """Count one network process for a tenant during the block. Raises `Busy` beyond `OF_TENANT` or `IN_ALL`."""
+    """Reserve a network process for a tenant during the block. Raises `Busy` if `OF_TENANT` or `IN_ALL` is reached."""
     asked = _places.ask(tenant_id)
     try:
         if not asked.done():
@@ -66,7 +66,7 @@ class StoredNetwork:
         self._settings = settings
 
     def encode(self, raw: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
-        """Return the features (n, k) of the rows `raw` (n, input_size). Raises `NetworkFailed`."""
+        """Return the features of the rows `raw`, with shape (n, k). Raises `NetworkFailed`."""
         with self._started() as encoder:
             return encoder.encode(raw)
 
@@ -116,8 +116,8 @@ def register(
     """Register an examined network.
 
     Raises:
-        NetworkExists: if the file is registered already.
-        NetworkInvalid: for a licence or ledger that no certificate can state.
+        NetworkExists: if the file is already registered.
+        NetworkInvalid: if a certificate cannot state the licence or the ledger.
     """
     try:
         PublicNetwork(sha256=examined.sha256, licence=licence, opset=int(examined.facts["opset"]), dp_ledger=dp_ledger)
@@ -163,7 +163,7 @@ def content_of(session: Session, row: Network) -> bytes:
 
 
 def content_by(session: Session, sha256: str) -> bytes:
-    """Return any tenant's file with this SHA-256, for a worker.
+    """Return the network file with this SHA-256, from any tenant, for a worker.
 
     Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of` does.
     """
@@ -180,12 +180,12 @@ def opened(session: Session, settings: Settings, network_id: str) -> StoredNetwo
 
 
 def named_by_id(session: Session, network_id: str) -> PublicNetwork:
-    """Return the description of a network that mechanisms and certificates contain. Raises `NetworkUnknown`."""
+    """Return a network's description for use in mechanisms and certificates. Raises `NetworkUnknown`."""
     return named(get(session, network_id))
 
 
 def named(row: Network) -> PublicNetwork:
-    """Return the description of a network that mechanisms and certificates contain."""
+    """Return a network's description for use in mechanisms and certificates."""
     return PublicNetwork(sha256=row.sha256, licence=row.licence, opset=row.opset, dp_ledger=row.dp_ledger)
 
 
@@ -208,7 +208,7 @@ def delete(session: Session, network_id: str) -> None:
 
 
 def linearised(session: Session, dataset: tables.Dataset, tangent: models.TangentIn) -> tuple[PublicNetwork, int]:
-    """Return the linearised network for the mechanism of a tangent model, and the number of the model's parameters.
+    """Return the linearised network for a tangent model's mechanism, and the model's number of parameters.
 
     Raises:
         NetworkUnknown: if there is no such network.
@@ -241,7 +241,7 @@ def linearised(session: Session, dataset: tables.Dataset, tangent: models.Tangen
 
 
 def _check_outputs(dataset: tables.Dataset, network: Network) -> None:
-    """Require one output per class or label; for two classes, one output is allowed: the difference of the scores."""
+    """Require one output per class or label; two classes may also share one, their score difference."""
     if dataset.target:
         raise _refusal(
             "Tangent models learn classes or labels, and this dataset has a target.", network_id="expected none"

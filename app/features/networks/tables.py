@@ -10,7 +10,7 @@ from app.db.tables import Owned, Table
 
 
 class Network(Owned, Table):
-    """Public network, identified by its `sha256`: an ONNX file not trained on data of the people concerned.
+    """Public network, identified by its `sha256`: an ONNX file not trained on data about the people concerned.
 
     `provenance` states its training data, and `dp_ledger` the location of its own differential-privacy ledger. Each
     entry of `parameters` has a `name` and a `shape`.

@@ -1,7 +1,7 @@
-"""Progress of the uploads whose rows a network encodes, for callers of any gateway that shares the data folder.
+"""Progress of uploads whose rows a network is encoding, visible to callers of any gateway on the same data folder.
 
-Each upload has a file, renewed about every second and removed when the rows are encoded. The file has counts and IDs,
-and no part of a row. A file that is no longer renewed was left behind by a gateway that ended.
+Each upload has a file that is updated about once a second and removed once the rows are encoded. It contains counts and
+IDs, and no part of a row. A file that is no longer updated was left behind by a gateway that ended.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from app.db.tables import new_id
 
 _RENEWED_SECONDS = 1.0
 _ABANDONED_SECONDS = 120.0
-"""Age of an abandoned file in seconds, in addition to the time that a network may take for a batch."""
+"""Seconds, beyond the time a network may take for a batch, after which a file without updates counts as abandoned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Uploads in npz files of numpy."""
+"""Uploads of numpy's npz files."""

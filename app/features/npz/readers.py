@@ -1,6 +1,6 @@
-"""Reader of the arrays of an npz file, in batches of rows; no array is ever whole in memory or in plaintext on a disk.
+"""Reader for the arrays in an npz file, in batches of rows. No array is ever whole in memory or in plaintext on disk.
 
-A damaged file may raise an exception of any class; callers must refuse the file on every exception.
+A damaged file may raise an exception of any class, so callers must refuse the file on every exception.
 """
 
 import io
@@ -29,14 +29,14 @@ from lethe.encoding.targets import TargetColumn
 _PIECE = 2**20
 """Maximum number of bytes per read."""
 _HEADER = 1024
-"""Maximum number of bytes of an array's header; the header of a plain array takes 128."""
+"""Maximum size in bytes of an array's header; a plain array's header takes 128."""
 _TURNED_VALUES = 2**23
-"""Maximum number of values in memory while an array in column order is read as rows."""
+"""Maximum number of values in memory while an array stored in column order is read by rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """Array as declared in a member's header. `start`: offset of its values. `by_columns`: True for column order."""
+    """Array as declared in a member's header. `start`: offset of its values. `by_columns`: True if in column order."""
 
     member: zipfile.ZipInfo
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class Declared:
 
 
 class ShortReads(io.BufferedReader):
-    """File that refuses reads longer than `_PIECE`, because a zip file itself declares how long its directory is."""
+    """File that refuses reads longer than `_PIECE`, because a zip file declares its own directory's length."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         piece = super().read(_PIECE + 1 if size is None or size < 0 else min(size, _PIECE + 1))
@@ -79,7 +79,7 @@ def declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Declared:
 
 
 def rows(archive: zipfile.ZipFile, array: Declared, most: int, folder: Path) -> Iterator[npt.NDArray[Any]]:
-    """Yield the rows of an array, at most `most` at a time. An array in column order is spooled in `folder`."""
+    """Yield the rows of an array, at most `most` at a time. An array in column order is spooled to `folder`."""
     if array.by_columns and len(array.shape) > 1:
         return _rows_by_columns(archive, array, most, folder)
     return _rows_in_order(archive, array, most)
@@ -147,7 +147,7 @@ def read_vectors(
 
 
 def read_table(file: io.RawIOBase, schema: Schema, folder: Path, max_bytes: int) -> Iterator[formats.Batch]:
-    """Yield batches of a table with one named array per column: (n, length) for a vector, (n,) for other columns."""
+    """Yield batches of a table with one named array per column, of shape (n, length) for vectors and (n,) otherwise."""
     vectors = {column.name: column for column in schema.features if isinstance(column, Vector)}
     descriptions = {name: _describe_array(vectors.get(name)) for name in schema.declared}
     with _arrays(file, descriptions, max_bytes) as (archive, arrays):
@@ -231,7 +231,7 @@ def _encoded(
 
 
 def _check_members(names: Sequence[str], descriptions: Mapping[str, str]) -> None:
-    """Check that the file has exactly the arrays of `descriptions`; otherwise raise `InputInvalid`."""
+    """Raise `InputInvalid` unless the file contains exactly the arrays named in `descriptions`."""
     arrays = [name.removesuffix(".npy") for name in names]
     faults = [FieldError(name, f"is missing: {text}") for name, text in descriptions.items() if name not in arrays]
     missing = [name for name in descriptions if name not in arrays]

@@ -33,7 +33,7 @@ class CountUndelivered(Protocol):
 
 
 def _undelivered(session: Session, *, at_most: int) -> dict[str, int]:
-    """Return the number of undelivered messages by status; empty if no feature sends messages."""
+    """Return the number of undelivered messages in each status; empty if no feature sends messages."""
     counters: tuple[CountUndelivered, ...] = sockets.plugs("app.features", "hooks", "UNDELIVERED")
     return {status: number for count in counters for status, number in count(session, at_most=at_most).items()}
 
@@ -94,7 +94,7 @@ def _host(name: str, seen_at: datetime.datetime, at: datetime.datetime) -> HostO
 
 
 def _ended_requests(session: Session, *, at_most: int) -> dict[str, int]:
-    """Return the number of requests by final status, each counted up to `at_most`."""
+    """Return the number of requests in each final status, each counted up to `at_most`."""
     counts = []
     for status in sorted(TRANSITIONS.keys() - OPEN):
         ids = sa.select(DeletionRequest.id).where(DeletionRequest.status == status).limit(at_most).subquery()
@@ -103,7 +103,7 @@ def _ended_requests(session: Session, *, at_most: int) -> dict[str, int]:
 
 
 def _last_backup_at(session: Session) -> datetime.datetime | None:
-    """Return the time of the last finished backup in the audit log of the session's tenant, if any."""
+    """Return the time of the last finished backup in the tenant's audit log; None if there is none."""
     # Hexadecimal digits follow the prefix.
     is_backup = sa.and_(AuditEntry.object_id >= "bak_", AuditEntry.object_id < "bak_g")
     query = sa.select(sa.func.max(AuditEntry.at)).where(is_backup, AuditEntry.action == backup_repository.BACKED_UP)

@@ -1,1 +1,1 @@
-"""Uploads in parquet files."""
+"""Uploads of parquet files."""

@@ -1,4 +1,4 @@
-"""Reader of parquet files, whose footer and page headers are read before Arrow unpacks anything.
+"""Reader for parquet files. It reads the footer and page headers itself before Arrow unpacks anything.
 
 Every file is treated as hostile, and declared sizes are checked before memory is allocated.
 """
@@ -139,7 +139,7 @@ Struct: TypeAlias = "dict[int, Value]"
 
 
 def footer(file: IO[bytes]) -> "Struct | None":
-    """Return the footer of a parquet file; None if it is encrypted. Raises `UploadTooLarge` if it is too long."""
+    """Return the footer of a parquet file; None if encrypted. Raises `UploadTooLarge` if the footer is too long."""
     if (size := file.seek(0, io.SEEK_END)) < _TAIL:
         raise EOFError
     file.seek(size - _TAIL)

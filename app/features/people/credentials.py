@@ -1,7 +1,7 @@
-"""Credentials of people: passwords and codes of authenticator apps.
+"""People's credentials: passwords, and codes from authenticator apps.
 
-Passwords are hashed by argon2id and have a minimum length, without rules of composition (NIST SP 800-63B, 3.1.1). Codes
-(TOTP, RFC 6238) have six digits that change every 30 seconds and are accepted once.
+Passwords are hashed with argon2id and have a minimum length but no composition rules (NIST SP 800-63B, 3.1.1). Codes
+(TOTP, RFC 6238) have six digits, change every 30 seconds and are accepted once.
 """
 
 import datetime
@@ -20,17 +20,17 @@ from lethe.contract.problems import FieldError, InputInvalid
 
 SECONDS = 30
 MAX_WRONG_CODES = 20
-"""Number of wrong codes since the last right one, each after the right password, that locks a person until
-`COUNTED_FOR` ends."""
+"""Number of wrong codes since the last correct one, each after the correct password, that locks a user until
+`COUNTED_FOR` has elapsed."""
 COUNTED_FOR = datetime.timedelta(hours=1)
-"""Time for which wrong codes count, from the first of them."""
+"""Time for which wrong codes are counted, starting with the first one."""
 _WINDOW = 1
-"""Maximum number of time steps by which a clock may be fast or slow."""
+"""Maximum number of time steps by which a clock can be fast or slow."""
 _SECRET = re.compile(r"[A-Z2-7]{32}")
 
 
 def new_secret() -> str:
-    """Return a new secret: 160 random bits in base32."""
+    """Return a new secret for an authenticator app: 160 random bits in base32."""
     return pyotp.random_base32(32)
 
 
@@ -58,7 +58,7 @@ def step_of(secret: str, code: str, *, at: datetime.datetime, after: int | None 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enrolment:
-    """Secret to be enrolled. The form sends it back, and it is stored once a code proves that an app knows it."""
+    """Secret to be enrolled. The form sends it back, and it is stored once a code proves that an app has it."""
 
     secret: str = field(repr=False)
     address: str = field(repr=False)
@@ -83,7 +83,7 @@ def enrolment(email: str, secret: str = "") -> Enrolment:
 
 
 MIN_LENGTH, MAX_LENGTH = 12, 1024
-"""Bounds in characters."""
+"""Minimum and maximum length in characters."""
 
 
 def hash_of(password: str) -> str:
@@ -102,7 +102,7 @@ def hash_of(password: str) -> str:
 
 
 def matches(password: str, password_hash: str | None) -> bool:
-    """Return True if the password has this hash. Without a hash it takes as long, to hide who has a password."""
+    """Return True if the password has this hash. The check takes equally long without a hash, to hide who has one."""
     is_possible = len(password) <= MAX_LENGTH and _encodes(password)
     try:
         _hasher().verify(password_hash or _dummy(), password if is_possible else "")
@@ -112,7 +112,7 @@ def matches(password: str, password_hash: str | None) -> bool:
 
 
 def is_outdated(password_hash: str) -> bool:
-    """Return True if the hash uses other parameters than this release, and should be replaced at the next login."""
+    """Return True if the hash uses outdated parameters, so that it should be replaced at the next login."""
     return _hasher().check_needs_rehash(password_hash)
 
 

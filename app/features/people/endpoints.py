@@ -1,4 +1,4 @@
-"""Endpoints of `/users`: people who log in to the dashboard, each with a role."""
+"""Endpoints under `/users`: people who log in to the dashboard, each with a role."""
 
 from fastapi import APIRouter, Response
 

@@ -1,4 +1,4 @@
-"""Hooks of the feature people."""
+"""Hooks of the `people` feature."""
 
 from app.access.service import HoldsScope, NamesOf
 from app.features.people import repository, users

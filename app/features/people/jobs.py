@@ -1,4 +1,4 @@
-"""Periodic jobs of the feature people."""
+"""Periodic jobs of the `people` feature."""
 
 import functools
 

@@ -1,6 +1,6 @@
-"""Login by an identity provider: OpenID Connect, authorization code flow with PKCE (RFC 7636).
+"""Login through an identity provider: OpenID Connect, authorization code flow with PKCE (RFC 7636).
 
-The provider identifies the person; permission to log in depends on the invitation (`users`).
+The provider identifies the person; whether they may log in depends on their invitation (`users`).
 """
 
 import secrets
@@ -24,12 +24,12 @@ from lethe.contract.fields import trimmed
 from lethe.features.people.contract import IdentityProviderUnavailable, IdentityRefused, is_email_normal
 
 ALGORITHMS = ["RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519"]
-"""Asymmetric algorithms only, so that a client secret cannot sign a token."""
+"""Only asymmetric algorithms, so that a client secret cannot be used to sign tokens."""
 _SECONDS = 3.0
 _CACHE_SECONDS = 300.0
 """Time for which the provider's metadata and keys are cached."""
 _cache: dict[str, tuple[float, dict[str, Any]]] = {}
-"""Cached documents by URL, each with its expiry."""
+"""Cached documents by URL, each with its expiry time."""
 _CLOCKS_DIFFER_BY = 60
 
 
@@ -44,7 +44,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcIdentity:
-    """Identity of a person at the provider. `email` is None unless the provider has verified it."""
+    """Person's identity at the provider. `email` is None unless the provider has verified it."""
 
     issuer: str
     subject: str
@@ -145,7 +145,7 @@ def _json(answer: httpx.Response) -> dict[str, Any]:
 
 
 def _published(http: httpx.Client, address: str, *, afresh: bool = False) -> dict[str, Any]:
-    """Return the document at a URL of the provider, at most five minutes old; `afresh` bypasses the cache."""
+    """Return the document at one of the provider's URLs, at most five minutes old; `afresh` bypasses the cache."""
     until, document = _cache.get(address, (0.0, {}))
     if afresh or time.monotonic() >= until:
         document = _json(http.get(address))

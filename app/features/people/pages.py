@@ -1,7 +1,7 @@
-"""Pages of people: login by an identity provider, invitations, the caller's account, and people with their roles.
+"""User pages: login through an identity provider, invitations, the caller's account, and the users with their roles.
 
-The session cookie is strict, so browsers do not send it to the page that the provider redirects to. The login in
-progress is kept in a lax cookie with a short lifetime, and that page then redirects to the requested page.
+The session cookie is strict, so browsers do not send it to the page to which the provider redirects. The login in
+progress is therefore kept in a short-lived lax cookie, and that page redirects again to the page originally requested.
 """
 
 import base64
@@ -44,7 +44,7 @@ Sent = Annotated[str, Query(max_length=4096)]
 @router.get("/oidc")
 # This is the usual name of the parameter in addresses of logins.
 async def begin(request: Request, installation: calls.At, next: gate.Next = pages.ROOT) -> Response:  # noqa: A002
-    """Redirect to the identity provider."""
+    """Redirect the browser to the identity provider's login page."""
     limits = _provider_limits(request, installation)
     limits.rates.count_login(calls.address_of(request.scope))
     address, attempt = await anyio.to_thread.run_sync(

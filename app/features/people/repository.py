@@ -48,8 +48,8 @@ def enabled_users(session: Session, roles: Collection[Role], *, limit: int, curs
 
 
 def lasting_users(session: Session, tenant_id: str, role: Role, *, at: datetime.datetime) -> list[User]:
-    """Return a tenant's people with this role who have a password, and so do not depend on an identity provider, and
-    who are neither disabled nor locked by wrong codes."""
+    """Return a tenant's people with this role who have a password (and thus do not depend on an identity provider), and
+    who are neither disabled nor locked out by wrong codes."""
     is_let_in = User.disabled_at.is_(None) & User.password_hash.is_not(None)
     is_counted = sa.func.coalesce(User.wrong_since > at - credentials.COUNTED_FOR, sa.false())
     is_locked = is_counted & (User.wrong_codes >= credentials.MAX_WRONG_CODES)
@@ -70,7 +70,7 @@ def drop_invitations(session: Session, *, limit: int) -> int:
 
 
 def void_invitations(session: Session) -> None:
-    """Void all open invitations: after a restore, the invited people may have been disabled since the backup."""
+    """Void all open invitations after a restore, because the invited people may have been disabled since the backup."""
     session.execute(sa.update(User).values(invitation_hash=None, invitation_expires_at=None))
 
 

@@ -1,4 +1,4 @@
-"""Tables of the feature people."""
+"""Tables of the `people` feature."""
 
 import datetime
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""People who log in to the dashboard. An administrator invites them without learning their credentials."""
+"""People who log in to the dashboard. An administrator invites them but never learns their credentials."""
 
 import datetime
 import hashlib
@@ -21,13 +21,13 @@ from lethe.features.people import contract
 DECIDING = frozenset(
     role for role, scopes in contract.SCOPES_OF.items() if scopes & {Scope.ADMIN, Scope.REQUESTS_REVIEW}
 )
-"""Roles whose holders decide about requests."""
+"""Roles that permit decisions on requests."""
 _LASTING = {Scope.ADMIN: contract.Role.ADMINISTRATOR, Scope.OPERATOR: contract.Role.OPERATOR}
-"""Scopes that each tenant must always have a permanent holder of, and the roles that include them."""
+"""Scopes of which each tenant must always have a permanent holder, and the roles that include them."""
 EndSessions = Callable[[Session, str], None]
-"""Hook `LOGINS_ENDED`: end the sessions of a person by id."""
+"""`LOGINS_ENDED` hook: end a user's sessions, given the user's id."""
 INVITATION = datetime.timedelta(days=7)
-"""Lifetime of an invitation."""
+"""Time for which an invitation is valid."""
 
 
 def create(session: Session, *, name: str, email: str, role: contract.Role, by: Caller) -> tuple[User, str]:
@@ -73,12 +73,12 @@ def caller_as(session: Session, user: User) -> Caller:
 
 
 def holds_scope(session: Session, tenant_id: str, scope: Scope) -> bool:
-    """Return True if a person of the tenant who logs in with a password has the scope."""
+    """Return True if any of the tenant's people who log in with a password has the scope."""
     return bool(repository.lasting_users(session, tenant_id, _LASTING[scope], at=now(session)))
 
 
 def may_decide(user: User) -> bool:
-    """Return True if a person's role allows deciding about requests and the person is not disabled."""
+    """Return True if a person's role allows decisions on requests and the person is not disabled."""
     return user.disabled_at is None and user.role in DECIDING
 
 
@@ -154,8 +154,8 @@ def checked(session: Session, *, email: str, password: str) -> User:
 
 
 def accept_code(session: Session, user: User, code: str) -> bool:
-    """Return True if a code from the person's authenticator app is valid and unused. Callers must commit even after
-    False, because wrong codes are counted."""
+    """Return True if a code from the person's authenticator app is valid and unused. Callers must commit even if the
+    result is False, because wrong codes are counted."""
     step, at = None, now(session)
     if not _is_locked(session, user):
         step = credentials.step_of(user.totp.secret, code, at=at, after=user.totp_last_step)
@@ -195,7 +195,7 @@ def of_identity(session: Session, identity: oidc.OidcIdentity) -> User:
 
 
 def link(session: Session, user: User, identity: oidc.OidcIdentity) -> None:
-    """Link the person to the provider's id for them, and close any open invitation."""
+    """Link a person to their id at the identity provider, and close any open invitation."""
     if user.oidc_subject is None:
         user.oidc_issuer, user.oidc_subject = identity.issuer, identity.subject
         user.invitation_hash = user.invitation_expires_at = None
@@ -210,7 +210,7 @@ def change_password(session: Session, user: User, *, password_hash: str) -> None
 
 
 def enrol(session: Session, user: User, *, secret: str, code: str) -> None:
-    """Require codes generated from this secret from now on. Raises `InputInvalid` if `code` does not match it."""
+    """Require codes from this secret at each login from now on. Raises `InputInvalid` if `code` does not match it."""
     user.totp_last_step = first_step(session, secret, code)
     user.totp, user.wrong_codes = Authenticator(secret=secret), 0
     audit.record(session, "user.totp_enrolled", user.id)
@@ -226,14 +226,14 @@ def first_step(session: Session, secret: str, code: str) -> int:
 
 
 def remove_totp(session: Session, user: User) -> None:
-    """Stop requiring codes from the person."""
+    """Stop requiring codes from an authenticator app when the person logs in."""
     user.totp, user.totp_last_step = Authenticator(), None
     audit.record(session, "user.totp_removed", user.id)
 
 
 def refusal() -> contract.LoginRefused:
-    """Return one error for an unknown address, a wrong password and a disabled person, so that callers cannot tell them
-    apart."""
+    """Return the same error for an unknown address, a wrong password and a disabled person, so that callers cannot tell
+    these cases apart."""
     return contract.LoginRefused("The address, password or code is wrong, or the account is deactivated.")
 
 
@@ -275,7 +275,7 @@ def _require(by: Caller, role: contract.Role) -> None:
 
 
 def _require_other_holder(session: Session, user: User) -> None:
-    """Raise `LastAdministrator` if the person is the last lasting holder of a required scope: no other person and no
+    """Raise `LastAdministrator` if the person is the last permanent holder of a required scope: no other person and no
     non-expiring key has it."""
     session.flush()
     at = now(session)

@@ -1,4 +1,4 @@
-"""Endpoint of predictions, under `/models/{model_id}`."""
+"""Endpoint for predictions, under `/models/{model_id}`."""
 
 import contextlib
 from typing import Any
@@ -29,7 +29,7 @@ _MAX_FAULTS = 10
 
 
 def label_probabilities(parameters: NDArray[np.float64], features: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Return the independent probability 1 / (1 + exp(-score)) of each label for each row  # (n, C)"""
+    """Return each label's independent probability 1 / (1 + exp(-score)) for each row, with shape (n, C)."""
     return np.asarray(0.5 * (1 + np.tanh(scores(parameters, features) / 2)))
 
 
@@ -102,7 +102,7 @@ def _encode(
 def _raw(
     dataset: Dataset, records: list[dict[str, Any] | list[float]], num_numbers: int
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return each record's unscaled numbers; without a schema, each must have `num_numbers`. Raises `InputInvalid`."""
+    """Return each record as unscaled numbers (without a schema, `num_numbers` of them). Raises `InputInvalid`."""
     if dataset.schema is not None:
         schema = schemas.stored(dataset.schema)
         if not schema.takes_vectors and not all(isinstance(record, dict) for record in records):

@@ -1,4 +1,4 @@
-"""Conventions of external protocols: raw request bodies, submission of requests, and errors in their own format."""
+"""What external protocols share: raw request bodies, submission of requests, and errors in a protocol's own format."""
 
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -20,7 +20,7 @@ from lethe.contract.problems import InputInvalid, Problem, UploadTooLarge
 _MAX_BYTES = 64 * 1024
 
 Words = Callable[[int, dict[str, Any]], Response]
-"""Function that converts the status and the JSON of a problem to the protocol's response."""
+"""Function that converts a problem's status and JSON into the protocol's response."""
 
 
 async def small_body(request: Request) -> bytes:
@@ -35,7 +35,7 @@ async def small_body(request: Request) -> bytes:
 
 def by_kind(call: calls.Call, kind: str) -> str | None:
     """Return `kind` if identifiers of this kind refer to the tenant's people in its identity map or a dataset; None if
-    they are the tenant's subject ids."""
+    such identifiers are the tenant's subject ids."""
     with call.reading() as session:
         for is_used in sockets.plugs("app.features", "hooks", "IS_KIND_USED"):
             return kind if is_used(session, call.caller.tenant_id, kind) else None

@@ -1,4 +1,4 @@
-"""Data Rights Protocol 1.0: signed messages of authorised agents, and the answers to them.
+"""Data Rights Protocol 1.0: signed messages from authorised agents, and the responses to them.
 
 A message is the base64 of an Ed25519 signature followed by the signed JSON (libsodium's combined mode).
 """
@@ -22,11 +22,10 @@ from lethe.contract.sets import RequestStatus
 from lethe.features.protocols.contract import MessageEarly, MessageExpired, MessageRefused
 
 SOURCE = "drp"
-"""Source of deletion requests received by this protocol."""
+"""Source recorded for deletion requests received through this protocol."""
 VERSION = "1.0"
 MAX_VALIDITY = datetime.timedelta(minutes=10)
-"""Maximum time between `issued-at` and `expires-at`, which the protocol recommends so that old messages are
-worthless."""
+"""Maximum time between `issued-at` and `expires-at`, recommended by the protocol so that old messages are worthless."""
 _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=1)
 _SIGNATURE_BYTES = 64
 _KEY_BYTES = 32
@@ -42,14 +41,14 @@ SMALL_ORDER = frozenset(
         "ee" + "ff" * 30 + "7f",
     )
 )
-"""Encodings, ignoring the sign bit, of all edwards25519 points whose order divides 8, with unreduced encodings."""
+"""Encodings (including unreduced ones, sign bit ignored) of all edwards25519 points whose order divides 8."""
 _VERIFIED = "verified"
 _KINDS = {"email": "email", "phone_number": "phone"}
 
 _Id = Annotated[str, Field(min_length=1, max_length=200)]
 _Claim = Annotated[str, Field(min_length=1, max_length=500)]
 _Verified = Annotated[bool, BeforeValidator(lambda value: value == "true" if value in ("true", "false") else value)]
-"""Boolean claim, which some agents send as a text."""
+"""Boolean claim, which some agents send as a string."""
 
 
 class Envelope(ProtocolMessage):
@@ -123,7 +122,7 @@ class Subject:
 
 def check_verify_key(verify_key: str) -> None:
     """Raise `InputInvalid` unless the text is the base64 of an Ed25519 public key of large order. Signatures under a
-    key of small order can be made without a private key."""
+    key of small order can be forged without a private key."""
     wrong = FieldError("verify_key", f"expected the base64 of {_KEY_BYTES} bytes, a point of large order")
     with contextlib.suppress(binascii.Error, ValueError):
         key = base64.b64decode(verify_key, validate=True)
@@ -165,7 +164,7 @@ def check(envelope: Envelope, *, agent_id: str, business_id: str | None, at: dat
 
 def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "customer_id"] | None) -> Subject:
     """Return the person whom a request is about. Raises `InputInvalid` for any right other than deletion and for a
-    missing claim, whatever data is stored."""
+    missing claim, regardless of what data is stored."""
     if exercise.exercise != "deletion":
         wrong = FieldError("exercise", "expected 'deletion'")
         raise InputInvalid("Unsupported rights action: this service only deletes.", [wrong])
@@ -184,7 +183,7 @@ def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "cust
 
 
 def retained_metadata(exercise: Exercise, person: Subject) -> dict[str, str]:
-    """Return the message metadata that a deletion request retains, which contains no data about the person."""
+    """Return the message metadata that a deletion request retains. It contains no data about the person."""
     metadata = {"agent_id": exercise.agent_id, "identity": _VERIFIED if person.verified else "unverified"}
     return metadata if exercise.agent_request_id is None else metadata | {"agent_request_id": exercise.agent_request_id}
 
@@ -197,7 +196,7 @@ _REASON = {
     "legal_claims": StatusReason.CLAIM_NOT_COVERED,
     "identity_not_established": StatusReason.INSUF_VERIFICATION,
 }
-"""Reason reported for each ground of a rejection. Any other ground is reported as `other` with the explanation."""
+"""Reason reported for each ground of rejection. Any other ground is reported as `other`, with its explanation."""
 
 
 def status_of(request: DeletionRequest, *, status: str, verification_url: str | None) -> dict[str, Any]:
@@ -223,8 +222,8 @@ def status_of(request: DeletionRequest, *, status: str, verification_url: str | 
 
 
 def _needs_verification(request: DeletionRequest, verification_url: str | None) -> dict[str, str]:
-    """Return the status fields for an unverified identity. The protocol allows this reason only if there is a URL for
-    the verification."""
+    """Return the status fields for an unverified identity. The protocol allows the reason `need_user_verification` only
+    with a URL for the verification."""
     if verification_url is None:
         return {"processing_details": "The business is establishing who asks."}
     return {

@@ -1,4 +1,4 @@
-"""Endpoints of `/drp/v1`: Data Rights Protocol 1.0, by which agents act for people. docs/protocols.md maps it."""
+"""Endpoints under `/drp/v1`: Data Rights Protocol 1.0, for people's agents. docs/protocols.md has the mapping."""
 
 from typing import Annotated, Any
 
@@ -137,7 +137,7 @@ def _agent(session: Session, call: Call) -> tables.Agent:
 
 
 def _managed(session: Session, agent: tables.Agent, request_id: str) -> DeletionRequest:
-    """Return a request of this agent. Raises `MessageRefused` for any other request, whether or not it exists."""
+    """Return one of the agent's requests. Raises `MessageRefused` for any other request, whether or not it exists."""
     try:
         request = deletion.get(session, request_id)
         if request.source == drp.SOURCE and request.particulars.metadata.get("agent_id") == agent.agent_id:

@@ -1,4 +1,4 @@
-"""Endpoints of `/agents` and `/identity-issuers`, and the mounts of the protocols."""
+"""Endpoints under `/agents` and `/identity-issuers`, and mounting of the protocols."""
 
 from typing import Annotated
 

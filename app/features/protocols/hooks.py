@@ -1,4 +1,4 @@
-"""Hooks of the feature protocols."""
+"""Hooks of the `protocols` feature."""
 
 import datetime
 import json

@@ -1,6 +1,6 @@
 """Identity statements by issuers that a tenant trusts: a JWT about the subject, valid for a single request.
 
-The reason of a refusal is not disclosed, because it would reveal whom the statement is about or that it was used.
+The reason for a refusal is not disclosed, because it would reveal whom the statement is about or that it was used.
 """
 
 import datetime
@@ -59,7 +59,7 @@ class _SignatureRegistry(JWSRegistry):
 def check(session: Session, keys: Keys, token: str, *, subject_sha256: bytes, rule: SubjectRule) -> IdentityStatement:
     """Check that a token from one of the tenant's issuers is about this subject under the tenant's subject-id `rule`.
 
-    `submit_all` checks that it has not been used before. Raises `IdentityStatementInvalid`.
+    `submit_all` checks that the token has not been used before. Raises `IdentityStatementInvalid`.
     """
     at = now(session)
     try:
@@ -112,7 +112,7 @@ def use(session: Session, statements: Sequence[IdentityStatement]) -> None:
 
 
 def is_anything_to_purge(session: Session) -> bool:
-    """Return True if used statements have expired."""
+    """Return True if any used statement has expired."""
     return session.scalar(sa.select(sa.exists().where(UsedStatement.expires_at < now(session)))) is True
 
 

@@ -1,4 +1,4 @@
-"""Periodic jobs of the feature protocols."""
+"""Periodic jobs of the `protocols` feature."""
 
 from app.features.protocols import identity
 from app.installations import Installation

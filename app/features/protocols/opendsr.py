@@ -1,7 +1,7 @@
-"""OpenDSR 2.0, formerly OpenGDPR: requests of controllers, and the signed answers to them.
+"""OpenDSR 2.0, formerly OpenGDPR: requests from controllers, and the signed responses to them.
 
 A subject request names one person by one or more identities. Each identity becomes a separate deletion request, and all
-of them share one status. Answers and callbacks are signed with an X.509 certificate (RSA PKCS #1 v1.5 over SHA-256).
+of these share one status. Responses and callbacks are signed with an X.509 certificate (RSA PKCS #1 v1.5 with SHA-256).
 """
 
 import base64
@@ -32,7 +32,7 @@ from lethe.contract import fields, sets
 from lethe.contract.problems import FieldError, InputInvalid
 
 SOURCE = "opendsr"
-"""Source of deletion requests received by this protocol. Their `external_id` is the id of the subject request."""
+"""Source recorded for requests received through this protocol; their `external_id` is the subject request's id."""
 API_VERSION = "2.0"
 EMAIL = "email"
 _FORMATS = ("raw", "sha256")
@@ -119,7 +119,7 @@ class SubjectRequestState:
 
 def read(body: bytes, *, identity_types: Collection[str], domain: str) -> SubjectRequest:
     """Parse a controller's request; `identity_types` are the types of the tenant's subject ids. Raises `InputInvalid`,
-    including if the tenant has declared no types: an identity of the wrong type would match nobody, and its request
+    also if the tenant has declared no types, because an identity of the wrong type would match nobody and its request
     would complete as if no data were held."""
     request = parsed(SubjectRequest, body)
     if not identity_types:

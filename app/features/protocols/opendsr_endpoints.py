@@ -1,4 +1,4 @@
-"""Endpoints of `/opendsr/v2`: OpenDSR 2.0, by which controllers request erasure. docs/protocols.md maps it."""
+"""Endpoints under `/opendsr/v2`: OpenDSR 2.0, for erasure by controllers. docs/protocols.md has the mapping."""
 
 from collections.abc import Collection, Sequence
 from typing import Annotated, Any
@@ -69,7 +69,7 @@ def get_processor_certificate(signer: Signing) -> Response:
 def create_subject_request(
     call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)], signer: Signing, body: Annotated[bytes, Depends(small_body)]
 ) -> Response:
-    """Submit an erasure request. Repeated calls get the same response; a different request with its id gets 409."""
+    """Submit an erasure request. Repeated calls get the same response; a different one with the same id gets 409."""
     subject_request = opendsr.read(body, identity_types=call.caller.policy.opendsr_identities, domain=signer.domain)
     for place, url in enumerate(subject_request.status_callback_urls):
         receiver.check_url(url, call.installation.settings.webhook_networks(), path=f"status_callback_urls.{place}")
@@ -153,7 +153,7 @@ def _is_same(requests: Sequence[DeletionRequest], subject_request: SubjectReques
 
 
 def _standing(session: Session, call: Call, requests: Sequence[DeletionRequest]) -> SubjectRequestState:
-    """Return the state of the requests as visible to the caller."""
+    """Return the subject request's state as visible to the caller."""
     view = view_of(session, call)
     return opendsr.standing(requests, statuses=[view.status(request) for request in requests])
 

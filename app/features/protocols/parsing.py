@@ -1,4 +1,4 @@
-"""Parsing of foreign messages into values."""
+"""Parsing of external messages into typed values."""
 
 from typing import TypeVar
 

@@ -1,4 +1,4 @@
-"""Agents of the Data Rights Protocol: an admin registers them, and they obtain tokens by signed messages."""
+"""Agents of the Data Rights Protocol: an admin registers them, and they obtain tokens with signed messages."""
 
 import contextlib
 
@@ -34,8 +34,8 @@ def agent_of_key(session: Session, api_key_id: str) -> Agent | None:
 
 
 def requests(session: Session, *, source: str, external_id: str) -> list[DeletionRequest]:
-    """Return the requests received from a protocol under an id, oldest first. Empty once the particulars of any request
-    are destroyed: keys are destroyed one by one, shortly before the references used to find requests."""
+    """Return the requests received from a protocol under an id, oldest first; none once any request's particulars are
+    destroyed, because keys are destroyed one by one, shortly before the references used to find requests."""
     named = sealed.refers_to(session, DeletionRequest.external_ref, external_id)
     query = sa.select(DeletionRequest).where(named, DeletionRequest.source == source)
     matching = list(session.scalars(query.order_by(DeletionRequest.created_at, DeletionRequest.id)))
@@ -73,7 +73,7 @@ def remove(session: Session, row_id: str) -> None:
 def addressee(session: Session, *, agent_id: str, message: bytes) -> Agent:
     """Return the agent that signed `message`, as registered with the tenant whose business the message addresses. The
     session must see all tenants. The caller is not authenticated yet, and an agent may be registered with several
-    tenants, with the same or different keys. Raises `MessageRefused` for any fault of the message."""
+    tenants, with the same or different keys. Raises `MessageRefused` for any fault in the message."""
     at = now(session)
     for row in agents_called(session, agent_id):
         with contextlib.suppress(Problem):
@@ -86,7 +86,7 @@ def addressee(session: Session, *, agent_id: str, message: bytes) -> Agent:
 
 def set_up(session: Session, row_id: str, *, message: bytes) -> str:
     """Return a new token for the agent that signed `message`, and revoke the previous token. Raises `MessageRefused`
-    unless the message was signed later than every message answered so far."""
+    unless the message was signed later than every message that has obtained a token so far."""
     row = agent(session, row_id)
     if row is None:
         raise _refused()

@@ -10,8 +10,8 @@ from app.db.tables import Owned, Table
 
 
 class Agent(Owned, Table):
-    """Authorised agent of the Data Rights Protocol. `verify_key`: Ed25519 key that verifies its signatures.
-    `set_up_at`: time at which it signed the last answered token request; older messages are refused as replays."""
+    """Authorised agent of the Data Rights Protocol. `verify_key`: Ed25519 key that verifies the agent's signatures.
+    `set_up_at`: time at which the agent signed its last successful token request; older ones are refused as replays."""
 
     __tablename__ = "agents"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -1,4 +1,4 @@
-"""Endpoints of quality gates and remedies, under `/models/{model_id}`."""
+"""Endpoints for quality gates and remedies, under `/models/{model_id}`."""
 
 from typing import Annotated
 

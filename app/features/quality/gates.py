@@ -1,8 +1,8 @@
-"""Quality gates: a version that misses the threshold of its model is degraded and, if the gate says so, held back.
+"""Quality gates: a version that misses its model's threshold is degraded and, if the gate says so, held back.
 
 A gate never delays forgetting: the version is published, accounted for and certified like any other, and replaces the
-previous one. Measured values are about people of the evaluation dataset. They are stored only where they can be deleted
-again, and hence not in the append-only audit log.
+previous one. Measured values concern people in the evaluation dataset. They are stored only where they can later be
+deleted, and hence not in the append-only audit log.
 """
 
 import math
@@ -26,7 +26,7 @@ from lethe.proof.mechanism import Mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """Quality gate of a model, as stored."""
+    """Model's quality gate, as stored."""
 
     metric: Metric
     threshold: float
@@ -154,7 +154,7 @@ class Remedy:
 
 
 def score_noise(mechanism: Mechanism) -> float:
-    """Return the long-run standard deviation of the score w.x of a row of norm 1 due to noise, nu / sqrt(1 - c^2).
+    """Return the long-run standard deviation that noise gives to the score w.x of a row of norm 1: nu / sqrt(1 - c^2).
 
     The cool-down at the end of a run reduces it further.
 
@@ -212,8 +212,8 @@ def remedies(mechanism: Mechanism, *, epsilon: float, delta: float) -> list[Reme
 
 
 def _like(mechanism: Mechanism, *, num_slots: int, l2: float, epsilon: float, delta: float) -> Mechanism | None:
-    """Return a mechanism for the same task with these values and defaults for the rest; None if the target is
-    unreachable."""
+    """Return a mechanism for the same task with these values and with defaults otherwise; None if it cannot reach the
+    target."""
     try:
         return calibration.mechanism_for(
             calibration.ModelSettings(loss_width=mechanism.loss_width, epsilon=epsilon, delta=delta, l2=l2),

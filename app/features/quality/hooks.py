@@ -1,4 +1,4 @@
-"""Hooks of the feature quality."""
+"""Hooks of the `quality` feature."""
 
 from app.catalogue.service import Judge
 from app.features.quality import gates

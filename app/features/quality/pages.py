@@ -1,4 +1,4 @@
-"""Page of a model's quality: its gate, the version that it holds back, and remedies."""
+"""Page about a model's quality: its gate, the version that the gate holds back, and remedies."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Endpoint of the queue of work."""
+"""Endpoint for the work queue."""
 
 import datetime
 

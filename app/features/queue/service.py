@@ -1,4 +1,4 @@
-"""Datasets of a tenant that are due, with the rules and times, in the order in which workers claim them."""
+"""A tenant's datasets that are due, why and since when, in the order in which workers claim them."""
 
 import datetime
 from collections.abc import Collection, Sequence
@@ -77,8 +77,8 @@ def _due_reason(due_dataset: DueDataset, since: dict[str, datetime.datetime]) ->
 
 
 def _models_to_serve(session: Session, *, dataset_id: str, at: datetime.datetime, limit: int) -> list[str]:
-    """Return the models to be served by the next run for a dataset's unclaimed requests: models that have been or will
-    be trained, except those that are still batching requests."""
+    """Return the ids of the models that the next run for a dataset's unclaimed requests must update: models that have
+    been or will be trained, except those that are still batching requests."""
     carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
     patient = due_repository.patient_models(session, at=at, dataset_id=dataset_id)
     query = sa.select(Model.id).where(
@@ -91,7 +91,7 @@ def _models_to_serve(session: Session, *, dataset_id: str, at: datetime.datetime
 def _oldest_ready(
     session: Session, *, dataset_ids: Collection[str], at: datetime.datetime
 ) -> dict[str, datetime.datetime]:
-    """Return the time at which the oldest unclaimed request became ready, keyed by dataset."""
+    """Return the time at which each dataset's oldest unclaimed request became ready, keyed by dataset id."""
     query = sa.select(Erasure.dataset_id, sa.func.min(Erasure.ready_at)).group_by(Erasure.dataset_id)
     is_ready = sa.and_(Erasure.revision.is_(None), Erasure.ready_at <= at)
     ready = session.execute(query.where(Erasure.dataset_id.in_(list(dataset_ids)), is_ready))

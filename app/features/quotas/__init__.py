@@ -1,1 +1,1 @@
-"""The bound on the bytes that a tenant may store."""
+"""Limit on the number of bytes that a tenant may store."""

@@ -1,7 +1,7 @@
-"""Bytes that a tenant stores, summed in the database each time, and their bound.
+"""Number of bytes that a tenant stores, summed in the database each time, and its limit.
 
-Sums are never stored, so they reflect every deletion. An upload that would pass the bound is refused while it is read,
-and again in the transaction that registers it, during which no other upload can intervene.
+Sums are never stored, so they reflect every deletion. An upload that would exceed the limit is refused while it is
+being read, and again in the transaction that registers it, during which no other upload can intervene.
 """
 
 from typing import Any

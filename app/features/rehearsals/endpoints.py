@@ -1,4 +1,4 @@
-"""Endpoints of `/models/{model_id}/rehearsals`: forgetting random people on a scratch copy, and its measured effect."""
+"""Endpoints under `/models/{model_id}/rehearsals`: random people are forgotten in a scratch copy, which is measured."""
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse

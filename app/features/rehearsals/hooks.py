@@ -1,4 +1,4 @@
-"""Hooks of the feature rehearsals."""
+"""Hooks of the `rehearsals` feature."""
 
 from app.features.rehearsals.service import RehearsalKind
 from app.unlearning.kinds import AskedKind

@@ -1,4 +1,4 @@
-"""Pages of a model's rehearsals: the list with the form for another, and each with its progress or its report."""
+"""Pages for a model's rehearsals: the list with a form to start one, and each rehearsal's progress or report."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +44,7 @@ class RehearsalTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgettingPlot:
-    """Plot of a metric over the steps of forgetting, in the form that `macros.html` draws."""
+    """Plot of a metric over the forgetting steps, in the form that `macros.html` draws."""
 
     id: str
     title: str
@@ -85,7 +85,7 @@ def show_rehearsal(context: TheContext, model_id: str, rehearsal_id: str) -> Res
 
 @router.get("/models/{model_id}/rehearsals/{rehearsal_id}/live")
 def live_rehearsal(context: TheContext, model_id: str, rehearsal_id: str) -> Response:
-    """Show the current state of a rehearsal, to update a page that is open."""
+    """Show the current state of a rehearsal, to update an open page."""
     return context.page("rehearsals/live.html", **_variables(context, model_id, rehearsal_id))
 
 
@@ -104,7 +104,7 @@ def tables(report: RehearsalReport) -> list[RehearsalTable]:
 
 
 def drawings(report: RehearsalReport) -> list[ForgettingPlot]:
-    """Return one plot over the steps for each metric, with the relearned copy's value on the forget set."""
+    """Return one plot per metric over the forgetting steps, with the retrained copy's value on the forget set."""
     return [_plot(report, metric, title) for metric, title in _metrics(report)]
 
 

@@ -1,10 +1,10 @@
-"""Rehearsals: forgetting people drawn at random, on request, with a report kept until a measured person is erased.
+"""Rehearsals: people drawn at random are forgotten on request; the report is kept until a measured person is erased.
 
-People are drawn with randomness of the operating system when the run begins. Their identity is in the memory of the
-worker only, and in nothing that is stored, logged or answered.
+People are drawn with the operating system's randomness when the run begins. Their identity exists only in the worker's
+memory: it is never stored, logged or returned.
 
-One row of each person, drawn at random, is measured, so that a mean is over people rather than dominated by a person
-with many rows. Each draw leaves out at least half of the other people, so that no two reports differ by a known person.
+One row per person, drawn at random, is measured, so that a mean is taken over people and not dominated by a person with
+many rows. Each draw leaves out at least half of the other people, so that no two reports differ by a known person.
 """
 
 import datetime
@@ -48,14 +48,14 @@ def rehearsals(session: Session, *, model_id: str, limit: int, cursor: str | Non
 
 
 def open_rehearsal(session: Session, *, dataset_id: str) -> Rehearsal | None:
-    """Return a rehearsal of one of the dataset's models that has not ended, or None if there is none."""
+    """Return an unfinished rehearsal of one of the dataset's models, or None if there is none."""
     query = sa.select(Rehearsal).join(Model, Model.id == Rehearsal.model_id)
     return session.scalars(query.where(Model.dataset_id == dataset_id, Rehearsal.status.in_(_OPEN)).limit(1)).first()
 
 
 def rehearsal_done(session: Session, *, model: Model, version_id: str) -> str | None:
-    """Return the id of the completed rehearsal of a version, or of the current rows of its dataset, even if its report
-    has been deleted; None if neither was rehearsed."""
+    """Return the id of the completed rehearsal of a version or, failing that, of the current rows in the model's
+    dataset, even if its report has been deleted; None if neither was rehearsed."""
     query = sa.select(Rehearsal.id).join(Run, Run.id == Rehearsal.run_id)
     query = query.where(Rehearsal.model_id == model.id, Rehearsal.status.in_(_DONE))
     of_version = session.scalars(query.where(Run.parent_version_id == version_id).limit(1)).first()
@@ -63,21 +63,21 @@ def rehearsal_done(session: Session, *, model: Model, version_id: str) -> str | 
 
 
 def is_measured(session: Session, *, dataset_id: str) -> bool:
-    """Return True if a rehearsal has measured the current rows of a dataset, or is under way for one of its models."""
+    """Return True if a rehearsal has measured a dataset's current rows, or is running for one of its models."""
     running = sa.select(Rehearsal.id).join(Model, Model.id == Rehearsal.model_id)
     running = running.where(Model.dataset_id == dataset_id, Rehearsal.status == contract.RehearsalStatus.RUNNING)
     return session.scalars(sa.union_all(_rows_rehearsed(dataset_id), running)).first() is not None
 
 
 def mark_measured(session: Session, rehearsal: Rehearsal, *, dataset_id: str) -> None:
-    """Record that a rehearsal has measured the current rows of a dataset."""
+    """Record that a rehearsal has measured a dataset's current rows."""
     revision = session.get_one(Dataset, dataset_id).revision
     mark = {"dataset_id": dataset_id, "tenant_id": rehearsal.tenant_id, "rehearsal_id": rehearsal.id}
     session.merge(RehearsedRows(**mark, revision=revision))
 
 
 def _rows_rehearsed(dataset_id: str) -> sa.Select[str]:
-    """Return a query for the id of the rehearsal that has measured the current rows of a dataset."""
+    """Return a query for the id of the rehearsal that has measured a dataset's current rows."""
     joined = sa.select(RehearsedRows.rehearsal_id).join(Dataset, Dataset.id == RehearsedRows.dataset_id)
     return joined.where(Dataset.id == dataset_id, Dataset.revision == RehearsedRows.revision)
 
@@ -115,7 +115,7 @@ def forget_reports(session: Session, *, dataset_id: str) -> None:
 
 
 def _has_no_request(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a dataset's record is in its slot and its person has no open request."""
+    """Return the SQL condition that a dataset's record occupies its slot and that its person has no open request."""
     is_open = sa.and_(DeletionRequest.tenant_id == tenant_id, DeletionRequest.status.in_(OPEN))
     aliases = sa.select(RequestAlias.subject_ref).join(DeletionRequest, DeletionRequest.id == RequestAlias.request_id)
     requested = sa.union_all(sa.select(DeletionRequest.subject_ref).where(is_open), aliases.where(is_open))
@@ -156,8 +156,8 @@ def rows_without_requests(session: Session, *, dataset_id: str, tenant_id: str) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """Slots of a rehearsal: `forget`, all rows of the people drawn; `measured`, one row of each person drawn; `retain`
-    and `test`, one row of each of the other people who are measured."""
+    """Slots used by a rehearsal: `forget`, all rows of the people drawn; `measured`, one row of each person drawn;
+    `retain` and `test`, one row of each of the other people who are measured."""
 
     forget: tuple[int, ...]
     measured: tuple[int, ...]
@@ -269,7 +269,7 @@ def complete(session: Session, run: Run, report: dict[str, Any]) -> None:
 
 
 class RehearsalKind:
-    """Run kind of rehearsals."""
+    """Run kind for rehearsals."""
 
     kind = RunKind.REHEARSAL
     rule = QueueRule.REHEARSAL
@@ -350,7 +350,7 @@ def _next(session: Session, dataset_id: str) -> Rehearsal:
 
 
 def _require_new(session: Session, model: Model, *, version_id: str) -> None:
-    """Raise `RehearsalDone` if the version or rows have a report: differences or means of reports reveal more."""
+    """Raise `RehearsalDone` if the version or rows were rehearsed before: comparing reports would reveal more."""
     if done := rehearsal_done(session, model=model, version_id=version_id):
         raise contract.RehearsalDone(
             "Rehearsal {rehearsal_id} has measured the live version of model {model_id} or the rows of its dataset; "
@@ -363,7 +363,7 @@ def _require_new(session: Session, model: Model, *, version_id: str) -> None:
 def _require_spare(session: Session, model: Model, people: int) -> int:
     """Return the number of people who may be drawn.
 
-    Raises `RehearsalTooLarge` if it is less than twice `people`, or if half of the others are too few to measure.
+    Raises `RehearsalTooLarge` if it is less than twice `people`, or if half of the others would be too few to measure.
     """
     dataset = session.get_one(Dataset, model.dataset_id)
     count, num_unlinked = count_without_requests(session, dataset_id=dataset.id, tenant_id=dataset.tenant_id)

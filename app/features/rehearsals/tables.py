@@ -1,4 +1,4 @@
-"""Tables of the feature rehearsals."""
+"""Tables of the `rehearsals` feature."""
 
 import datetime
 from typing import Any

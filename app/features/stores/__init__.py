@@ -1,1 +1,1 @@
-"""Reports of searches in systems' stores, as evidence for the systems' tasks."""
+"""Reports on searches of systems' stores, as evidence for the systems' tasks."""

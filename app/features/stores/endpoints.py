@@ -1,4 +1,4 @@
-"""Endpoint that acknowledges a task with the report of a search."""
+"""Endpoint that acknowledges a task with a search report."""
 
 from fastapi import APIRouter
 

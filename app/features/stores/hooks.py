@@ -1,4 +1,4 @@
-"""Hooks of the feature stores."""
+"""Hooks of the `stores` feature."""
 
 from app.features.stores import service
 from app.features.systems.systems import TaskEvidence

@@ -1,4 +1,4 @@
-"""Acknowledge tasks with reports of searches, and add the reports to the bundle of a request."""
+"""Acknowledge tasks with search reports, and add the reports to a request's bundle."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

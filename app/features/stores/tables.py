@@ -1,4 +1,4 @@
-"""Table of the feature stores."""
+"""Table of the `stores` feature."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Endpoints below `/v1/suppressions`."""
+"""Endpoints under `/v1/suppressions`."""
 
 from fastapi import APIRouter
 

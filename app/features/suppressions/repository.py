@@ -1,4 +1,4 @@
-"""SQL of the list of suppressions."""
+"""SQL queries for the list of suppressions."""
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session

@@ -1,1 +1,1 @@
-"""Systems outside of Lethe: a register, tasks with signed webhooks, acknowledgements, and the bundle of a request."""
+"""Systems outside Lethe: a register, tasks with signed webhooks, acknowledgements, and the bundle of a request."""

@@ -1,4 +1,4 @@
-"""Endpoints of `/systems` and `/system-tasks`, and for the systems and the bundle of a request."""
+"""Endpoints under `/systems` and `/system-tasks`, and for a request's systems and bundle."""
 
 import datetime
 

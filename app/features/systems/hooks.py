@@ -1,4 +1,4 @@
-"""Hooks of the feature systems."""
+"""Hooks of the `systems` feature."""
 
 from app.deletion.history import OnChange
 from app.deletion.repository import Awaited

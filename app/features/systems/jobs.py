@@ -1,4 +1,4 @@
-"""Periodic jobs of the feature systems."""
+"""Periodic jobs of the `systems` feature."""
 
 import datetime
 

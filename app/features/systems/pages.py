@@ -1,4 +1,4 @@
-"""Pages of systems and their open tasks, and the systems of a case."""
+"""Pages about systems and their open tasks, and a case's systems."""
 
 from fastapi import Response
 

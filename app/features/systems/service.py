@@ -1,7 +1,7 @@
-"""Register of systems, and their tasks in deletion requests.
+"""Register of systems, and the systems' tasks for deletion requests.
 
-Tasks follow their request in the transactions that change it: they are opened when it is accepted, with a webhook that
-is sent after its grace period, and cancelled when it is withdrawn. A request completes once its tasks have ended.
+Tasks change in the same transactions as their request: they are opened when it is accepted, with a webhook that is sent
+after its grace period, and cancelled when it is withdrawn. A request completes only once its tasks have ended.
 """
 
 import base64
@@ -30,9 +30,9 @@ from lethe.features.systems import acknowledgements, contract
 from lethe.proof.errors import PreconditionError
 
 OPENED, REMINDER, CANCELLED = "system_task.opened", "system_task.reminder", "system_task.cancelled"
-"""Events of webhooks to systems."""
+"""Webhook events sent to systems."""
 _OPEN: sa.ColumnElement[str] = sa.literal_column("'open'")
-"""Literal value, because SQLite uses the partial index of open tasks only if the statement contains it."""
+"""Literal value, because SQLite uses the partial index on open tasks only if the statement contains it."""
 R = TypeVar("R", bound=Any)
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
 _ANY_IN_USE = rare.Rare(System.retired_at.is_(None))
@@ -132,7 +132,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
 
 
 def follow(session: Session, changes: Sequence[history.Change]) -> None:
-    """Open tasks for accepted requests, and cancel those of withdrawn requests, in the transaction of the change."""
+    """Open accepted requests' tasks, and cancel those of withdrawn requests, in the transaction of the change."""
     accepted = {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}
     if accepted:
         _open(session, list(accepted.values()))
@@ -248,7 +248,7 @@ def close(session: Session, task: SystemTask, *, reason: str) -> None:
 def _end(
     session: Session, task: SystemTask, status: contract.TaskStatus, *, note: str | None, **evidence: str | None
 ) -> None:
-    """End an open task, and complete its request if it waited for nothing else. Raises `SystemTaskEnded`."""
+    """End an open task, and complete its request if that was waiting for nothing else. Raises `SystemTaskEnded`."""
     if task.status != contract.TaskStatus.OPEN:
         raise contract.SystemTaskEnded(task_id=task.id, status=task.status)
     task.status, task.ended_at = status, now(session)
@@ -297,7 +297,7 @@ def _by_api_key(
 
 
 class _Register:
-    """Systems of some tenants, including retired systems, used to find those that a request concerns."""
+    """Registered systems of some tenants, including retired ones, used to find the systems that a request concerns."""
 
     def __init__(self, session: Session, tenant_ids: Collection[str]) -> None:
         self.systems: dict[str, System] = {}
@@ -322,7 +322,7 @@ class _Register:
         ]
 
     def _held_by(self, ancestor: str) -> list[str] | None:
-        """Return the datasets whose people may be in a model or system; None means all datasets."""
+        """Return the datasets whose people's data a model or system may hold; None means all datasets."""
         if ancestor in self._dataset_of:
             return [self._dataset_of[ancestor]]
         row = self.systems.get(ancestor)
@@ -368,7 +368,7 @@ def unknown_datasets(session: Session, dataset_ids: Sequence[str] | None) -> lis
 
 
 def may_concern(dataset_ids: Collection[str] | None, request: DeletionRequest) -> bool:
-    """Return True if a request concerns any dataset whose people a system may hold; None means all datasets."""
+    """Return True if a request concerns a dataset whose people's data a system may hold; None means all datasets."""
     asked = request.dataset_ids
     return asked is None or dataset_ids is None or not set(asked).isdisjoint(dataset_ids)
 
@@ -382,7 +382,7 @@ def complete(session: Session, request_ids: Collection[str]) -> None:
 
 
 def is_usable(public_key: str) -> bool:
-    """Return True for a key of large order; signatures under other keys can be forged without a private key."""
+    """Return True for an Ed25519 key of large order; signatures under any other key can be forged."""
     try:
         key = base64.urlsafe_b64decode(public_key + "=")
     except (binascii.Error, ValueError):
@@ -437,8 +437,8 @@ T = TypeVar("T")
 def fewest(
     waits: Iterable[T], *, opens: Callable[[T], datetime.datetime], closes: Callable[[T], datetime.datetime]
 ) -> list[tuple[datetime.datetime, list[T]]]:
-    """Return the fewest times, in order, that together fall within every wait. Each time comes with the waits that it
-    serves, ordered by their ends. No wait may close before it opens.
+    """Return the smallest set of times, in order, such that every wait contains one of them. Each time comes with the
+    waits that it serves, ordered by their ends. No wait may close before it opens.
 
     The greedy choice of the earliest end is optimal: the intervals whose ends are chosen are disjoint, so that each
     needs a separate time.

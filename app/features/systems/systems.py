@@ -1,7 +1,7 @@
-"""Kinds of system, each with its register and its lines in a request; and the bundle of a request.
+"""Kinds of systems, each with its register and its lines in a request; and a request's bundle.
 
-Another feature adds a kind by the tuple `KINDS` of its module `systems`, makes requests wait for it by the hook
-`AWAITS`, and has its evidence verified by the tuple `EVIDENCE` of its module `evidence` in `lethe.features`.
+Another feature adds a kind through the `KINDS` tuple in its `systems` module, makes requests wait for it through the
+`AWAITS` hook, and has its evidence verified through the `EVIDENCE` tuple in its `evidence` module in `lethe.features`.
 """
 
 import datetime
@@ -38,7 +38,7 @@ _NOTHING = {"type": "none"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestProof:
-    """Request with the evidence for its lines. `certificates` holds the contents of its certificates and of its
+    """Request with the evidence for its bundle lines. `certificates` holds the contents of its certificates and of its
     statement of absence, keyed by JWS; `signed` holds the certificates, keyed by model."""
 
     request: DeletionRequest
@@ -92,7 +92,7 @@ class SystemKind:
 
 
 TaskEvidence = Callable[[Session, Sequence[str]], Mapping[str, dict[str, Any]]]
-"""Hook `TASK_EVIDENCE`: fields that another feature adds to the evidence of acknowledged tasks, by the task's id."""
+"""`TASK_EVIDENCE` hook: fields that another feature adds to the evidence of acknowledged tasks, keyed by task id."""
 
 
 def kinds() -> tuple[SystemKind, ...]:
@@ -199,7 +199,7 @@ def _lines_of_models(session: Session, proof: RequestProof) -> list[dict[str, An
 
 
 def _line_of_rows(session: Session, proof: RequestProof, certified: set[str]) -> dict[str, Any] | None:
-    """Return the line for rows in datasets without a certificate, or for a request without rows; otherwise None."""
+    """Return the line for rows without a certificate, or for a request without rows; None if neither applies."""
     request, system = proof.request, {"id": "rows", "kind": "rows", "name": "Rows in Lethe"}
     erasures = deletion_repository.by_request(session, Erasure, [request.id]).get(request.id, [])
     if erasures and all(erasure.dataset_id in certified for erasure in erasures):
@@ -271,7 +271,7 @@ def map_of(
     identifier_kinds: Sequence[str] = (),
     complete_since: datetime.datetime | None = None,
 ) -> dict[str, Any]:
-    """Return a line's statement about whose data its system may hold; `dataset_ids` is None for all datasets."""
+    """Return a bundle line's statement about whose data its system may hold; `dataset_ids` None means all datasets."""
     return {
         "dataset_ids": None if dataset_ids is None else list(dataset_ids),
         "identifier_kinds": list(identifier_kinds),

@@ -1,4 +1,4 @@
-"""Tables of the feature systems."""
+"""Tables of the `systems` feature."""
 
 import datetime
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from app.db.tables import Owned, Table, partial_index
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemAddress(Private):
-    """Webhook URL of a system, which may contain a secret, and the system's contact."""
+    """System's webhook URL, which may contain a secret, and its contact."""
 
     url: str = ""
     contact: str = ""
@@ -51,10 +51,10 @@ class System(Owned, Table):
 
 
 class SystemTask(Owned, Table):
-    """Task of a system in a deletion request. `status`: open, acknowledged, closed (not reached) or cancelled.
+    """System's task for a deletion request. `status`: open, acknowledged, closed (system not reached) or cancelled.
     `sent_from`: end of the request's grace period, from which the webhook is sent. `reminded`: last clock state
     (at_risk or overdue) that the system was reminded of. `public_key`: key that signed `jws`. `acknowledged_with`: API
-    key used for an unsigned acknowledgement. `note`: sealed, and erased with the request's details."""
+    key used for an unsigned acknowledgement. `note`: sealed text, erased with the request's details."""
 
     __tablename__ = "system_tasks"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -1,8 +1,8 @@
-"""Rows with their original columns: read from an upload, and kept as Arrow streams of a few thousand rows.
+"""Rows with their original columns, read from an upload and kept as Arrow streams of a few thousand rows.
 
-Each row has a random token of 128 bits. The dataset of the table holds the tokens alone, as numbers, in slots that do
-not depend on the file; its records name the people. A row is present if and only if its token is. An erasure from the
-dataset, by a request or again after a restore, thereby decides which rows of the table are removed.
+Each row has a random 128-bit token. The table's dataset contains only the tokens, as numbers, in slots that do not
+depend on the file; its records name the people. A row is present if and only if its token is. Erasing a token from the
+dataset, for a request or again after a restore, thus determines which of the table's rows are removed.
 """
 
 import csv
@@ -26,7 +26,7 @@ GROUP = "lethe_group"
 TOKEN = "lethe_token"  # noqa: S105  the name of a column
 BLOCK_ROWS = 4096
 PARTS = 8
-"""Number of 16-bit parts of a token, each a feature of the dataset."""
+"""Number of 16-bit parts that make up a token, each a feature of the dataset."""
 MAX_COLUMNS = 10_000
 _UNITS = 2.0**16
 _RANDOM = secrets.SystemRandom()
@@ -53,7 +53,7 @@ def _from_parquet(content: bytes) -> pa.Table:
 
 
 def _from_csv(content: bytes) -> pa.Table:
-    """Read a CSV file. Raises `ValueError` for too many columns, because each takes ten kilobytes."""
+    """Read a CSV file. Raises `ValueError` for too many columns, because each column takes ten kilobytes."""
     # Arrow refuses a first line that does not end in its first block.
     options = pa.csv.ReadOptions(block_size=2**20)
     beginning = io.TextIOWrapper(io.BytesIO(content[: options.block_size]), encoding="latin-1", newline="")
@@ -76,7 +76,7 @@ def _from_arrow(content: bytes) -> pa.Table:
 
 
 def _is_compressed(message: pa.Message) -> bool:
-    """Return True for a batch of rows or of a dictionary that has compressed buffers (Message.fbs of Arrow)."""
+    """Return True if a message is a record or dictionary batch with compressed buffers (Arrow's Message.fbs)."""
     content = message.metadata.to_pybytes()
 
     def number(place: int, size: int, *, signed: bool = False) -> int:
@@ -107,7 +107,7 @@ def read(content: bytes, filename: str, subject_column: str) -> tuple[pa.Table, 
     """Return the columns of an upload without the subject column, and the subject of each row.
 
     Raises:
-        InputInvalid: if the file is unusable; the message quotes no value of the file.
+        InputInvalid: if the file is unusable; the error quotes no value from the file.
     """
     ending = next((ending for ending in _READERS if filename.lower().endswith(ending)), None)
     if ending is None:
@@ -186,7 +186,7 @@ def with_tokens(table: pa.Table, drawn: npt.NDArray[np.uint16], subjects: list[s
 
 
 def only(table: pa.Table, kept: set[bytes]) -> pa.Table:
-    """Return the rows whose token is among `kept`, copied, so that no other row stays in the result's memory."""
+    """Return a copy of the rows whose token is in `kept`, so that no other row stays in the result's memory."""
     mask = pa.array([token in kept for token in table.column(TOKEN).to_pylist()], pa.bool_())
     return _compact(table.filter(mask))
 
@@ -225,7 +225,7 @@ def split(table: pa.Table, *, holdout: float) -> tuple[pa.Table, pa.Table]:
 
 
 def mixed(tables: Sequence[pa.Table]) -> pa.Table:
-    """Shuffle the rows of tables with the same schema into one chunk, so that no position reveals whose row it is."""
+    """Shuffle the rows of tables with the same schema into one chunk, so that positions reveal nothing about people."""
     # Chunks with separate dictionaries would also reveal it.
     joined = _compact(pa.concat_tables(tables))
     return joined.take(pa.array(_RANDOM.sample(range(joined.num_rows), joined.num_rows), pa.int64()))
@@ -240,5 +240,5 @@ def to_bytes(table: pa.Table) -> bytes:
 
 
 def from_bytes(content: bytes) -> pa.Table:
-    """Return the table of an Arrow stream."""
+    """Return the table in an Arrow stream."""
     return pa.ipc.open_stream(pa.BufferReader(content)).read_all()

@@ -1,4 +1,4 @@
-"""Endpoints of `/training-tables` and `/trainers`."""
+"""Endpoints under `/training-tables` and `/trainers`."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""One training run: a trainer's commands in the sandbox, on the rows that are present."""
+"""A single training run: a trainer's commands run in the sandbox on the rows that are present."""
 
 import importlib.metadata
 import io
@@ -66,7 +66,7 @@ def train(installation: Installation, claimed: ClaimedTraining, *, look: Callabl
 
 
 def _planted(installation: Installation, claimed: ClaimedTraining, rows: pa.Table) -> dict[str, plants.Planted]:
-    """Map each plant's name to the rows that it adds to a training run and the judge for them."""
+    """Map each plant's name to the rows that it adds to a training run, with the judge of the result."""
     if claimed.specification["score_command"] is None:
         return {}
     context = plants.TrainingContext(
@@ -81,7 +81,7 @@ def _planted(installation: Installation, claimed: ClaimedTraining, rows: pa.Tabl
 
 
 def _rows(installation: Installation, claimed: ClaimedTraining) -> pa.Table:
-    """Return the rows that are present. Rows of people erased since the claim may already be missing."""
+    """Return the rows still present in the training table. Rows of people erased since the claim may be missing."""
     with installation.database.reading() as session:
         query = sa.select(TableBlock).where(TableBlock.table_id == claimed.table_id).order_by(TableBlock.number)
         contents = [service.opened(installation.vault, block.content) for block in session.scalars(query)]
@@ -109,7 +109,7 @@ def check_lock(lock: str) -> None:
 
 
 def read_metrics(content: bytes | None, *, names: Sequence[str]) -> dict[str, float]:
-    """Return the declared metrics in metrics.json, each a finite number. Any other content is discarded."""
+    """Return only the declared metrics from metrics.json. Raises `TrainerRefused` unless all are finite numbers."""
     try:
         metrics = json.loads(content) if content is not None else {}
         values = {name: metrics[name] for name in names}
@@ -130,7 +130,7 @@ class Commands:
         self._files = {name: content.encode() for name, content in specification["files"].items()}
 
     def train(self, inputs: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Return the outputs of the training command for rows.arrow and, with a holdout, holdout.arrow."""
+        """Run the training command on rows.arrow and, with a holdout, holdout.arrow, and return its outputs by path."""
         command, size = self._specification["command"], self._specification["artefacts_mib"] * 2**20
         files = {**self._files, **inputs}
         outputs = [f"artefacts/{name}" for name in self._specification["artefacts"]]
@@ -138,7 +138,7 @@ class Commands:
         return self._run(command, files, max_bytes=size, folders=["artefacts"], outputs=outputs)
 
     def score(self, artefacts: Mapping[str, bytes], rows: pa.Table) -> npt.NDArray[np.float64]:
-        """Return the losses of n rows under the artefacts  # (n,)"""
+        """Return each row's loss under the artefacts, with shape (n,)."""
         files = self._files | {f"artefacts/{name}": content for name, content in artefacts.items()}
         files["rows.arrow"] = columns.to_bytes(rows)
         size = 8 * rows.num_rows + 2**16

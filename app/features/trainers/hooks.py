@@ -1,4 +1,4 @@
-"""Hooks of the feature trainers: requests wait for retrainings, and a restored database has no artefacts."""
+"""Hooks of the `trainers` feature: requests wait for retrainings, and restored databases contain no artefacts."""
 
 from app.deletion.repository import Awaited
 from app.features.trainers import service

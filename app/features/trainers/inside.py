@@ -1,7 +1,7 @@
-"""Program inside of the sandbox: runs the trainer's command and passes its outputs on. Does not import Lethe.
+"""Program inside the sandbox that runs the trainer's command and passes on its outputs. It does not import Lethe.
 
-The exit status tells how the command ended. Nothing that the command prints leaves the sandbox, because it may quote
-rows: standard output is discarded, and standard error is only searched for one message of the C library.
+The exit status tells how the command ended. Nothing that the command prints leaves the sandbox, because it might quote
+rows: standard output is discarded, and standard error is only searched for one message from the C library.
 """
 
 import io
@@ -19,7 +19,7 @@ _READ_ONLY = b"Read-only file system"
 
 
 def main(order: Any) -> int:
-    """Run `command`, and write the regular files `files` as a tar archive to the descriptor `output`."""
+    """Run the order's `command`, and write its regular `files` to the file descriptor `output` as a tar archive."""
     try:
         process = subprocess.Popen(  # noqa: S603  no shell
             order["command"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

@@ -1,4 +1,4 @@
-"""Periodic jobs of the feature trainers."""
+"""Periodic jobs of the `trainers` feature."""
 
 import functools
 import threading
@@ -20,7 +20,7 @@ def erase_from_tables(installation: Installation) -> None:
 
 
 def train(installation: Installation) -> None:
-    """Wake this process's thread that carries out the due training runs, one at a time."""
+    """Wake this process's training thread, which carries out due training runs one at a time."""
     if not training.is_anything_kept(installation):
         return
     with _lock:

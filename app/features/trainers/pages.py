@@ -1,4 +1,4 @@
-"""Page of trainers: which of them have live artefacts, how many requests wait for them, and why one fails."""
+"""Page about trainers: which have live artefacts, how many requests are waiting for each, and why a trainer fails."""
 
 from fastapi import Response
 

@@ -1,6 +1,6 @@
-"""Planner of retrainings: the fewest that meet every due date.
+"""Planner of retrainings: the smallest number of retrainings that meets every due date.
 
-A request can be served by a retraining that starts when its rows are erased or later, and early enough before its due
+A retraining can serve a request if it starts after the request's rows have been erased, and early enough before the due
 date.
 """
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from app.features.systems.service import fewest
 
 MARGIN = 2.0
-"""Factor of the expected duration by which a retraining starts before a due date."""
+"""Lead of a retraining before a due date, as a multiple of its expected duration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrainingWait:
-    """Request waiting for a retraining. `ready_at` is the earliest time at which its rows can be absent."""
+    """Request waiting for a retraining. `ready_at` is the earliest time at which the request's rows can be absent."""
 
     request_id: str
     ready_at: datetime.datetime
@@ -36,8 +36,8 @@ class Retraining:
 def plan(
     waits: Iterable[RetrainingWait], *, at: datetime.datetime, expected_seconds: float, max_wait_seconds: float
 ) -> list[Retraining]:
-    """Return the fewest retrainings that serve all `waits`, in order. No request waits longer than `max_wait_seconds`
-    once it is ready, unless that is no longer possible."""
+    """Return the smallest sequence of retrainings that serves all `waits`. No request waits longer than
+    `max_wait_seconds` once it is ready, unless that is no longer possible."""
     duration = datetime.timedelta(seconds=expected_seconds)
     patience = datetime.timedelta(seconds=max_wait_seconds)
 

@@ -1,10 +1,10 @@
-"""The socket `PLANTS`: features that add rows to training runs, measure their losses, and may stop a publication.
+"""The `PLANTS` socket: features that add rows to training runs, measure their losses, and may block publication.
 
-A feature lists its plants as `PLANTS` of its module `app.features.<name>.plants`. Before a training run, each plant
-receives its input, and returns further rows to train on. `rows.arrow` has them among the rows of people, in random
-order, and `holdout.arrow`, on which metrics are computed, has none; nothing tells the trainer which are planted. After
-the command has run, and before anything is published, `judge` gets a function that returns the losses of any rows of
-the same columns under the new artefacts, by the trainer's `score_command` in the same sandbox.
+A feature lists its plants as `PLANTS` in its module `app.features.<name>.plants`. Before a training run, each plant
+receives the run's input and returns additional rows to train on. They are in `rows.arrow`, in random order among
+people's rows, but not in `holdout.arrow`, on which metrics are computed; nothing tells the trainer which are planted.
+Once the command has run, and before anything is published, `judge` gets a function that returns the losses of any rows
+with the same columns under the new artefacts, computed by the trainer's `score_command` in the same sandbox.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ from app.installations import Installation
 from lethe import sockets
 
 Score: TypeAlias = Callable[[pa.Table], npt.NDArray[np.float64]]
-"""Function from n rows to their n losses, which are finite. Raises `TrainerRefused`."""
+"""Function that maps n rows to their n losses, which are finite. Raises `TrainerRefused`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingContext:
-    """Input of a training run that is about to start. `rows` holds the rows present, without the holdout, with the
-    columns that the trainer sees."""
+    """Input of a training run that is about to start. `rows` holds the rows that are present, excluding the holdout,
+    with the columns that the trainer sees."""
 
     tenant_id: str
     table_id: str
@@ -45,7 +45,7 @@ class PlantVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """Additional rows to train on, with the same schema as the rows of the context, and the judge of the result."""
+    """Additional rows to train on, with the same schema as the context's rows, and the judge of the result."""
 
     rows: pa.Table
     judge: Callable[[Score], PlantVerdict]
@@ -53,7 +53,7 @@ class Planted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
-    """Plant of a feature. `plant` returns None for a run in which it plants nothing. It is not called for trainers
+    """Plant provided by a feature. `plant` returns None if it adds no rows to a run. It is not called for trainers
     without a `score_command`."""
 
     name: str

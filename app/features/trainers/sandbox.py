@@ -1,11 +1,11 @@
-"""The sandbox of trainers: bubblewrap, without network, with one writable folder that exists in its memory only.
+"""Sandbox for trainers: bubblewrap, with no network and one writable folder that exists only in its memory.
 
-The folder is a file system in memory of the sandbox's own mount namespace. Its processes are in a process namespace of
-their own. The kernel ends the namespace, and the folder, together with the worker's thread: nothing is left to clean
-up, however the worker dies. Outputs leave through a file in memory of fixed size.
+The folder is an in-memory file system in the sandbox's own mount namespace. Its processes run in their own process
+namespace. The kernel ends this namespace, and the folder with it, when the worker's thread ends: nothing is left to
+clean up, however the worker dies. Outputs leave through an in-memory file of fixed size.
 
-A seccomp filter kills a process that opens a socket of any family but AF_UNIX. There is no interface to connect through
-in any case; the filter makes the attempt known.
+A seccomp filter kills any process that opens a socket of a family other than AF_UNIX. There is no network interface to
+connect through anyway; the filter makes the attempt known.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ _STATUSES = {
 
 
 class TrainerRefused(Exception):
-    """Refusal of a trainer for the reason `code`. Nothing it wrote is kept, except the `findings` of plants."""
+    """Refusal of a trainer for the reason `code`. Nothing that it wrote is kept, except the plants' `findings`."""
 
     def __init__(self, code: str, findings: Mapping[str, Any] | None = None) -> None:
         super().__init__(code)
@@ -59,7 +59,7 @@ class TrainerRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """Limits of a command: duration in seconds, memory of its processes in bytes (and as much again for its folder),
+    """Limits on a command: duration in seconds, memory of its processes in bytes (and as much again for its folder),
     number of processes, and size of its outputs in bytes."""
 
     seconds: float
@@ -89,7 +89,7 @@ def run(
     folders: Sequence[str] = (),
     look: Callable[[], None] = lambda: None,
 ) -> dict[str, bytes]:
-    """Run a command in a folder with `files` and the empty `folders`, and return the `outputs` by path. Each output
+    """Run a command in a folder with `files` and the empty `folders`, and return its `outputs` by path. Each output
     must be a regular file. `look` is called every 50 ms while the command runs; if it raises, the command is killed.
 
     Raises:

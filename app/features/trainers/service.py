@@ -1,6 +1,6 @@
-"""Training tables and trainers, and which requests wait for them.
+"""Training tables and trainers, and which requests are waiting for them.
 
-No table lists the requests that wait for a trainer: they follow from revisions, as for models. A training run, or the
+No table lists the requests waiting for a trainer: as with models, they follow from revisions. A training run, or the
 blocks, at revision v of the table's dataset lack the rows claimed for erasure at revision r if r <= v.
 """
 
@@ -32,7 +32,7 @@ from lethe.features.trainers.contract import TrainerIn, TrainingStatus
 def register_table(
     session: Session, *, name: str, dataset: Dataset, subject_column: str, schema: Any, blocks: Iterable[TableBlock]
 ) -> TrainingTable:
-    """Register a table whose dataset was registered in the same transaction, with its sealed blocks."""
+    """Register a table with its sealed blocks; its dataset was registered in the same transaction."""
     row = TrainingTable(
         id=new_id("tbl"),
         tenant_id=dataset.tenant_id,
@@ -101,7 +101,7 @@ def retire_table(session: Session, keys: Keys, row: TrainingTable) -> None:
 
 
 def drop_table(session: Session, row: TrainingTable) -> None:
-    """Retire a table whose dataset is retired, and its trainers, which could no longer forget people."""
+    """Retire a table whose dataset is retired, and its trainers, because they could no longer forget people."""
     row.retired_at = now(session)
     record(session, "training_table.retired", row)
     for trainer in session.scalars(sa.select(Trainer).where(Trainer.table_id == row.id)):
@@ -205,7 +205,7 @@ def retire(session: Session, row: Trainer) -> None:
 
 
 def complete(session: Session, table: TrainingTable) -> None:
-    """Complete the running requests that are waiting for nothing else. `settle` completes those not running."""
+    """Complete a table's running requests that are waiting for nothing else. `settle` completes those not running."""
     query = sa.select(DeletionRequest).join(Erasure, Erasure.request_id == DeletionRequest.id)
     query = query.where(DeletionRequest.status == RequestStatus.RUNNING, Erasure.dataset_id == table.dataset_id)
     completion.complete_done(session, list(session.scalars(query)))
@@ -219,7 +219,7 @@ def record(session: Session, action: str, row: TrainingTable | Trainer, **detail
 
 
 def stop(session: Session, trainer_id: str, status: TrainingStatus) -> None:
-    """End a trainer's current training run. Its worker notices when it next renews the lease."""
+    """End a trainer's current training run. The worker notices when it next renews its lease."""
     running = sa.select(Training).where(Training.trainer_id == trainer_id, Training.status == TrainingStatus.RUNNING)
     for training in session.scalars(running):
         training.status, training.ended_at = status, now(session)
@@ -234,8 +234,8 @@ def drop_artefacts(session: Session, row: Trainer) -> None:
 
 
 def lose_artefacts(session: Session) -> None:
-    """Drop all artefacts of a restored database, because they may be based on people forgotten since the backup. All
-    trainers train again."""
+    """Drop all artefacts in a restored database, because they may have been trained on people forgotten since the
+    backup. Every trainer then has to run again."""
     for row in session.scalars(sa.select(Trainer).where(Trainer.live_id.is_not(None))):
         drop_artefacts(session, row)
         row.live_id = row.live_revision = None
@@ -257,14 +257,14 @@ _ANY_TABLE = rare.Rare(TrainingTable.retired_at.is_(None))
 
 
 def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that `request`, or the request that erased its rows, awaits a table or a trainer."""
+    """Return the SQL condition that `request`, or the one that erased its rows, is waiting for a table or a trainer."""
     mine = sa.or_(Erasure.request_id == request.id, Erasure.request_id == request.erased_by)
     return sa.exists(sa.select(1).select_from(Erasure).join(TrainingTable, _OF_TABLES).where(mine, _LAGS))
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
     """Return a predicate that tells whether any table or trainer of a request's tenant is behind. It ignores the
-    person, so timing does not reveal whose data was held; a request without open work completes a second later."""
+    person, so timing does not reveal whose data was held. A request without open work completes a second later."""
     if not _ANY_TABLE.may_hold(session):
         return lambda _request: False
     behind = sa.exists().where(
@@ -297,7 +297,7 @@ def waiting(session: Session, row: Trainer) -> list[tuple[DeletionRequest, Erasu
 
 
 def last_seconds(session: Session, row: Trainer) -> float:
-    """Return the last published training run's duration in seconds, or the time limit if there is none yet."""
+    """Return the last published training run's duration in seconds, or the time limit if none has been published."""
     query = sa.select(Training).where(Training.trainer_id == row.id, Training.status == TrainingStatus.PUBLISHED)
     last = session.scalars(query.order_by(Training.started_at.desc()).limit(1)).first()
     if last is None or last.ended_at is None:

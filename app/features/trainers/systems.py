@@ -1,4 +1,4 @@
-"""Trainers in the register of systems, and their lines in bundles (the socket `KINDS`)."""
+"""Trainers in the register of systems, and their lines in bundles (the `KINDS` socket)."""
 
 from typing import Any
 

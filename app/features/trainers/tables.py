@@ -1,4 +1,4 @@
-"""Tables of the feature trainers."""
+"""Tables of the `trainers` feature."""
 
 import datetime
 from typing import Any
@@ -39,7 +39,7 @@ class TableBlock(Owned, Table):
 
 class Trainer(Owned, Table):
     """Command that trains on a table. `specification`: the fields of `TrainerIn`. `sha256`: digest of commands, files
-    and lock file together. `lock_sha256`: digest of the lock file. `live_id`: training whose artefacts are live.
+    and lock file together. `lock_sha256`: digest of the lock file. `live_id`: training run whose artefacts are live.
     `failures`: number of failed runs since the last successful one. `retry_at`: end of the back-off."""
 
     __tablename__ = "trainers"
@@ -61,7 +61,7 @@ class Trainer(Owned, Table):
 
 class Training(Owned, Table):
     """Training run, whose id is its fencing token. `revision`: dataset revision up to which erased people are absent
-    from its rows. `leased_until`: time from which another worker may abandon it. `findings`: reports of the plants. The
+    from its rows. `leased_until`: time from which another worker may abandon it. `findings`: the plants' reports. The
     seed is drawn in the worker and never stored, since it would let readers of artefacts test who was included."""
 
     __tablename__ = "trainings"
@@ -84,7 +84,7 @@ class Training(Owned, Table):
 
 
 class Artefact(Owned, Table):
-    """File written by a training run. `key`, `content`: sealed as in `TableBlock`; null once destroyed."""
+    """File written by a training run. `content`: sealed under `key`, as in `TableBlock`; both null once destroyed."""
 
     __tablename__ = "training_artefacts"
     training_id: Mapped[str] = mapped_column(sa.ForeignKey("trainings.id"), primary_key=True)
@@ -96,7 +96,7 @@ class Artefact(Owned, Table):
 
 
 class RetiredKey(Owned, Table):
-    """Vault key that is no longer needed but not yet destroyed. `table_id`: table whose rows it opened."""
+    """Vault key that is no longer needed but not yet destroyed. `table_id`: table whose rows the key decrypts."""
 
     __tablename__ = "retired_training_keys"
     key: Mapped[str] = mapped_column(primary_key=True)
@@ -108,4 +108,4 @@ STORED = (
     ("trainers", sa.select(sa.func.sum(sa.func.length(sa.cast(Trainer.specification, sa.Text))))),
     ("artefacts", sa.select(sa.func.sum(Artefact.size)).where(Artefact.content.is_not(None))),
 )
-"""Bytes of tables, of what trainers run, and of artefacts. Artefacts are never refused."""
+"""Bytes of tables, of trainers' files, and of artefacts. Artefacts are never refused."""

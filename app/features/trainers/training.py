@@ -1,4 +1,4 @@
-"""Training by a worker: erase rows from tables, do due training runs (`execution.py`), and publish artefacts.
+"""Training by a worker: erase rows from tables, perform due training runs (`execution.py`), and publish artefacts.
 
 Every step is idempotent and fenced: a training run whose row is no longer `running` publishes nothing. No transaction
 is open while a trainer runs.
@@ -36,7 +36,7 @@ class TrainingLost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedTraining:
-    """Training claimed by this worker."""
+    """Training run claimed by this worker."""
 
     training_id: str
     trainer_id: str
@@ -75,7 +75,7 @@ def run_next(installation: Installation) -> bool:
 
 
 def is_anything_kept(installation: Installation) -> bool:
-    """Return True if there is a training table, or the key of a former block or artefact. An idle worker checks this
+    """Return True if there is a training table, or a key of a former block or artefact. An idle worker checks this
     every second, and most installations have neither."""
     with installation.database.reading() as session:
         return bool(session.scalar(sa.select(sa.exists(TrainingTable.id) | sa.exists(RetiredKey.key))))
@@ -83,7 +83,7 @@ def is_anything_kept(installation: Installation) -> bool:
 
 def settle_tables(installation: Installation) -> None:
     """Rewrite the blocks of tables from which people were erased, destroy the keys of the replaced blocks, and record
-    the revision up to which this is done."""
+    the revision reached."""
     with installation.database.reading() as session:
         behind = [
             (table.id, dataset.id, dataset.digest, dataset.revision, dataset.retired_at is not None)
@@ -124,7 +124,7 @@ def _is_nulled(session: Session, dataset: Dataset) -> bool:
 
 
 def _rewrite(installation: Installation, table_id: str, kept: set[bytes]) -> bool:
-    """Replace each block that has a row whose token is not in `kept`. Return False if another worker was faster."""
+    """Replace each block that has a row whose token is not in `kept`. Return False if another worker did so first."""
     from app.features.trainers import columns
 
     vault = installation.vault
@@ -215,7 +215,7 @@ def plan_of(session: Session, trainer: Trainer, *, at: datetime.datetime) -> lis
 
 
 def claim(session: Session, *, lease_seconds: float) -> ClaimedTraining | None:
-    """Start the training run that is due first, abandoning any run of a dead worker. Return None if none is due."""
+    """Start the training run that is due first, abandoning a dead worker's run if any. Return None if none is due."""
     for trainer in _due(session):
         if _is_lost(session, trainer):
             # The trainer's back-off may have begun.
@@ -315,7 +315,7 @@ def _held(session: Session, claimed: ClaimedTraining) -> tuple[Training, Trainer
 
 
 def _renewing(installation: Installation, claimed: ClaimedTraining) -> Callable[[], None]:
-    """Return a function that renews a run's lease once a third of the lease has passed. Raises `TrainingLost`."""
+    """Return a function that renews a run's lease once a third of it has elapsed, and that raises `TrainingLost`."""
     lease = datetime.timedelta(seconds=installation.settings.lease_seconds)
     renewed_at = time.monotonic()
 

@@ -1,1 +1,1 @@
-"""Webhooks: signed notifications of a caller's server about its requests, retried until delivered."""
+"""Webhooks: signed notifications to a caller's server about the caller's requests, retried until delivered."""

@@ -1,11 +1,11 @@
-"""Dispatcher of a gateway: a thread that claims due deliveries, has a pool send them, and records the results.
+"""Dispatcher of a gateway: a thread that claims due deliveries, has a thread pool send them, and records the results.
 
-Each delivery is leased to one dispatcher at a time. No transaction is open during a send. If the process dies
-meanwhile, its lease expires and any dispatcher sends the delivery again, under the same id.
+Each delivery is leased to one dispatcher at a time. No transaction is open during a send. If the process dies in the
+meantime, its lease expires and any dispatcher sends the delivery again, under the same id.
 
-A delivery is sent by a POST to a checked address only, within a time that the receiver cannot extend. httpcore follows
-no redirects, keeps no cookies, ignores proxies of the environment and does not decompress answers. The connection below
-it is made here.
+A delivery is sent only as a POST to a checked address, within a time that the receiver cannot extend. httpcore follows
+no redirects, keeps no cookies, ignores proxies from the environment and does not decompress responses. The connection
+underneath is made here.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ _HEADERS = {"user-agent": "lethe-webhooks", "content-type": "application/json", 
 class DeliveryVerdict(enum.StrEnum):
     DELIVERED = "delivered"
     GONE = "gone"
-    """The receiver answered 410 and wants no further deliveries."""
+    """The receiver responded with 410: it wants no further deliveries."""
     FAILED = "failed"
 
 
@@ -64,7 +64,7 @@ class SendResult:
     error_code: str | None = None
     status: int | None = None
     retry_after: datetime.timedelta | None = None
-    """Pause that the receiver requested."""
+    """Delay requested by the receiver."""
 
 
 def send(
@@ -82,7 +82,7 @@ def send(
     `allowed` networks may be called even if they are not public, and without TLS. The result depends only on the
     status; the rest of the response is read, up to 64 KiB and within the time limit, and discarded. `tls` verifies
     certificates, by default against the authorities of certifi or SSL_CERT_FILE, which are read at each call; frequent
-    callers pass their own context.
+    callers should pass their own context.
     """
     # Outside the try block, because a missing file here is not a failure of the receiver.
     tls = tls or httpx.create_ssl_context()
@@ -133,7 +133,7 @@ def _outcome(status: int, headers: Iterable[tuple[bytes, bytes]]) -> SendResult:
 
 
 def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> datetime.timedelta | None:
-    """Return the pause in the `Retry-After` header (RFC 9110: seconds or a date), up to a day; None if malformed."""
+    """Return the pause requested in `Retry-After` (RFC 9110: seconds or a date), up to a day; None if malformed."""
     text = next((value.decode("latin-1") for name, value in headers if name.lower() == b"retry-after"), "")
     try:
         if re.fullmatch("[0-9]+", text):
@@ -152,7 +152,7 @@ def _failed(code: str) -> SendResult:
 
 
 class _Broken(Exception):
-    """Failure of the attempt; `code` names the stage."""
+    """Failure of an attempt; `code` names the stage that failed."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -243,7 +243,7 @@ _PAUSES = tuple(
     datetime.timedelta(seconds=seconds)
     for seconds in (5, 300, 1800, 2 * 3600, 5 * 3600, 10 * 3600, 14 * 3600, 20 * 3600, 24 * 3600)
 )
-"""Example schedule of Standard Webhooks: ten attempts in about three days."""
+"""Standard Webhooks' example schedule: ten attempts in about three days."""
 
 MAX_PAUSE = 2 * _PAUSES[-1]
 
@@ -299,8 +299,8 @@ def claim(
     of_tenants: Mapping[str, int] = MappingProxyType({}),
     latest: Mapping[str, int] = MappingProxyType({}),
 ) -> list[ClaimedDelivery]:
-    """Claim due deliveries, which are hidden from other dispatchers during the lease: only the first per request and
-    receiver, and no more than `max_per_host` per host, including those `under_way`.
+    """Claim due deliveries, which are hidden from other dispatchers during the lease. Only the first delivery per
+    request and receiver is claimed, and at most `max_per_host` deliveries per host, counting those `under_way`.
 
     Tenants share fairly: the next delivery is from the tenant with the fewest in progress (`of_tenants`) and, in a tie,
     from the one whose `latest` claim is oldest. A tenant gets a slot only while more slots are free than it has, so
@@ -388,15 +388,15 @@ def _result(outcome: SendResult) -> DeliveryVerdict | DeliveryStatus:
 
 
 Dialect = Callable[[bytes], Mapping[str, str]]
-"""Function from a callback's body to the headers that a protocol requires."""
+"""Function that maps a callback's body to the headers that a protocol requires."""
 
 _AT_ONCE = 32
-"""Maximum number of concurrent calls. A single tenant gets at most half of them."""
+"""Maximum number of concurrent calls, of which a single tenant gets at most half."""
 _MAX_CALLS_PER_HOST = 4
-"""Maximum number of concurrent calls to a host, so that a slow receiver does not delay the others."""
+"""Maximum number of concurrent calls to one host, so that a slow receiver does not delay the others."""
 _POLL_SECONDS = 1.0
 _LEASE_MARGIN = datetime.timedelta(seconds=20)
-"""Maximum time that an attempt takes in addition to sending."""
+"""Maximum time that an attempt takes in addition to the sending itself."""
 
 
 class Dispatcher:

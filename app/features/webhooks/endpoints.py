@@ -1,4 +1,4 @@
-"""Endpoints of `/webhook-deliveries`, to list and resend deliveries, and of `/webhook-secret`, which signs them."""
+"""Endpoints `/webhook-deliveries`, to list and resend deliveries, and `/webhook-secret`, for their signing secret."""
 
 from fastapi import APIRouter, Response
 from sqlalchemy.orm import Session
@@ -63,7 +63,7 @@ def rotate_webhook_secret(call: Call, body: contract.SecretRotationIn) -> contra
 
 
 def _found(session: Session, caller: Caller, delivery_id: str) -> WebhookDelivery:
-    """Return a delivery. Raises `DeliveryUnknown`, even for an existing delivery that the caller may not see."""
+    """Return a delivery. Raises `DeliveryUnknown`, also for an existing delivery that the caller may not see."""
     row = service.get(session, delivery_id)
     if caller.discreet and not repository.is_seen(session, row, at=now(session)):
         raise contract.DeliveryUnknown(delivery_id=delivery_id)

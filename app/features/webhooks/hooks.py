@@ -1,4 +1,4 @@
-"""Hooks of the feature webhooks."""
+"""Hooks of the `webhooks` feature."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Background work of the feature webhooks: sending deliveries, and deleting old ones."""
+"""Background work of the `webhooks` feature: sending deliveries and deleting old ones."""
 
 import datetime
 import functools

@@ -1,4 +1,4 @@
-"""Pages of webhook deliveries, which can be sent again, and of the secret that signs them."""
+"""Pages about webhook deliveries, which can be resent, and about the secret that signs them."""
 
 import json
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _AT_ONCE = 1000
 _ENDED = {"undelivered": DeliveryStatus.DEAD} | {
     status.value: status for status in (DeliveryStatus.DEAD, DeliveryStatus.GONE, DeliveryStatus.DELIVERED)
 }
-"""Status of the deliveries that can be sent again, by the value of the filter that shows them."""
+"""Status of the deliveries that can be resent, by the value of the filter that shows them."""
 RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
 
 
@@ -40,7 +40,7 @@ def list_deliveries(
     replayed: Annotated[int | None, Query(ge=0)] = None,
     more: bool = False,
 ) -> Response:
-    """List deliveries, newest first. `replayed`: number just sent again. `more`: True if more remain."""
+    """List deliveries, newest first. `replayed`: number just resent. `more`: True if more remain to be resent."""
     page = context.ask(
         webhook_deliveries.list_webhook_deliveries,
         status=None if status == "undelivered" else status or None,
@@ -135,7 +135,7 @@ def _total(
 
 
 def _legible(body: str | None) -> str | None:
-    """Return a body with one field per line if it is JSON; otherwise return it unchanged."""
+    """Return a JSON body with one field per line, and any other body unchanged."""
     if body is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Receivers: rules for the URL of a callback and for the addresses behind it.
+"""Receivers: rules for a callback's URL and for the addresses behind it.
 
-The caller who submits a request chooses the URL, which may target a server that only this host can reach (server-side
-request forgery). Only public addresses and networks allowed by the operator are called. No error quotes a URL, because
-it may hold a secret of its owner.
+The caller who submits a request chooses the URL, which might point to a server that only this host can reach
+(server-side request forgery). Only public addresses and networks allowed by the operator are called. No error quotes a
+URL, because it may contain one of the owner's secrets.
 """
 
 import ipaddress
@@ -22,13 +22,13 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 Resolve = Callable[[str], Sequence[str]]
-"""Function that returns all addresses of a name, or raises `OSError` if there are none."""
+"""Function that returns all addresses of a name, or raises `OSError` if it has none."""
 
 _MAX_URL_LENGTH = 2048
 _MAX_HOST_LENGTH = 253
 _LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = re.compile(rf"({_LABEL}\.)*(?!([0-9]+|0x[0-9a-f]*)$){_LABEL}")
-"""DNS name. One that ends in a number is excluded, because some resolvers read it as IPv4: 2130706433, 127.1,
+"""DNS name. Names ending in a number are excluded, because some resolvers read them as IPv4: 2130706433, 127.1,
 0x7f.1."""
 
 _WEB_PORTS = (80, 443)
@@ -92,13 +92,13 @@ class Receiver:
     port: int
     address: Address | None
     target: bytes
-    """Path and query as sent."""
+    """Path and query, as sent."""
     authority: bytes
     """Value of the header `Host`."""
 
 
 def check_url(url: str, allowed: Sequence[Network], *, path: str = "callback_url") -> None:
-    """Check a receiver's URL without DNS. Raises `InputInvalid`, naming `path`."""
+    """Check a receiver's URL without a DNS lookup. Raises `InputInvalid`, naming `path`."""
     try:
         parse(url, allowed)
     except ReceiverRefused as refused:
@@ -146,7 +146,7 @@ def host_of(url: str) -> str:
 
 
 def addresses(receiver: Receiver, allowed: Sequence[Network], *, resolve: Resolve, seconds: float) -> list[Address]:
-    """Resolve the receiver with one DNS query to one or more addresses, all of which may be called. Raises
+    """Resolve the receiver's host with one DNS query, and return its addresses, all of which may be called. Raises
     `ReceiverRefused` (`not_resolved`, `refused_address`), and `TimeoutError` after `seconds`."""
     if receiver.address is not None:
         return [receiver.address]
@@ -194,7 +194,7 @@ def _literal(host: str) -> Address | None:
 
 
 def _within(seconds: float, look: Callable[[], Sequence[str]]) -> Sequence[str]:
-    """Return the result of `look`, which runs in a separate thread because a resolver has no time limit."""
+    """Run `look` in a separate thread, because resolvers have no time limit, and return its result."""
     future: Future[Sequence[str]] = Future()
 
     def run() -> None:

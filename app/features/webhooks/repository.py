@@ -12,10 +12,10 @@ from app.features.webhooks.tables import WebhookDelivery
 from lethe.features.webhooks.contract import DeliveryStatus, WebhookEvent
 
 _PENDING: sa.ColumnElement[str] = sa.literal_column("'pending'")
-"""Literal value, because SQLite uses the partial index of pending deliveries only if the statement contains it."""
+"""Literal value, because SQLite uses the partial index on pending deliveries only if the statement contains it."""
 _WITHDRAWN = "withdrawn"
 _IS_VISIBLE = WebhookDelivery.status != _WITHDRAWN
-"""Condition that the delivery was or will be sent. Withdrawn deliveries remain until their keys are destroyed."""
+"""Condition that a delivery was or will be sent. Withdrawn deliveries remain until their keys are destroyed."""
 _LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -97,8 +97,8 @@ def drop_planned(
     event: str = WebhookEvent.COMPLETED,
     since: datetime.datetime = _LONG_AGO,
 ) -> None:
-    """Withdraw the unsent deliveries of `event` about these requests that are planned for `since` or later. They are
-    marked as ended long ago, so that the next purge destroys their keys and deletes them (`ended`)."""
+    """Withdraw the unsent deliveries of `event` about these requests, if planned for `since` or later. They are marked
+    as ended long ago, so that the next purge destroys their keys and deletes them (`ended`)."""
     selected = sa.and_(WebhookDelivery.event == event, WebhookDelivery.created_at >= since)
     planned = sa.and_(WebhookDelivery.request_id.in_(request_ids), selected, WebhookDelivery.attempts == 0)
     withdrawn = sa.update(WebhookDelivery).where(planned, WebhookDelivery.status == DeliveryStatus.PENDING)
@@ -138,7 +138,7 @@ def due(
     besides_tenants: Collection[str] = (),
     limit: int,
 ) -> list[Due]:
-    """Return at most `limit` due deliveries, as in `is_any_due`, longest waiting first. Each comes with the source of
+    """Return at most `limit` due deliveries, as in `is_any_due`, longest-waiting first. Each comes with the source of
     its request, its tenant's secret generation and time of rotation, and the time of the next attempt at an earlier
     delivery to the same receiver about the same request, or None."""
     earlier = aliased(WebhookDelivery)
@@ -176,8 +176,8 @@ def _due(at: datetime.datetime, hosts: Collection[str], tenant_ids: Collection[s
 
 
 def put_off(session: Session, *, request_id: str, url: str, since: datetime.datetime, until: datetime.datetime) -> None:
-    """Postpone deliveries that were waiting until `since` for an earlier delivery: to `until`, or to the time from
-    which receivers may know of them, whichever is later."""
+    """Postpone a receiver's deliveries that were waiting until `since` for an earlier delivery. They now wait until
+    `until`, or until the receiver may know of them, whichever is later."""
     session.execute(
         sa.update(WebhookDelivery)
         .where(
@@ -192,8 +192,8 @@ def put_off(session: Session, *, request_id: str, url: str, since: datetime.date
 
 
 def end_all(session: Session, *, tenant_id: str, url: str, status: str, error: str, at: datetime.datetime) -> None:
-    """End all pending deliveries of a tenant to a receiver. Deliveries that the receiver may not know of yet are still
-    sent when due: their absence would reveal that they had been planned."""
+    """End all of a tenant's pending deliveries to a receiver. Deliveries that the receiver may not know of yet are
+    still sent when due: their absence would reveal that they had been planned."""
     session.execute(
         sa.update(WebhookDelivery)
         .where(

@@ -22,7 +22,7 @@ from lethe.features.webhooks.contract import DeliveryStatus, DeliveryUnknown, Se
 
 API_VERSION = "1"
 OVERLAP = datetime.timedelta(hours=24)
-"""Time after a rotation during which messages are signed with the previous secret too."""
+"""Time after a rotation during which messages are also signed with the previous secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,8 @@ class WebhookMessage:
 def compose(announcement: Announcement) -> list[WebhookMessage]:
     """Return the messages for an announcement in the standard format; empty if the receivers are not notified.
 
-    A request from a caller who may not learn whether data is held is reported as that caller sees it: its completion is
-    scheduled at acceptance for the reporting time, and neither delays nor results are disclosed.
+    A request from a caller who may not learn whether data is held is reported as that caller sees it: its completion
+    message is scheduled at acceptance for the reporting time, and neither delays nor results are disclosed.
     """
     request, event, at, status = announcement.request, announcement.event, announcement.at, announcement.status
     if event is None:
@@ -95,14 +95,14 @@ def _rfc3339(time: datetime.datetime) -> str:
 
 
 Words = Callable[[Session, Sequence[DeletionRequest], datetime.datetime, str], str]
-"""Function that returns the body about the requests that a protocol treats as one, at a time, for one receiver."""
+"""Function that returns the message body for one receiver about the requests that a protocol treats as one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolCallbacks:
-    """Bodies and signatures of a protocol's callbacks about requests from a `source` (socket `DIALECTS`). `headers` are
-    for a body; `name` is shared by a tenant's requests that form one request in the protocol, and `parts` returns them
-    in order of arrival. `is_discreet` is True if the receiver may not learn what is held."""
+    """Bodies and signatures of a protocol's callbacks about requests from a `source` (socket `DIALECTS`). `headers`
+    signs a body; `name` returns the id shared by all requests of a tenant that form one protocol request, and `parts`
+    returns these in order of arrival. `is_discreet` is True if the receiver may not learn what is held."""
 
     source: str
     words: Words
@@ -137,7 +137,7 @@ def announce(session: Session, announcements: Sequence[Announcement]) -> None:
 
 
 def _send_state(session: Session, announcement: Announcement, protocol: ProtocolCallbacks) -> None:
-    """Send the current state and, for later, the state once all parts are reported. A state that equals the receiver's
+    """Send the current state, and schedule the state after all parts are reported. A state that equals the receiver's
     last message is not sent."""
     at, parts = announcement.at, protocol.parts(session, announcement.request)
     first = parts[0]

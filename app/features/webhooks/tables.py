@@ -1,4 +1,4 @@
-"""Tables of the feature webhooks."""
+"""Tables of the `webhooks` feature."""
 
 import datetime
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Payload(Private):
 
 
 class WebhookDelivery(Owned, Table):
-    """Delivery of one event to one URL. `receiver_ref`: reference of the URL. `status`: pending, delivered, gone (the
+    """Delivery of one event to one URL. `receiver_ref`: keyed hash of the URL. `status`: pending, delivered, gone (the
     receiver wants no more), dead, or withdrawn (not to be sent, and purged soon). `created_at`: time from which the
     receiver may know of it. `next_attempt_at`: time of the next attempt; during an attempt, end of the sender's
     lease."""

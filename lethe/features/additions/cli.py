@@ -23,7 +23,7 @@ def _has_network(client: Client, dataset_id: str) -> bool:
 @made("datasets.add", OptionShape(omit=("suppressed",)))
 def dataset_add(
     call: CommandCall,
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows, as the dataset has them")],
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows with the dataset's columns")],
     skip_suppressed: Skip = False,
 ) -> None:
     """Add rows to the slots of forgotten people; the dataset's models are then retrained."""

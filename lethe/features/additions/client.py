@@ -1,4 +1,4 @@
-"""Calls of `client.datasets` that add rows to a dataset."""
+"""`client.datasets` calls that add rows to a dataset."""
 
 from lethe.client.methods import H, Keyed, Resource, call, pages, upload_one
 from lethe.contract.datasets import RowsIn

@@ -1,4 +1,4 @@
-"""Operations that add rows to slots freed by forgotten people."""
+"""Operations that add rows to slots freed by forgetting people."""
 
 import datetime
 
@@ -19,7 +19,7 @@ class DatasetFull(problems.Conflict, title="The dataset has too few free slots")
 
 
 class AdditionOut(fields.Answer):
-    """Rows added to a dataset."""
+    """Addition of rows to a dataset."""
 
     id: str = Field(description="ID of the addition.")
     dataset_id: str = Field(description="ID of the dataset.")
@@ -28,9 +28,9 @@ class AdditionOut(fields.Answer):
         "rows were damaged first)."
     )
     num_records: int = Field(description="Number of rows added; some of the people may have been forgotten since.")
-    revision: int | None = Field(description="First dataset revision that includes the rows; null until then.")
+    revision: int | None = Field(description="First dataset revision with the rows; null until they are written.")
     created_at: datetime.datetime = Field(description="Time at which the rows were uploaded.")
-    applied_at: datetime.datetime | None = Field(description="Time at which the rows were written; null until then.")
+    applied_at: datetime.datetime | None = Field(description="Time at which the rows were written; null before that.")
 
 
 class NewAdditionOut(AdditionOut):
@@ -59,8 +59,8 @@ ADD = _ADDITIONS.of_one(
         problems.DatasetUnusable,
         problems.PreconditionFailed,
     ),
-    does="Add rows to slots that forgotten people left free, encoded with the dataset's schema. Its models relearn "
-    "from scratch; the number of slots stays the same.",
+    does="Add rows to slots that forgotten people left free, encoded with the dataset's schema. The dataset's models "
+    "are retrained from scratch; the number of slots stays the same.",
 )
 ADDITIONS = _ADDITIONS.of_one(
     "list_additions",

@@ -1,1 +1,1 @@
-"""Mathematics that only the theorems of the calculator use."""
+"""Mathematics used only by the calculator's theorems."""

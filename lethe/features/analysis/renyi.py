@@ -1,7 +1,7 @@
 """Conversion of Renyi divergence to (epsilon, delta), rounded up.
 
-Conventions of all conversions. Symbols: order > 1; divergence in [0, inf] and epsilon >= 0, in nats; 0 < delta < 1;
-mu >= 0. An infinite divergence stands for an unknown bound and gives epsilon = inf or delta = 1.
+Conventions of all conversions. Symbols: order > 1; divergence in [0, inf] and epsilon >= 0, in nats; 0 < delta < 1; mu
+>= 0. An infinite divergence stands for an unknown bound and yields epsilon = inf or delta = 1.
 
 Assumptions: D_order(P || Q) <= divergence; for Gaussian conversions D_alpha(P || Q) <= alpha mu^2/2 for all alpha > 1.
 

@@ -1,13 +1,13 @@
 """Taut string: the mu of a chain of noisy contractions whose constants change from step to step.
 
 In step t, two chains contract by c_t, are pushed apart by at most s_t >= 0, and receive noise of variance nu_t^2 > 0.
-An earlier part of the noise cannot hide what a later part can, so the noise is spent where it hides most: plot the
-influence admitted so far against the noise added so far, both measured at the end, and pull a string taut under this
-path. Each straight piece costs influence / sqrt(variance), and the costs compose as a root sum of squares. Statement
-and proof: `docs/mathematics/shift.md`.
+Early noise cannot hide what arrives later, so the noise is spent where it hides most: plot the influence admitted so
+far against the noise added so far, both as measured at the end, and pull a string taut under this path. Each straight
+piece costs influence / sqrt(variance), and the costs compose as a root sum of squares. Statement and proof:
+`docs/mathematics/shift.md`.
 
 A straight piece is a `Span` of merged steps. Neighbours are merged while the first is steeper, so the number of
-operations grows with the number of spans, not with their numbers of steps.
+operations grows with the number of spans, not with the number of steps in them.
 """
 
 import decimal
@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 from lethe.proof.errors import require_count, require_nonnegative, require_positive
 
 Number = TypeVar("Number", float, Decimal)
-"""Floats, or 60-digit decimals with the wide exponent range that expanding steps need."""
+"""Floats, or 60-digit decimals with the wide exponent range needed for expanding steps."""
 
 _WIDE = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
@@ -39,7 +39,7 @@ class Span(Generic[Number]):
     decay: Number
 
     def then(self, later: "Span[Number]") -> "Span[Number]":
-        """Return this span and the span `later` merged, in this order."""
+        """Return the merger of this span and the span `later` that follows it."""
         return Span(
             faded(later.decay, self.influence) + later.influence,
             later.decay * later.decay * self.variance + later.variance,

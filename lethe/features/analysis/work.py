@@ -1,6 +1,6 @@
-"""Work budgets that limit the cost of an evaluation before it is incurred.
+"""Work budgets that limit an evaluation's cost before it is incurred.
 
-Bounds that compute sums or search reserve the cost of each part before computing it, in units of about a microsecond.
+Bounds that involve sums or searches reserve the cost of each part before computing it, in units of about a microsecond.
 Within a budget (`within`), a part that does not fit is refused, as are all parts after the budget has been stopped or
 its deadline has passed. Without a budget, there is no limit.
 """
@@ -21,7 +21,7 @@ _budget: ContextVar["WorkBudget | None"] = ContextVar("budget", default=None)
 
 
 class WorkBudget:
-    """Budget of `units` of work to be spent within `seconds`; another thread may stop it."""
+    """Budget of `units` of work to be spent within `seconds`; another thread can stop it."""
 
     def __init__(self, *, units: int, seconds: float) -> None:
         self.units = units
@@ -30,7 +30,7 @@ class WorkBudget:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Refuse all further work because the caller no longer waits for the result."""
+        """Refuse all further work because the caller is no longer waiting for the result."""
         self._is_stopped = True
 
     def reserve(self, units: int) -> None:
@@ -57,14 +57,14 @@ def spend(units: int) -> None:
     """Reserve `units` of the current budget for the next part of an evaluation; a no-op without a budget.
 
     Raises:
-        WorkBudgetExceeded: if the part does not fit.
+        WorkBudgetExceeded: if the part does not fit in the budget.
     """
     if (budget := _budget.get()) is not None:
         budget.reserve(units)
 
 
 def foresee(units: int) -> None:
-    """Check that the remaining parts, which cost at least `units` in total, fit; each reserves its own cost later.
+    """Check that the remaining parts, costing at least `units` in total, fit in the budget; each is reserved later.
 
     Raises:
         WorkBudgetExceeded: if they do not fit.

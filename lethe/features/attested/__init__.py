@@ -1,1 +1,1 @@
-"""Trainers outside of Lethe: signed manifests of retrainings, and the client that makes them."""
+"""Trainers outside Lethe: signed manifests of retrainings, and the client that makes them."""

@@ -1,4 +1,4 @@
-"""Commands for trainers outside of Lethe."""
+"""Commands for trainers outside Lethe."""
 
 import json
 from pathlib import Path
@@ -31,13 +31,13 @@ def accept(
     people: Annotated[
         Path, typer.Argument(exists=True, dir_okay=False, help="Digests of the people read, one per line")
     ],
-    artefact: Annotated[list[Path], typer.Option(exists=True, dir_okay=False, help="Artefact that was made")],
+    artefact: Annotated[list[Path], typer.Option(exists=True, dir_okay=False, help="Artefact that was produced")],
     sign_with: Annotated[
         Path, typer.Option(exists=True, dir_okay=False, help="The trainer's Ed25519 key, as a private JWK")
     ],
-    rows_read_at: Annotated[str, typer.Option(help="read_at of the answer that gave the digests")],
+    rows_read_at: Annotated[str, typer.Option(help="read_at of the response with the digests")],
     code_revision: Annotated[str, typer.Option(help="Revision of the training code")],
-    environment: Annotated[str, typer.Option(help="Environment that trained, such as the digest of an image")],
+    environment: Annotated[str, typer.Option(help="Training environment, such as an image digest")],
 ) -> None:
     """Sign a retraining's manifest with the trainer's Ed25519 key, and send it."""
     import hashlib

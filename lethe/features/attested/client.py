@@ -1,4 +1,4 @@
-"""`client.attested_trainers`."""
+"""`client.attested_trainers`: calls about trainers outside Lethe."""
 
 from lethe.client.methods import H, Keyed, Resource, call, pages
 from lethe.features.attested import contract

@@ -1,4 +1,4 @@
-"""Operations on trainers outside of Lethe, on the manifests of their retrainings, and on permissions to serve."""
+"""Operations on trainers outside Lethe, on the manifests of their retrainings, and on permission to serve."""
 
 import datetime
 from typing import Annotated
@@ -14,7 +14,7 @@ from lethe.features.systems.contract import Ids, PublicKey, SystemTaskEnded, Url
 MAX_IDS = 100_000
 """Maximum number of identifiers whose digests can be requested in one call."""
 MAX_IDENTIFIERS = 500_000
-"""Maximum number of people that one manifest may list as read."""
+"""Maximum number of people that a single manifest can list as read."""
 
 
 class AttestedTrainerUnknown(NotFound, title="There is no such trainer"):
@@ -34,7 +34,7 @@ class ServingReason(ClosedSet):
     UNKNOWN = "unknown"
     """No accepted manifest names the artefact."""
     SUPERSEDED = "superseded"
-    """The artefact may have been trained on a person whom a later retraining left out."""
+    """The artefact may have been trained on the data of a person whom a later retraining left out."""
     OVERDUE = "overdue"
     """The artefact may have been trained on a person whose request is past its deadline."""
 
@@ -58,7 +58,7 @@ class AttestedTrainerIn(Body):
         "does not wait for the trainer. Default: every request waits for it."
     )
     lead_days: Days = Field(
-        default=3, description="Days reserved before a deadline, from reading the rows to the manifest."
+        default=3, description="Days reserved before each deadline, from reading the rows to sending the manifest."
     )
 
 
@@ -71,29 +71,29 @@ class AttestedTrainerChangeIn(Body):
 
 
 class RetrainingOut(Answer):
-    latest_at: datetime.datetime = Field(description="Latest time to read the rows and still meet every deadline.")
-    late: bool = Field(description="True if `lead_days` before a deadline can no longer be kept.")
+    latest_at: datetime.datetime = Field(description="Latest time to read the rows while still meeting every deadline.")
+    late: bool = Field(description="True if at least one deadline can no longer be met with `lead_days` to spare.")
     num_waiting: int = Field(description="Number of requests that this retraining will serve.")
 
 
 class AttestedTrainerOut(Answer):
     id: str = Field(description="ID of the trainer, also used as its system ID.")
     name: str = Field(description="Name of the trainer.")
-    contact: str | None = Field(description="Person or team responsible for the trainer; null if unreadable.")
+    contact: str | None = Field(description="Person or team responsible for the trainer; null if it cannot be read.")
     webhook_url: str | None = Field(
-        description="URL for webhooks; null without admin, because it may contain a secret.", repr=False
+        description="URL for webhooks; null for callers without admin, because it may contain a secret.", repr=False
     )
     public_key: str = Field(description="Ed25519 public key for verifying manifests (base64url).")
     dataset_ids: list[str] | None = Field(description="IDs of datasets whose rows the trainer may read; null for all.")
-    lead_days: int = Field(description="Days reserved before a deadline, from reading the rows to the manifest.")
+    lead_days: int = Field(description="Days reserved before each deadline, from reading rows to sending the manifest.")
     retraining_id: str = Field(description="ID of the next retraining, to be stated in its manifest.")
-    next_retraining: RetrainingOut | None = Field(description="Next retraining that is due; null if no request waits.")
+    next_retraining: RetrainingOut | None = Field(description="Next retraining due; null if no request is waiting.")
     planned: list[RetrainingOut] = Field(
         description="Smallest set of retrainings that meets all deadlines known so far, in order, at most 100."
     )
     artefacts: list[str] = Field(description="SHA-256 (hex) of each artefact in the last accepted manifest.")
-    created_at: datetime.datetime = Field(description="Time of registration.")
-    retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in use.")
+    created_at: datetime.datetime = Field(description="Time at which the trainer was registered.")
+    retired_at: datetime.datetime | None = Field(description="Time at which the trainer was retired; null until then.")
 
 
 class IdentifiersIn(LargeBody):
@@ -106,7 +106,7 @@ class IdentifiersIn(LargeBody):
 
 class IdentifiersOut(Answer):
     read_at: datetime.datetime = Field(
-        description="Time of the response by Lethe's clock. Manifests for these identifiers state it as `rows_read_at`."
+        description="Time of the response by Lethe's clock, stated as `rows_read_at` in manifests for the identifiers."
     )
     digests: list[str | None] = Field(
         description="Keyed digest of each identifier for this trainer, in the given order; null for people whose rows "
@@ -120,8 +120,8 @@ class ManifestIn(LargeBody):
         description="Signed header of the manifest (compact JWS)."
     )
     identifiers: Annotated[list[Digest], Field(max_length=MAX_IDENTIFIERS, fail_fast=True)] = Field(
-        description="Sorted digests, without duplicates, of the identifiers whose rows were read. They are compared "
-        "with those of the people to be forgotten, and not stored.",
+        description="Sorted digests, without duplicates, of the identifiers whose rows were read. The digests are "
+        "compared with those of the people to be forgotten, and are not stored.",
         repr=False,
     )
 
@@ -134,7 +134,7 @@ class ManifestOut(Answer):
     accepted_at: datetime.datetime = Field(description="Time at which the manifest was accepted.")
     num_identifiers: int = Field(description="Number of identifiers whose rows were read.")
     artefacts: list[str] = Field(description="SHA-256 (hex) of each artefact.")
-    num_served: int = Field(description="Number of requests that no longer wait for the trainer.")
+    num_served: int = Field(description="Number of requests whose wait the manifest ended.")
 
 
 class WaitClosureIn(Body):
@@ -151,7 +151,7 @@ class ArtefactServingOut(Answer):
     may_serve: bool = Field(description="True if the artefact may be served until valid_until.")
     reason: ServingReason | None = Field(description="Reason why the artefact may not be served; null if it may.")
     valid_until: datetime.datetime | None = Field(
-        description="Time until which serving is permitted, at most an hour; null if the artefact may not be served."
+        description="Time until which serving is permitted, at most an hour ahead; null if serving is not permitted."
     )
 
 
@@ -165,8 +165,8 @@ CREATE = _TRAINERS.operation(
     gives=AttestedTrainerOut,
     status=201,
     repeat="keyed",
-    does="Register a trainer that runs outside Lethe. Requests accepted from now on wait for its next retraining; "
-    "earlier requests do not.",
+    does="Register a trainer that runs outside Lethe. Requests accepted from now on wait for the trainer's next "
+    "retraining; earlier requests do not.",
 )
 LIST = _TRAINERS.operation(
     "list_attested_trainers",
@@ -201,8 +201,8 @@ RETIRE = _TRAINERS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Retire a trainer so that no new requests wait for it. Requests that already wait continue to do so until a "
-    "manifest or an officer ends the wait.",
+    does="Retire a trainer so that no new requests wait for it. Requests that are already waiting continue to wait "
+    "until a manifest or an officer ends the wait.",
 )
 IDENTIFIERS = _TRAINERS.of_one(
     "digest_identifiers",
@@ -224,8 +224,8 @@ ACCEPT = _TRAINERS.of_one(
     gives=ManifestOut,
     repeat="idempotent",
     problems=(ManifestRefused,),
-    does="Accept the signed manifest of a retraining. It serves every request that was due before the rows were read. "
-    "A refused manifest serves none, and `errors` names the failed check. Repeating the call returns the same "
+    does="Accept the signed manifest of a retraining. It serves every request that was waiting when the rows were "
+    "read. A refused manifest serves none, and `errors` names the failed check. Repeating the call returns the same "
     "response.",
 )
 CLOSE = _TRAINERS.of_one(
@@ -238,8 +238,8 @@ CLOSE = _TRAINERS.of_one(
     status=204,
     repeat="idempotent",
     problems=(RequestUnknown, SystemTaskEnded),
-    does="End a request's wait for a trainer that does not respond. The headline then states that the trainer was not "
-    "reached.",
+    does="End a request's wait for a trainer that does not respond. The request's headline then states that the "
+    "trainer was not reached.",
 )
 SERVING = ResourceOperations("Attested trainers", "/v1/serving").operation(
     "get_artefact_serving",

@@ -1,4 +1,4 @@
-"""Evidence of a line in a bundle: the signed manifest of a retraining that read no row of the person."""
+"""Evidence for a line in a bundle: the signed manifest of a retraining that read none of the person's rows."""
 
 import datetime
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from lethe.features.systems.contract import Grade
 from lethe.proof.errors import PreconditionError
 
 MANIFEST = "manifest"
-"""Type of the evidence, whose other fields are `public_key` and `jws`."""
+"""Type of this evidence, whose other fields are `public_key` and `jws`."""
 
 
 def _of_manifest(line: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:

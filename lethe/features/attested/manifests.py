@@ -1,6 +1,6 @@
-"""Manifests: a trainer's statement, signed with its Ed25519 key, of the people a retraining read and its artefacts.
+"""Manifests: signed statements (Ed25519) by a trainer about the people whom a retraining read, and its artefacts.
 
-The signed header refers to people only by the digest of a list. The list is sent along but not stored.
+The signed header refers to people only by a list's digest. The list is sent along but not stored.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ def sign(
     `identifiers`.
 
     `private_jwk` is the trainer's Ed25519 key (RFC 8037, with `x` and `d`). `identifiers` are the digests that
-    `client.attested_trainers.identifiers` returned, and `rows_read_at` its `read_at` (RFC 3339). `artefacts` are
+    `client.attested_trainers.identifiers` returned, and `rows_read_at` their `read_at` (RFC 3339). `artefacts` are
     SHA-256 (hex). `code_revision` and `environment` identify the training setup, such as a commit and an image digest.
 
     Raises:
@@ -77,7 +77,7 @@ def sign(
 
 
 def digest_of(identifiers: Collection[str]) -> str:
-    """Return the SHA-256 (hex) of the identifiers' sorted digests, each followed by a line feed."""
+    """Return the SHA-256 (hex) of sorted identifier digests, each followed by a line feed."""
     return hashlib.sha256("".join(f"{identifier}\n" for identifier in identifiers).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Trainer's client: leave out people who must not be read, train, sign the manifest, and send it."""
+"""Trainer's client: leave out people whose rows must not be read, train, sign the manifest, and send it."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +20,13 @@ def retrain(
     train: Callable[[list[Row]], bytes],
     **details: str,
 ) -> tuple[bytes, ManifestOut]:
-    """Train on the rows of all people who may be read, and return the artefact with its accepted manifest.
+    """Train on the rows of everyone whose data may still be used, and return the artefact with its accepted manifest.
 
     `rows` has at least one row. `person` returns the identifier of a row's person, `train` the bytes of an artefact,
     and `details` are `code_revision` and `environment`. Publish the artefact only after this function has returned.
 
     Raises:
-        ManifestRefused: if the manifest satisfies no request, for example because another retraining was faster.
+        ManifestRefused: if the manifest satisfies no request, for example because another retraining finished first.
     """
     retraining_id = client.attested_trainers.get(trainer_id).retraining_id
     ids = list(dict.fromkeys(map(person, rows)))

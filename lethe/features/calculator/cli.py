@@ -32,7 +32,7 @@ def account_bound(
     name: str,
     param: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=VALUE of a parameter; VALUE is JSON, inf or 1/NAME; may be given again"),
+        typer.Option(help="Parameter as NAME=VALUE; VALUE is JSON, inf or 1/NAME; can be repeated"),
     ] = None,
 ) -> None:
     """Evaluate a theorem offline; without parameters, show its statement and assumptions."""

@@ -1,4 +1,4 @@
-"""Calls that evaluate the theorems of the calculator."""
+"""Calls that evaluate the calculator's theorems."""
 
 from lethe.client.methods import H, Resource, call, pages
 from lethe.features.calculator import contract

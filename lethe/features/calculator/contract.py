@@ -1,4 +1,4 @@
-"""Operations of the calculator: its theorems and their evaluation."""
+"""Operations of the calculator: its theorems, and their evaluation."""
 
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ class WorkExceeded(InputInvalid, title="The evaluation exceeds this service's wo
 class BoundIn(Body):
     model_config = example(params={"mu": 0.5, "delta": 1e-5})
 
-    params: dict[str, Any] = Field(description="Parameter values by name.")
+    params: dict[str, Any] = Field(description="Values of the theorem's parameters, keyed by name.")
 
 
 class BoundParameterOut(Answer):
@@ -30,7 +30,7 @@ class BoundParameterOut(Answer):
     description: str = Field(description="Meaning and valid range of the parameter.")
     meaning: str = Field(description="Meaning of the parameter.")
     unit: str = Field(description="Unit of the value, or of each value in a list; empty if it has none.")
-    interval: str | None = Field(description='Interval of the value, or of each in a list, as "(0, 1]"; null if none.')
+    interval: str | None = Field(description='Allowed interval of the value or list items, as "(0, 1]"; null if none.')
     low: float | None = Field(description="Lower end of the interval; null if there is none.")
     high: float | None = Field(description="Upper end of the interval; null if there is none.")
     is_hypothesis: bool = Field(
@@ -49,7 +49,7 @@ class BoundOut(Answer):
     reference: str = Field(description="Publication or document that contains the theorem.")
     statement: str = Field(description="Statement of the theorem.")
     assumptions: list[str] = Field(
-        description="Preconditions that are not parameters and that the caller must make sure of."
+        description="Preconditions that are not parameters; the caller must make sure that they hold."
     )
     parameters: list[BoundParameterOut] = Field(description="Parameters of the theorem.")
     outputs: dict[str, str] = Field(description="Meaning of each output, keyed by name.")

@@ -1,1 +1,1 @@
-"""Canary people: invented people whom a pipeline learns and is asked to forget, and a test whether it did."""
+"""Canary people: invented people whom a pipeline trains on and is asked to forget, and a test of whether it did."""

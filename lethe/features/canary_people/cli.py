@@ -1,4 +1,4 @@
-"""Commands that draw canary people for a pipeline outside of Lethe, and judge its retraining from a file of losses."""
+"""Commands that draw canary people for a pipeline outside Lethe, and judge its retraining from a file of losses."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from lethe.contract.problems import FieldError, InputInvalid
 if TYPE_CHECKING:
     import pyarrow as pa
 
-canaries = new_group("Canary people, which show whether a pipeline really retrains without the forgotten.")
+canaries = new_group("Canary people, which show whether a pipeline really retrains without forgotten people.")
 # These commands run on this machine: the client has no resource for them.
 GROUPS["canaries"] = Group("canaries", Resource, canaries)
 
@@ -34,9 +34,9 @@ def draw(
     table: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Training rows: .csv or .parquet")],
     folder: Folder,
     number: Annotated[int, typer.Option(help="Number of canaries to plant, 20 to 200")] = 150,
-    id_column: Annotated[str | None, typer.Option(help="Column that names people; canaries get unused ids")] = None,
+    id_column: Annotated[str | None, typer.Option(help="Column with people's ids; canaries get unused ids")] = None,
     after: Annotated[
-        Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the round before, now to be forgotten")
+        Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the previous round, to be forgotten")
     ] = None,
 ) -> None:
     """Draw the canaries for the next training run.
@@ -84,7 +84,7 @@ def draw(
 @canaries.command("judge")
 def judge(
     folder: Folder,
-    losses: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A loss per line, in score.csv's order")],
+    losses: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="One loss a line, in score.csv's order")],
 ) -> None:
     """Judge a retraining by the losses of score.csv under the new model. Exit status: 0 clean, 1 alarm, 3 no power."""
     import numpy as np

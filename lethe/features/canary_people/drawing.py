@@ -1,8 +1,8 @@
-"""Invented people: rows whose columns are drawn, independently of each other, from the values in a table.
+"""Invented people: rows in which each column is drawn independently from the values in a table.
 
 Each column, including the label, is drawn uniformly from its distinct values. Each value of a canary is ordinary, but
-their combination is rare and the label arbitrary, so that a model can know the label only from the canary. Rare values
-are drawn as often as frequent ones: canaries lie in sparse regions, where models memorise them.
+the combination is rare and the label arbitrary, so that a model can know the label only from the canary itself. Rare
+values are drawn as often as frequent ones: canaries lie in sparse regions, where models memorise them.
 """
 
 import secrets
@@ -20,7 +20,7 @@ MIN_PLANTED = 20
 MAX_PLANTED = 200
 """Maximum number of planted canaries; exact tests of larger groups exceed the range of float64."""
 NUM_NEVER = 1000
-"""Number of canaries that never enter a training run. They add no training rows and sharpen the test by a quarter."""
+"""Number of canaries that never enter a training run. They add no training rows and make the test a quarter sharper."""
 _MAX_TRIES = 1000
 
 

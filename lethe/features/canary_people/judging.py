@@ -1,8 +1,8 @@
-"""Verdict on one retraining: whether its artefact still knows the canaries that should be forgotten.
+"""Verdict on a retraining: whether its artefact still knows the canaries that it should have forgotten.
 
 Null hypothesis, for an honest pipeline: the artefact does not depend on which of the canaries drawn together were
-planted earlier. Given the artefact, forgotten and never planted canaries are then exchangeable for any kind of model,
-and the rank test is exact. `docs/mathematics/canary-people.md` has the proof.
+planted earlier. Given the artefact, forgotten canaries and canaries that were never planted are then exchangeable for
+any kind of model, and the rank test is exact. `docs/mathematics/canary-people.md` has the proof.
 """
 
 import math
@@ -35,7 +35,7 @@ class CanaryOutcome(StrEnum):
     ALARM = "alarm"
     """The artefact knows the forgotten canaries."""
     NO_POWER = "no_power"
-    """No trace of the forgotten canaries, but the test would have missed them, or none had to be forgotten yet."""
+    """No trace of the forgotten canaries, but the test would have missed one, or none had to be forgotten yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +43,9 @@ class Verdict:
     """Verdict on one artefact.
 
     `p_value` bounds the probability that an honest pipeline shows this much knowledge of the forgotten canaries; None
-    if none had to be forgotten. A p-value below `level` is an alarm. `power` estimates the probability of an alarm if
-    the forgotten canaries were known like the present ones, whose own p-value is `present_p_value`. `planted` and
-    `never` are the numbers of canaries in each group.
+    if no canaries had to be forgotten. A p-value below `level` is an alarm. `power` estimates the probability of an
+    alarm if the artefact knew the forgotten canaries as well as the present ones, whose own p-value is
+    `present_p_value`. `planted` and `never` are the numbers of canaries in each group.
     """
 
     outcome: CanaryOutcome
@@ -78,7 +78,7 @@ def mann_whitney_cdf(statistic: int, m: int, n: int) -> float:
 
     U has the generating function prod_{i=1}^m (1 - z^(n+i))/(1 - z^i) / C(m+n, m). Its coefficients are computed by a
     Fourier transform on the circle |z| = r on which the mean is `statistic`, so that the relative error is about 1e-12
-    even far in the tail. With this many canaries, scipy's exact method takes hours there.
+    even far in the tail. There, scipy's exact method would take hours with this many canaries.
 
     Reference: Di Bucchianico, "Combinatorics, computer algebra and the Wilcoxon-Mann-Whitney test", J. Statist. Plann.
     Inference 79 (1999).
@@ -145,8 +145,8 @@ def _check(suspects: Losses, never: Losses) -> None:
 def power(present: Losses, never: Losses, *, alarm_level: float) -> float:
     """Estimate the probability of an alarm at `alarm_level` for a group that the model knows as well as `present`.
 
-    This is the normal approximation of P[a > critical value of the test], where a is the share of pairs in which the
-    present canary has the smaller loss, with a standard error by DeLong's formula. Ties count as half.
+    This is a normal approximation, with DeLong's standard error, of P[a > critical value of the test], where a is the
+    share of pairs in which the present canary has the smaller loss. Ties count as half.
 
     Reference: DeLong, DeLong and Clarke-Pearson, Biometrics 44 (1988).
     """

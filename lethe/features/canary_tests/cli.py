@@ -12,7 +12,7 @@ from lethe.contract.sets import RunStatus
 @made("models.audit")
 def model_audit(
     call: CommandCall,
-    wait: Annotated[bool, typer.Option(help="Wait, with a progress bar, until it is done, and show its run")] = True,
+    wait: Annotated[bool, typer.Option(help="Wait for the end, with a progress bar, and show the run")] = True,
 ) -> None:
     """Run a canary test with many canaries, separate from the model's data; exit with 1 if it refutes a guarantee."""
     model = call()

@@ -1,4 +1,4 @@
-"""Calls of `client.models` about canary tests on request."""
+"""`client.models` calls for canary tests on request."""
 
 from lethe.client.http import Options
 from lethe.client.methods import H, Keyed, Resource, call_one, composed
@@ -16,8 +16,8 @@ class ModelCanaryTests(Resource[H]):
     async def wait_for_audit(
         self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
     ) -> runs.RunOut | None:
-        """Return the run of the model's last canary test once no test is pending; None if there has never been one.
-        Raises `WaitTimedOut`."""
+        """Wait until no canary test of the model is pending, and return the last one's run; None if there has never
+        been one. Raises `WaitTimedOut`."""
         watch = Watch(subject=f"the canary test of model {model_id}", timeout_seconds=timeout_seconds)
         while True:
             model = await self._calls.call(models.GET, model_id, options=Options(within=watch.left))
@@ -29,7 +29,7 @@ class ModelCanaryTests(Resource[H]):
             await self._calls.sleep(watch.pause(status=status))
 
     async def _last_canary_test(self, model: models.ModelOut) -> runs.RunOut | None:
-        """Return the newest run of a canary test; while a test is pending, only if that run is under way."""
+        """Return the newest canary test's run; while a test is pending, return it only if it is in progress."""
         status = sets.RunStatus.RUNNING if model.audit.asked_at is not None else None
         async for run in self._calls.pages(runs.LIST, arguments=runs.RunQuery(model_id=model.id, status=status)):
             if run.kind == sets.RunKind.AUDIT:

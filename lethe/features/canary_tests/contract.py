@@ -16,6 +16,6 @@ ASK = _TESTS.of_one(
         problems.ModelRetired,
         problems.PreconditionFailed,
     ),
-    does="Train and forget many canaries with the model's mechanism, separately from its data and versions. The result "
-    "is stored in a run of kind `audit` and as the model's last canary test.",
+    does="Run a canary test: train on many canaries with the model's mechanism and forget them, separately from the "
+    "model's data and versions. The result is stored in a run of kind `audit` and as the model's last canary test.",
 )

@@ -1,4 +1,4 @@
-"""Command that exports a ledger with the keys that verify it; the other commands are generated from the operations."""
+"""Command that exports a ledger with the keys to verify it. The other commands are generated from the operations."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ add_group("audit_log", "audit", "Log of actions and their actors.")
 
 @made("ledger.export")
 def ledger_export(
-    call: CommandCall, to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")]
+    call: CommandCall, to: Annotated[Path, typer.Argument(dir_okay=False, help="File to write to")]
 ) -> None:
     """Write the whole ledger to a file, and next to it the public keys for offline verification (`TO.jwks.json`)."""
     files.write(to, call())

@@ -1,19 +1,19 @@
-"""`client.ledger` and `client.audit_log`, and calls of `client.accounting` about the ledger of a model."""
+"""`client.ledger` and `client.audit_log`, and `client.accounting` calls about a model's ledger."""
 
 from lethe.client.methods import H, Resource, call, pages, pieces
 from lethe.features.custody import contract
 
 
 class LedgerAccounting(Resource[H]):
-    """`client.accounting`: remaining influence of people's records. Only the gateway and the accounting service have
-    it."""
+    """`client.accounting`: the remaining influence of people's records. Only the gateway and the accounting service
+    offer these calls."""
 
     ledger = pages(contract.LEDGER)
     verify_ledger = call(contract.VERDICT)
 
 
 class Ledger(Resource[H]):
-    """`client.ledger`: all versions of all models in hash-chained entries; `lethe ledger verify` recomputes them."""
+    """`client.ledger`: all models' versions in hash-chained entries; `lethe ledger verify` recomputes the entries."""
 
     head = call(contract.HEAD)
     export = pieces(contract.EXPORT)
@@ -21,7 +21,7 @@ class Ledger(Resource[H]):
 
 
 class AuditLog(Resource[H]):
-    """`client.audit_log`: actions and their actors; all calls need the scope admin."""
+    """`client.audit_log`: recorded actions and who took them; all calls require the scope admin."""
 
     list = pages(contract.ENTRIES)
     checkpoints = pages(contract.CHECKPOINTS)

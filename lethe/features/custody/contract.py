@@ -1,4 +1,4 @@
-"""Operations on the audit log and the ledgers of a tenant, with everything needed to recompute their hashes."""
+"""Operations on a tenant's audit log and ledgers, with everything needed to recompute their hashes."""
 
 import datetime
 from typing import Annotated, Any
@@ -58,12 +58,12 @@ VERDICT = _ACCOUNTING.of_one(
 
 class LedgerHeadOut(Answer):
     tenant_id: str = Field(description="ID of the tenant.")
-    sequence: int = Field(description="Number of the last link over all models; 0 before the first version.")
+    sequence: int = Field(description="Position of the last link over all models; 0 before the first version.")
     hash: str = Field(description="Hash of the last link (hex); 64 zeros before the first version.")
     jws: str | None = Field(
         description="Signed head (compact JWS, Ed25519, key in /.well-known/jwks.json); null before the first version."
     )
-    signed_at: datetime.datetime | None = Field(description="Time of the signature; null before the first version.")
+    signed_at: datetime.datetime | None = Field(description="Time of signing the head; null before the first version.")
 
 
 class TenantLedgerVerdictOut(Answer):
@@ -72,9 +72,9 @@ class TenantLedgerVerdictOut(Answer):
     fault: str | None = Field(description="First fault detected; null if the ledger is valid.")
     models: int | None = Field(description="Number of models with entries; null if the ledger is not valid.")
     entries: int | None = Field(description="Number of entries recomputed; null if the ledger is not valid.")
-    certificates: int | None = Field(description="Number of certificates checked against entries; null if invalid.")
-    links: int | None = Field(description="Number of links of the chain over all models; null if invalid.")
-    signed: int | None = Field(description="Number of the last link covered by a signed head, or 0; null if invalid.")
+    certificates: int | None = Field(description="Number of certificates checked against entries; null if not valid.")
+    links: int | None = Field(description="Number of links in the chain over all models; null if not valid.")
+    signed: int | None = Field(description="Number of the last link covered by a signed head, or 0; null if not valid.")
     head: str | None = Field(description="Hash of the last link (hex); null if the ledger is not valid.")
 
 
@@ -115,7 +115,7 @@ class AuditEntryOut(Answer):
     tenant_id: str = Field(description="ID of the tenant.")
     sequence: int = Field(description="Position of the entry in the tenant's log, counted from 1 without gaps.")
     at: str = Field(description="Time of the action (RFC 3339, UTC), exactly as it was hashed.")
-    actor: str = Field(description="ID of the user or API key; `operator`, or `lethe` for the service itself.")
+    actor: str = Field(description="ID of the user or API key that acted; `operator`; or `lethe` for the service.")
     action: str = Field(description="Action as `thing.verb`, such as api_key.created.")
     object_id: str = Field(description="ID of the object acted on.")
     detail: dict[str, Any] = Field(description="Additional facts: IDs, numbers and fixed words, never personal data.")
@@ -137,14 +137,14 @@ class AuditCheckpointOut(Answer):
     sequence: int = Field(description="Number of the last entry covered by the checkpoint.")
     hash: str = Field(description="Hash of the last entry covered by the checkpoint (hex).")
     jws: str = Field(description="Signed checkpoint (compact JWS, Ed25519, key in /.well-known/jwks.json).")
-    signed_at: datetime.datetime = Field(description="Time of the signature.")
+    signed_at: datetime.datetime = Field(description="Time at which the checkpoint was signed.")
 
 
 class AuditVerdictOut(Answer):
     valid: bool = Field(description="True if all hashes are correct and consistent with all checkpoints.")
     entries: int | None = Field(description="Number of entries recomputed; null if the log is not valid.")
     checkpoints: int | None = Field(description="Number of consistent checkpoints; null if the log is not valid.")
-    signed: int | None = Field(description="Number of the last entry covered by a checkpoint, or 0; null if invalid.")
+    signed: int | None = Field(description="Number of the last entry covered by a checkpoint, or 0; null if not valid.")
     head: str | None = Field(description="Hash of the last entry (hex); null if the log is not valid.")
     fault: str | None = Field(description="First faulty entry or checkpoint and its fault; null if the log is valid.")
 
@@ -172,7 +172,7 @@ CHECKPOINTS = _AUDIT_LOG.operation(
     scope=Scope.REQUESTS_REVIEW,
     query=Paging,
     gives=PageOut[AuditCheckpointOut],
-    does="List the signed checkpoints of this log, newest first. A checkpoint stored elsewhere exposes a forged log.",
+    does="List the audit log's signed checkpoints, newest first. A checkpoint stored elsewhere exposes a forged log.",
 )
 AUDIT_VERDICT = _AUDIT_LOG.operation(
     "verify_audit_log",
@@ -180,6 +180,6 @@ AUDIT_VERDICT = _AUDIT_LOG.operation(
     ":verify",
     scope=Scope.REQUESTS_REVIEW,
     gives=AuditVerdictOut,
-    does="Recompute every hash of this log from its entries alone and compare them with the signed checkpoints.\n\nAn "
+    does="Recompute every hash of the log from its entries alone and compare them with the signed checkpoints.\n\nAn "
     "installation cannot prove more about itself: store checkpoints elsewhere and use `lethe audit verify`.",
 )

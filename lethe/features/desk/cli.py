@@ -18,8 +18,8 @@ derive("deletion_requests.assignees", line="{item.id}  {item.name}")
 
 @made("deletion_requests.add_note", OptionShape(positional=("text",)))
 def request_add_note(call: CommandCall) -> None:
-    """Add a note on a request for the people who decide on it. `-` reads the note from standard input, so that it does
-    not show up in the process list."""
+    """Add a note to a request for the people who decide on it. `-` reads the note from standard input, so that its text
+    does not show up in the process list."""
     if call.arguments["text"] == "-":
         call.arguments["text"] = sys.stdin.read().rstrip("\n")
     show(call())
@@ -56,7 +56,7 @@ def verify_evidence_pack(
     pack: Annotated[
         Path, typer.Argument(exists=True, dir_okay=False, help="Evidence pack of a request, as a ZIP file")
     ],
-    jwks: Annotated[Path | None, typer.Option(help="The issuer's public keys; default: those in the pack")] = None,
+    jwks: Annotated[Path | None, typer.Option(help="Issuer's public keys; default: the keys in the pack")] = None,
 ) -> None:
     """Verify an evidence pack offline: the signed manifest, the digest of every file, all certificates, and the audit
     entries.

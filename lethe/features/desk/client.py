@@ -1,4 +1,4 @@
-"""Calls of `client.deletion_requests` for case work: assignment, notes, attachments and replies."""
+"""`client.deletion_requests` calls for casework: assignment, notes, attachments and replies."""
 
 from lethe.client.methods import H, Resource, call, pages, upload_one
 from lethe.contract.fields import Form

@@ -118,7 +118,7 @@ class NoteOut(Answer):
     id: str = Field(description="ID of the note.")
     at: datetime.datetime = Field(description="Time at which the note was written.")
     author: str = Field(description="ID of the user or API key that wrote the note.")
-    author_name: str | None = optional("Name of the author; null if unknown.")
+    author_name: str | None = optional("Name of the note's author; null if unknown.")
     text: str = Field(description="Text of the note; empty if it is damaged.", repr=False)
     damaged: bool = Field(default=False, description="True if the stored text or its key is damaged.")
 
@@ -154,7 +154,7 @@ class AttachmentOut(Answer):
     id: str = Field(description="ID of the attachment.")
     at: datetime.datetime = Field(description="Time at which the file was attached.")
     author: str = Field(description="ID of the user or API key that attached the file.")
-    author_name: str | None = optional("Name of that user or API key; null if unknown.")
+    author_name: str | None = optional("Name of the user or API key that attached the file; null if unknown.")
     kind: AttachmentKind = Field(description="Type of the file.")
     size: int = Field(description="Size of the file in bytes.")
     name: str = Field(description="Name of the file as uploaded; empty if damaged.", repr=False)
@@ -196,8 +196,8 @@ ATTACHMENT = REQUESTS.of_two(
     scope=Scope.REQUESTS_REVIEW,
     gives=bytes,
     problems=(AttachmentUnknown, problems.SealedTextDamaged),
-    does="Return the file as a download: browsers neither display it nor guess its type. The audit log records who "
-    "downloaded it.",
+    does="Return an attached file as a download: browsers neither display it nor guess its type. The audit log records "
+    "who downloaded it.",
 )
 DELETE_ATTACHMENT = REQUESTS.of_two(
     "delete_request_attachment",
@@ -207,7 +207,7 @@ DELETE_ATTACHMENT = REQUESTS.of_two(
     gives=type(None),
     status=204,
     problems=(AttachmentUnknown,),
-    does="Erase a file. Its key is destroyed before the response is sent.",
+    does="Erase an attached file. Its key is destroyed before the response is sent.",
 )
 
 
@@ -239,9 +239,9 @@ REPLY = REQUESTS.of_one(
     query=ReplyQuery,
     gives=bytes,
     problems=(ReplyUnprintable, problems.CertificateDamaged),
-    does="Return the reply to the person for the current stage: received, extended, completed, rejected or withdrawn. "
-    "It also states what was erased, explains each certificate in plain words, and tells how anyone can verify it. It "
-    "is generated on demand and not stored.",
+    does="Return the reply to the person for the request's current stage: received, extended, completed, rejected or "
+    "withdrawn. The reply also states what was erased and explains in plain words each certificate and how anyone can "
+    "verify it. It is generated on demand and not stored.",
 )
 
 
@@ -269,7 +269,7 @@ class SentReplyOut(Answer):
     channel: ReplyChannel = Field(description="Channel through which the reply was sent.")
     at: datetime.datetime = Field(description="Time at which the dispatch was recorded.")
     actor: str = Field(description="ID of the user or API key that recorded the dispatch.")
-    actor_name: str | None = optional("Name of that user or API key; null if unknown.")
+    actor_name: str | None = optional("Name of the user or API key that recorded the dispatch; null if unknown.")
 
 
 RECORD_SENT_REPLY = REQUESTS.of_one(
@@ -282,8 +282,8 @@ RECORD_SENT_REPLY = REQUESTS.of_one(
     repeat="idempotent",
     problems=(problems.InputInvalid,),
     does="Record that a reply was sent to the person; the service generates replies but does not send them. The day "
-    "and channel are recorded in the audit log and the request's history, and kept for as long as these. Recording the "
-    "same day and channel again is a no-op.",
+    "and channel are recorded in the audit log and the request's history, and kept for as long as those are. Recording "
+    "the same day and channel again is a no-op.",
 )
 SENT_REPLIES = REQUESTS.of_one(
     "list_sent_replies",
@@ -303,7 +303,7 @@ class EvidenceFormat(ClosedSet):
 
 
 class EvidenceQuery(Query):
-    language: ReplyLanguage = Field(default=ReplyLanguage.EN, description="Language of the letter in the pack.")
+    language: ReplyLanguage = Field(default=ReplyLanguage.EN, description="Language of the reply in the pack.")
     format: EvidenceFormat = Field(
         default=EvidenceFormat.ZIP,
         description="Format: zip is an archive that can be verified offline, pdf its readable part.",
@@ -318,7 +318,7 @@ EVIDENCE_PACK = REQUESTS.of_one(
     query=EvidenceQuery,
     gives=bytes,
     problems=(ReplyUnprintable, problems.CertificateDamaged),
-    does="Return the evidence about a request: the letter to the person, the certificates, the public keys, the "
+    does="Return the evidence about a request: the reply to the person, the certificates, the public keys, the "
     "history, and the audit entries up to a checkpoint that is signed for the pack. A manifest signs the digest of "
     "every file in the archive; `lethe request verify-evidence-pack` verifies the pack offline.\n\nThe audit log "
     "records who downloaded it. The archive also contains audit entries about other requests, by ID, because the hash "

@@ -1,7 +1,7 @@
-"""Evidence packs: archives of everything about one deletion request that anyone can verify offline.
+"""Evidence packs: archives with everything about one deletion request, which anyone can verify offline.
 
-A pack is an uncompressed ZIP file whose members have a fixed order and date, so that its bytes depend only on the
-members. `manifest.jws` is signed by the installation and states the SHA-256 of every other member.
+A pack is an uncompressed ZIP file whose members have a fixed order and date, so that its bytes depend only on their
+content. `manifest.jws` is signed by the installation and states the SHA-256 of every other member.
 """
 
 import datetime

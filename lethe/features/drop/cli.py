@@ -13,7 +13,7 @@ from lethe.features.identities.contract import CUSTOMER_ID
 VERBS |= {"drop.load": "lines", "drop.load_file": "load", "drop.people": "hashes", "drop.load_people": "people"}
 _app = add_group("drop", "drop", "California's delete list.")
 derive("drop.opt_out", OptionShape(positional=("ids",)))
-_File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="DROP's ZIP archive, or a CSV file of it.")]
+_File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="DROP's ZIP archive, or a CSV file from it.")]
 
 
 @_app.command("load")
@@ -25,12 +25,12 @@ def load(file: _File, url: Url = None, key: Key = None) -> None:
 
 @_app.command("people")
 def people(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV file with a row per person.")],
-    kind: Annotated[str, typer.Option(help="Column that names the person: a kind of identifiers.")] = CUSTOMER_ID,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV file with one row per person.")],
+    kind: Annotated[str, typer.Option(help="Column that identifies the person: a kind of identifier.")] = CUSTOMER_ID,
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Load the hashes under which DROP lists can name people, from a CSV file with any of the columns email, phone,
+    """Load the hashes under which DROP lists can name people, from a CSV file that has any of the columns email, phone,
     maid, ctvid, first_name, last_name, birth_date, zip and vin. Only hashes are sent."""
     with connect(url, key) as client:
         show(client.drop.load_people(csv_rows(file), kind=kind, first=2, place="line"))
@@ -39,7 +39,7 @@ def people(
 @made("drop.answer", OptionShape(positional=("file",)))
 def answer(
     call: CommandCall,
-    out: Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder to write the answer to.")] = Path(),
+    out: Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder for the response files.")] = Path(),
 ) -> None:
     """Write the response to a DROP file, under the same name. Fails if any line has no status yet."""
     to = out / Path(call.arguments["file"]).name

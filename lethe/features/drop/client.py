@@ -23,8 +23,8 @@ _PEOPLE_AT_ONCE = 500
 
 
 class DropTotals(pydantic.BaseModel):
-    """Numbers of files and lines loaded, and of removed lines whose people have been or are being erased (None for keys
-    without accounting:read)."""
+    """Number of files and lines loaded, and number of removed lines whose people have been or are being erased (None
+    for keys without accounting:read)."""
 
     num_files: int = 0
     num_lines: int = 0
@@ -32,7 +32,7 @@ class DropTotals(pydantic.BaseModel):
 
 
 class PeopleTotals(pydantic.BaseModel):
-    """Number of rows loaded, and number of hashes per list. `nothing_held`: number of rows without data, per list."""
+    """Number of rows loaded, and number of hashes per list. `nothing_held` counts the rows without data, per list."""
 
     num_rows: int = 0
     hashes: dict[str, int] = pydantic.Field(default_factory=dict)
@@ -52,7 +52,7 @@ class Drop(Resource[H]):
     @makes(contract.LOAD)
     async def load_file(self, path: str | Path) -> DropTotals:
         """Load a DROP download: the ZIP archive, or one of its CSV files under its original name. Files of any length
-        are read line by line. Repeat an interrupted load from the start. Raises `InputInvalid` with the line."""
+        are read line by line. Repeat an interrupted load from the start. Raises `InputInvalid`, naming the line."""
         totals = DropTotals()
         for name, file in _files(Path(path)):
             num_lines = 0
@@ -127,7 +127,7 @@ def _person(row: Mapping[str, object], kind: str, place: str, totals: PeopleTota
 
 
 def _files(path: Path) -> Iterator[tuple[str, IO[str]]]:
-    """Yield the name and text stream of each CSV file, removed lines last. Raises `InputInvalid`."""
+    """Yield the name and text stream of each CSV file, with files of removed lines last. Raises `InputInvalid`."""
     with _opened(path) as archive:
         names = [path.name] if archive is None else [name for name in archive.namelist() if name.endswith(".csv")]
         for name in sorted(names, key=lambda name: "_Removed" in name):
@@ -153,7 +153,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile | None]:
 
 
 def _batches(name: str, file: IO[str]) -> Iterator[list[dict[str, str]]]:
-    """Yield batches of a file's lines, in the form that the call expects. Raises `InputInvalid`, naming the line."""
+    """Yield batches of a file's lines in the form that `load` expects. Raises `InputInvalid`, naming the line."""
     expected = _COLUMNS if contract.list_of(name) is not None else _OF_REMOVED
     reader, batch = csv.reader(file, strict=True), list[dict[str, str]]()
     try:

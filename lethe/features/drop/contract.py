@@ -65,7 +65,7 @@ class LinesIn(LargeBody):
         description="Lines of the file. They can be split across calls in any way."
     )
     num_lines: Annotated[int, Field(ge=0, lt=2**31)] | None = optional(
-        "Number of lines in the whole file, given in its last call. No answer is available until all lines are loaded."
+        "Number of lines in the whole file, given in the last call for it. No answer until all lines are loaded."
     )
 
     @model_validator(mode="after")
@@ -78,7 +78,7 @@ class LinesIn(LargeBody):
 class LinesLoadedOut(Answer):
     file: str = Field(description="Name of the file.")
     num_loaded: int = Field(description="Number of lines of the file that have been loaded so far.")
-    num_lines: int | None = Field(description="Number of lines in the whole file; null until its last call.")
+    num_lines: int | None = Field(description="Number of lines in the whole file; null until the last call for it.")
     num_irrevocable: int | None = Field(
         description="Number of lines removed in this call that came too late because the person's data was or is being "
         "erased; null for callers without accounting:read."
@@ -86,7 +86,7 @@ class LinesLoadedOut(Answer):
 
 
 class PersonIn(IdentifierIn):
-    """Identifier of a person, and the hashes under which DROP lists may name them."""
+    """Identifier of a person, and the hashes under which DROP lists can name them."""
 
     hashes: dict[ListName, Annotated[list[Hash], Field(max_length=100)]] = Field(
         description="Hashes (base64) by which each list may identify the person. An empty list states that no data "
@@ -113,20 +113,20 @@ class WaitingLineOut(Answer):
         "request was cancelled, so load the file again or reject a new request; several: the hash matches several "
         "people."
     )
-    request_id: str | None = Field(description="ID of the request created for the line; null if none yet.")
+    request_id: str | None = Field(description="ID of the request created for the line; null if none has been created.")
 
 
 class FileOut(Answer):
     file: str = Field(description="Name of the file.")
     list_type: DropList = Field(description="DROP list to which the file belongs.")
-    num_lines: int | None = Field(description="Number of lines in the whole file; null until its last call.")
-    num_loaded: int = Field(description="Number of lines loaded, including those DROP removed later.")
+    num_lines: int | None = Field(description="Number of lines in the whole file; null until the last call for it.")
+    num_loaded: int = Field(description="Number of lines loaded, including lines that DROP removed later.")
     num_removed: int = Field(description="Number of lines that DROP removed later, which need no answer.")
     num_deleted: int = Field(description="Number of lines whose requests were completed (status 3).")
     num_exempted: int = Field(description="Number of lines whose requests were rejected on a legal ground (status 2).")
     num_opted_out: int = Field(description="Number of lines that match several people, all opted out (status 4).")
     num_not_found: int = Field(description="Number of lines that currently match no person (status 5).")
-    num_waiting: int = Field(description="Number of lines without a status so far.")
+    num_waiting: int = Field(description="Number of lines that do not have a status yet.")
     waiting: list[WaitingLineOut] = Field(description=f"The first {MAX_LISTED} lines without a status.")
 
 
@@ -145,7 +145,7 @@ class ListOut(Answer):
 
 class DropOut(Answer):
     files: list[FileOut] = Field(description="Loaded files, newest first.")
-    lists: list[ListOut] = Field(description="Numbers of known and missing hashes for each list.")
+    lists: list[ListOut] = Field(description="Number of people with known and unknown hashes for each list.")
 
 
 class FileQuery(Query):
@@ -173,8 +173,8 @@ LOAD = _DROP.operation(
     gives=LinesLoadedOut,
     repeat="idempotent",
     problems=(DropUnanswered,),
-    does="Load lines of a file of California's DROP, all or none. Lines that match one person become deletion requests "
-    "within about ten seconds. Removed lines withdraw their request unless it is too late.",
+    does="Load lines of a file from California's DROP; either all or none are loaded. Lines that match one person "
+    "become deletion requests within about ten seconds. Removed lines withdraw their requests unless it is too late.",
 )
 PEOPLE = _DROP.operation(
     "load_drop_people",
@@ -216,5 +216,5 @@ OPT_OUT = _DROP.operation(
     gives=OptedOutOut,
     repeat="idempotent",
     problems=(DropUnanswered,),
-    does="Confirm that all people matched by these lines have been opted out of sale and sharing (status 4).",
+    does="Confirm that all people matched by the given lines have been opted out of sale and sharing (status 4).",
 )

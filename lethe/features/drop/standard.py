@@ -3,8 +3,8 @@
 DROP publishes SHA-256 hashes (base64) of identifiers in its own standard forms. Source:
 https://privacy.ca.gov/drop-for-data-brokers/technical-specifications/working-with-data/
 
-Where that page is ambiguous, functions return every form that it allows, and each form is hashed. It leaves open how
-e-mail addresses are composed in Unicode, how a dotted capital I is lowercased, and how names are normalised.
+Where that page is ambiguous, functions return every form that it allows, and each form is hashed. The page leaves open
+how e-mail addresses are composed in Unicode, how a dotted capital I is lowercased, and how names are normalised.
 """
 
 import base64
@@ -43,7 +43,7 @@ _CYRILLIC = str.maketrans("абвгдезийклмнопрстуфыэєіїґ�
     | {"ъ": None, "ь": None, "ю": "yu", "я": "ya"}
 )
 _LETTERS = _LATIN | _GREEK | _CYRILLIC
-"""ASCII spelling of letters that have no decomposition into an ASCII letter and marks."""
+"""ASCII spelling of letters that do not decompose into an ASCII letter and marks."""
 
 
 def email(text: str) -> Forms:
@@ -98,7 +98,7 @@ def birth_date(text: str) -> Forms:
 
 def zip_code(text: str) -> Forms:
     """Return the standard form of a ZIP or postal code: its first five letters and digits in lower case, without the +4
-    and leading zeros."""
+    suffix and leading zeros."""
     plus_4 = _ZIP_PLUS_4.fullmatch(text)
     return _distinct([_alphanumeric(plus_4[1] if plus_4 else text).lstrip("0")[:5]])
 
@@ -129,7 +129,7 @@ FIELDS: Mapping[str, Callable[[str], Forms]] = {
     "zip": zip_code,
     "vin": vin,
 }
-"""Function that returns the standard forms of each field."""
+"""Function that returns a field's standard forms, for each field."""
 FIELDS_OF: Mapping[DropList, tuple[str, ...]] = {
     DropList.EMAIL: ("email",),
     DropList.PHONE: ("phone",),
@@ -138,7 +138,7 @@ FIELDS_OF: Mapping[DropList, tuple[str, ...]] = {
     DropList.MAID: ("maid",),
     DropList.CTVID: ("ctvid",),
 }
-"""Fields that each list hashes, in hashing order."""
+"""Fields hashed for each list, in hashing order."""
 
 
 def hash_of(text: str) -> str:
@@ -147,10 +147,10 @@ def hash_of(text: str) -> str:
 
 
 def hashes(drop_list: DropList, fields: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the hashes under which a list may name a person; empty if one of the list's fields is empty.
+    """Return the hashes under which a list can name a person; empty if any field that the list needs is empty.
 
-    If a list has several fields, they are hashed separately and then their hashes together. Raises `InputInvalid`,
-    without the value, for a field that has no standard form.
+    If a list has several fields, the fields are hashed separately, and then their hashes are hashed together. Raises
+    `InputInvalid`, without the value, for a field that has no standard form.
     """
     forms = []
     for field in FIELDS_OF[drop_list]:

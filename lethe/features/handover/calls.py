@@ -1,5 +1,5 @@
-"""Calls needed to hand over a model: fetch a public network's file by the SHA-256 in the mechanism, and make statements
-about the copies that result."""
+"""Calls needed to hand over a model: fetch a public network's file by the SHA-256 in the mechanism, and report what
+happened to the resulting copies."""
 
 import hashlib
 from typing import Any
@@ -21,7 +21,7 @@ def network_of(client: Client, sha256: str) -> tuple[NetworkOut, bytes]:
 
 
 def name_copy(client: Client, model_id: str, version: int, *, kind: CopyKind, place: str) -> None:
-    """State the form and place of the caller's newest copy of a version among copies without a stated form."""
+    """Find the caller's newest copy of a version that has no stated form yet, and record its form and place."""
     mine = client.models.exports(model_id, version=version, mine=True)
     unnamed = next((export for export in mine if export.kind is None), None)
     if unnamed is not None:

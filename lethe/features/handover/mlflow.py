@@ -1,7 +1,7 @@
 """A model's live version, and no earlier version, in an MLflow registry: `register(client, model_id, name=...)`.
 
 MLflow keeps the artifacts of deleted models. Once Lethe has retired a version, `register` deletes both the registered
-version and its artifacts, because these weights still carry people who have been forgotten since. It also deletes
+version and its artifacts, because those weights were trained on people who have been forgotten since. It also deletes
 logged models with the same weights, and reports to Lethe what happened to each copy.
 """
 
@@ -39,7 +39,7 @@ _WEIGHTS = "lethe.weights"
 
 
 class NotServable(Conflict):
-    """The live version may not be served at present; `code` is the reason."""
+    """The live version is currently not allowed to be served; `code` is the reason."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -47,7 +47,7 @@ class NotServable(Conflict):
 
 
 class NameTaken(Conflict):
-    """The registered model of this name belongs to another Lethe model."""
+    """The registered model with this name belongs to another Lethe model."""
 
     code = "name_taken"
 
@@ -73,7 +73,7 @@ class CopiesLeftBehind(Problem):
 class Registered:
     """Registered version that the alias points at.
 
-    `destroyed` lists Lethe's numbers of the versions whose artifacts this call deleted.
+    `destroyed` lists the Lethe version numbers whose artifacts this call deleted.
     """
 
     name: str
@@ -95,15 +95,15 @@ def register(
 ) -> Registered:
     """Register the live version under `name`, point `alias` at it if it is certified, and delete earlier versions.
 
-    The alias moves if every certificate of the version verifies with `jwks` (default: the keys that the gateway
+    The alias moves if all of the version's certificates verify with `jwks` (default: the keys that the gateway
     publishes) and the gateway reports that the version may be served; otherwise the alias is removed. Repeating the
-    call is a no-op. The artifacts are stored with runs in `experiment`; `tracking_uri` defaults to MLflow's own.
+    call is a no-op. The artifacts are stored with runs in `experiment`; `tracking_uri` defaults to MLflow's setting.
     Requires a key with models:read and accounting:read, and `pip install 'lethe-sdk[mlflow]'`.
 
     Retired versions are deleted even if the live version cannot be registered.
 
     Raises:
-        NotServable: if the live version may not be served at present.
+        NotServable: if the live version is currently not allowed to be served.
         CertificateInvalid: if a certificate does not verify or is for other weights.
         CopiesLeftBehind: if the artifact store did not delete the weights of a retired version.
         Conflict: if `name` belongs to another Lethe model.
@@ -142,7 +142,7 @@ def register(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Proofs:
-    """Verified certificates of a version. `epsilon` is the largest `unlearning` epsilon that any of them states."""
+    """A version's verified certificates. `epsilon` is the largest `unlearning` epsilon that any of them states."""
 
     certificate_ids: list[str] = field(default_factory=list)
     request_ids: list[str] = field(default_factory=list)
@@ -150,7 +150,7 @@ class _Proofs:
 
 
 def _proofs(client: Client, version: VersionOut, *, jwks: dict[str, Any] | None) -> _Proofs:
-    """Verify the certificates of a version and return them. Raises `CertificateInvalid`."""
+    """Verify a version's certificates and return them. Raises `CertificateInvalid`."""
     ledger = client.accounting.ledger(version.model_id)
     entry = next((item for item in ledger if item.body["version"] == version.number), None)
     if entry is None or entry.body["weights_sha256"] != version.weights_sha256:
@@ -178,7 +178,7 @@ def _proofs(client: Client, version: VersionOut, *, jwks: dict[str, Any] | None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _VersionContent:
-    """Content of a version: its weights, a description of its records and results, and the network's file."""
+    """A version's content: its weights, a description of its records and results, and the network's file."""
 
     weights: bytes
     about: dict[str, Any]
@@ -237,7 +237,7 @@ class _RegisteredModel:
         self._check_name()
 
     def version_of(self, version: VersionOut) -> "ModelVersion | None":
-        """Return the registered version that has the weights of `version`, or None if there is none."""
+        """Return the registered version that has the same weights as `version`, or None if there is none."""
         tags = {"lethe.model_id": self._model.id, "lethe.weights_sha256": version.weights_sha256}
         for registered in self._versions(f"name = {_quoted(self._name)}"):
             if tags.items() <= registered.tags.items() and registered.status == "READY":
@@ -284,7 +284,7 @@ class _RegisteredModel:
             self._mlflow.delete_registered_model_alias(self._name, alias)
 
     def destroy_retired(self, *, replaced_by: int | None) -> list[int]:
-        """Delete all copies of versions that are not live, and return Lethe's numbers of these versions. Copies whose
+        """Delete all copies of versions that are not live, and return these versions' numbers in Lethe. Copies whose
         files could not be deleted are recorded as replaced by version `replaced_by`, if the alias points at it.
 
         Raises `CopiesLeftBehind` after trying all copies.
@@ -319,9 +319,9 @@ class _RegisteredModel:
         return destroyed
 
     def _delete_logged_models(self, root: str) -> dict[str, int | None]:
-        """Delete the logged models (`models/m-...`) of an experiment that have the weights of a retired version,
-        including models that MLflow no longer lists. Map each model that could not be deleted to Lethe's version
-        number, or None if the store cannot be searched."""
+        """Delete an experiment's logged models (`models/m-...`) that contain a retired version's weights, including
+        models that MLflow no longer lists. Return the models that could not be deleted, each mapped to Lethe's version
+        number, or to None if the store cannot be searched."""
         from mlflow.exceptions import MlflowException
 
         store = self._store(root)

@@ -1,8 +1,8 @@
-"""Model that MLflow loads: its weights, its public encoding, and its public network if it has one.
+"""Model as loaded by MLflow: its weights, its public encoding, and its public network if it has one.
 
-`lethe.mlflow` copies this file and the modules it imports into every model it registers, as a package with another
+`lethe.mlflow` copies this file and the modules it imports into every model it registers, as a package under another
 name. Serving a model therefore requires numpy but not Lethe; a model on a network's features also requires onnxruntime,
-a tangent model torch and onnx. A test checks that predictions equal those of `app.catalogue.evaluation`.
+and a tangent model torch and onnx. A test checks that predictions equal those of `app.catalogue.evaluation`.
 """
 
 import json

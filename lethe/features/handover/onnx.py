@@ -1,7 +1,7 @@
 """Complete models as ONNX files, from record to probability: `export(client, model_id, "model.onnx")`.
 
-A file contains the public encoding of `lethe.encoding`, the network, the weights, and the result's units. As a copy of
-the weights it is recorded like every export: people who are forgotten later stay in the file.
+A file contains the public encoding of `lethe.encoding`, the network, the weights, and the result's units. Since it is a
+copy of the weights, it is recorded like every export: people who are forgotten later remain in the file.
 
 Numbers stay in double precision until the row is rounded, as in the gateway. ONNX operators cannot refuse a record, so
 the result is NaN for records that the gateway would refuse.
@@ -41,7 +41,7 @@ IR_VERSION = 8
 """Minimum IR version of an exported file."""
 _ML = "ai.onnx.ml"
 _NETWORK = "network/"
-"""Prefix of all names that belong to the public network in the graph."""
+"""Prefix of all names in the graph that belong to the public network."""
 _STEP = "lethe/"
 OWN = (_NETWORK, _STEP)
 """Reserved prefixes, which no column name may have."""
@@ -87,7 +87,7 @@ class GraphBuilder:
         return self.add("Cast", tensor, to=TensorProto.DOUBLE)
 
     def total(self, tensor: str, width: int) -> str:
-        """Add the sum of each row  # (b, width) -> (b, 1)"""
+        """Add each row's sum  # (b, width) -> (b, 1)"""
         return self.add("MatMul", tensor, self.constant(np.ones((width, 1))))
 
     def one_hot(self, texts: str, names: Sequence[str]) -> str:
@@ -96,7 +96,7 @@ class GraphBuilder:
         return self.double(self.add("Flatten", indicators, axis=1))
 
     def network(self, content: bytes, numbers: str) -> str:
-        """Add a public network that computes features (b, k) from numbers (b, d), rounded to 32-bit floats."""
+        """Add a public network, which rounds numbers (b, d) to 32-bit floats and computes features (b, k) from them."""
         model = onnx.compose.add_prefix(onnx.load_model_from_string(content), _NETWORK)
         self._opset = next(imported.version for imported in model.opset_import if imported.domain in ("", "ai.onnx"))
         self._ir_version = max(IR_VERSION, model.ir_version)
@@ -110,7 +110,7 @@ class GraphBuilder:
         return self.double(model.graph.output[0].name)
 
     def finished(self, name: str, result: str, width: int) -> Any:
-        """Return the checked model with a single output, which is NaN for rows in a `wrong` mask."""
+        """Return the checked model. Its only output is NaN for rows in a `wrong` mask."""
         for wrong in self.wrong:
             result = self.add("Where", wrong, self.constant([[np.nan]]), result)
         self.add("Identity", result, output=name)
@@ -129,12 +129,12 @@ class GraphBuilder:
 
 
 _EXPRESSIBLE = (Categorical, Numeric, Standard, Vector)
-"""Kinds of columns whose features ONNX operators can compute."""
+"""Kinds of columns whose features can be computed by ONNX operators."""
 OUTPUTS = ("probabilities", "scores", "value")
 
 
 def require_expressible(schema: Schema) -> None:
-    """Check that ONNX can express a schema. Raises `NotExpressible`, naming the columns that it cannot."""
+    """Check that ONNX can express a schema. Raises `NotExpressible`, naming the columns that cannot be expressed."""
     kinds = ", ".join(sorted(kind.kind for kind in _EXPRESSIBLE))
     faults = [
         FieldError(f"columns.{column.name}", f"expected one of the kinds {kinds}, not {column.kind}")
@@ -297,7 +297,7 @@ def export(client: Client, model_id: str, to: str | Path | BinaryIO, *, version:
 
     Raises:
         NotExpressible: or `ModelNotLive` or `NetworkUnknown`, before the export is recorded.
-        CertificateInvalid: if the weights received are not those of the version.
+        CertificateInvalid: if the weights received are not the version's weights.
         Problem: if a call fails for any other reason.
     """
     model = client.models.get(model_id)
@@ -337,7 +337,7 @@ def export(client: Client, model_id: str, to: str | Path | BinaryIO, *, version:
 
 
 def _row(client: Client, graph: GraphBuilder, model: ModelOut, dataset: DatasetOut, schema: Schema | None) -> str:
-    """Add the row of each record  # (b, d)"""
+    """Add each record's row  # (b, d)"""
     network = model.mechanism.network
     network_file = network_of(client, network.sha256) if network else None
     if schema:

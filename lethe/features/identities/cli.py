@@ -25,8 +25,8 @@ _READ_ONLY = {
 def load(
     file: Annotated[Path | None, typer.Argument(help="CSV file whose header names kinds of identifiers.")] = None,
     sql: Annotated[str | None, typer.Option(help="SQLAlchemy URL of a database to read instead of a file.")] = None,
-    query: Annotated[str | None, typer.Option(help="SELECT whose columns are named like kinds of identifiers.")] = None,
-    confirm_joins: Annotated[bool, typer.Option("--confirm-joins", help="Join people who were apart.")] = False,
+    query: Annotated[str | None, typer.Option(help="SELECT whose columns are named after identifier kinds.")] = None,
+    confirm_joins: Annotated[bool, typer.Option("--confirm-joins", help="Merge people who were separate.")] = False,
     url: Url = None,
     key: Key = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`client.identities`: links between one person's identifiers; and the kinds of identifiers that a request covers."""
+"""`client.identities`: links between one person's identifiers, and the kinds of identifiers that a request covers."""
 
 import csv
 import itertools
@@ -19,7 +19,7 @@ MAX_BATCH = 500
 
 
 class LoadTotals(pydantic.BaseModel):
-    """Totals over all calls of a load. `suppressed`: positions of links left out because the person was forgotten."""
+    """Totals over all calls of a load. `suppressed` locates links left out because their person was forgotten."""
 
     num_links: int = 0
     num_new: int = 0
@@ -45,8 +45,8 @@ class Identities(Resource[H]):
         """Load rows, each with one person's identifiers keyed by kind, in calls of up to 500 links. A key that ends in
         `_sha256` holds the hash of an identifier. Empty values and rows with a single identifier are skipped.
 
-        Each call loads all of its links or none. Repeating an interrupted load is a no-op for links already loaded.
-        Raises a `Problem` that names rows (as `place` with a number, starting at `first`) but no identifiers.
+        Each call loads all of its links or none of them. Repeating an interrupted load is a no-op for links already
+        loaded. Raises a `Problem` that names rows (as `place` with a number, starting at `first`) but no identifiers.
         """
         totals = LoadTotals()
         numbered = ((number, identifiers_of(row)) for number, row in enumerate(rows, first))

@@ -82,12 +82,12 @@ class LoadedOut(Answer):
         "identifiers in such a link. Null for callers without accounting:read."
     )
     suppressed: list[int] = Field(
-        description="Positions of the first 20 links left out; empty for callers without accounting:read."
+        description="Positions in `links` of the first 20 links left out; empty for callers without accounting:read."
     )
 
 
 class KindIn(Body):
-    name: KindName = Field(description="Name of the kind: a new name, compared as plain text, or phone.")
+    name: KindName = Field(description="Name of the kind: `phone` or a new name (identifiers are compared as text).")
     region: Annotated[str, Field(pattern="^[A-Z]{2}$"), WHOLE] | None = optional(
         "Country (ISO 3166-1) assumed for phone numbers without a country code; only for phone. Default: such numbers "
         "are refused."
@@ -96,14 +96,14 @@ class KindIn(Body):
 
 class KindOut(Answer):
     name: str = Field(description="Name of the kind.")
-    region: str | None = Field(description="Country assumed for phone numbers without a code; null if refused.")
+    region: str | None = Field(description="Country assumed for phone numbers without a country code; null if none.")
     num_identifiers: int = Field(description="Number of identifiers of this kind in the map.")
     num_datasets: int = Field(description="Number of datasets whose rows identify people by this kind.")
 
 
 class IdentitiesOut(Answer):
     num_people: int = Field(description="Number of people in the identity map.")
-    num_unknown: int = Field(description="Number of open requests with identity_unknown.")
+    num_unknown: int = Field(description="Number of open requests whose identity_unknown is true.")
     kinds: list[KindOut] = Field(description="Kinds of identifiers, starting with the built-in ones.")
 
 
@@ -124,7 +124,7 @@ class RequestIdentitiesOut(Answer):
         description="Kinds of identifiers that the request covers, given by the caller or found in the map."
     )
     unreached: list[str] = Field(
-        description="Kinds that the request's datasets use but for which it has no identifier."
+        description="Kinds that the request's datasets use but of which the request has no identifier."
     )
 
 

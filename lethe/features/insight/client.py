@@ -1,4 +1,4 @@
-"""Calls of `client.accounting` and `client.deletion_requests` about the past and future cost of forgetting."""
+"""`client.accounting` and `client.deletion_requests` calls about the past and future cost of forgetting."""
 
 from lethe.client.methods import H, Resource, call, pages
 from lethe.features.insight import contract

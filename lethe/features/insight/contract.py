@@ -1,4 +1,4 @@
-"""Operations on the cost of forgetting: accounts, previews, model plans, and a model's history step by step."""
+"""Operations on the cost of forgetting: accounts, previews, model plans, and a model's step-by-step history."""
 
 import datetime
 from typing import Annotated
@@ -14,7 +14,7 @@ from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Metric, RunKind, Scope, WaitReason
 
 EXPECTED_REQUESTS = 9
-"""Default number of further requests, which together with the first make a batch of ten."""
+"""Default number of further requests; together with the first request they make a batch of ten."""
 
 
 class PreviewIn(Body):
@@ -111,26 +111,26 @@ class ModelToForgetOut(Answer):
     version: int | None = Field(
         description="Number of the live version, which will be replaced and destroyed; null if there is none."
     )
-    rows: int = Field(description="Number of rows of the person in the model's dataset.")
-    kind: RunKind | None = Field(description="Kind of run for this request alone; null without a live version.")
-    steps: int | None = Field(description="Number of steps for this request alone; null without a version.")
+    rows: int = Field(description="Number of the person's rows in the model's dataset.")
+    kind: RunKind | None = Field(description="Kind of run for this request alone; null if there is no live version.")
+    steps: int | None = Field(description="Number of steps for this request alone; null if no version is live.")
     passes: float | None = Field(
-        description="Number of passes over all rows for this request alone; null without a live version."
+        description="Number of passes over all rows for this request alone; null if there is no live version."
     )
     seconds: float | None = Field(
         description="Estimated seconds for this request alone; null if no run has been measured."
     )
-    reason: WaitReason | None = Field(description="Reason why the request waits for this model; null if unknown.")
-    waiting: int = Field(description="Number of requests that wait for this reason.")
+    reason: WaitReason | None = Field(description="Reason why the request is waiting for this model; null if unknown.")
+    waiting: int = Field(description="Number of requests that are waiting for this reason.")
     batch: int | None = Field(
         description="Number of waiting requests that triggers a run; null if only the waiting time does."
     )
-    until: datetime.datetime | None = Field(description="Latest end of the wait; null if unknown.")
+    until: datetime.datetime | None = Field(description="Latest time at which the wait ends; null if unknown.")
 
 
 class RequestPreviewOut(Answer):
     request_id: str = Field(description="ID of the request.")
-    is_open: bool = Field(description="True until a run claims the request or it ends. If false, both lists are empty.")
+    is_open: bool = Field(description="True until the request ends or is claimed by a run; then both lists are empty.")
     datasets: list[DatasetToEraseOut] = Field(description="Number of rows to erase in each dataset.")
     models: list[ModelToForgetOut] = Field(description="Models that must forget the person.")
 
@@ -147,27 +147,27 @@ PREVIEW_REQUEST = REQUESTS.of_one(
 
 
 DAYS, WEEKS = 30, 12
-"""Number of days ahead and number of weeks back that a summary covers."""
+"""Number of days ahead and number of weeks back covered by a summary."""
 
 
 class DueOnDayOut(Answer):
     day: datetime.date = Field(description="Day, in the time zone of the tenant's policy.")
-    requests: int = Field(description="Requests due on this day; filter by clock=running, due_from, due_before.")
+    requests: int = Field(description="Requests due on the day (filters: clock=running, due_from, due_before).")
 
 
 class WeekOut(Answer):
     starts: datetime.date = Field(description="Monday on which the week starts.")
-    received: int = Field(description="Requests submitted in the week; filter by received_from, received_before.")
-    completed: int = Field(description="Requests completed in the week; filter by completed_from, completed_before.")
+    received: int = Field(description="Requests submitted in the week (filters: received_from, received_before).")
+    completed: int = Field(description="Requests completed in the week (filters: completed_from, completed_before).")
 
 
 class CompletionOut(Answer):
-    """Times to completion, in whole days from submitted_at to completed_at, of requests completed in `weeks`."""
+    """Times to completion of the requests completed during `weeks`, in whole days from submitted_at to completed_at."""
 
     requests: int = Field(description="Number of requests completed during `weeks`.")
-    median_days: int | None = Field(description="Median number of days to completion; null if none completed.")
-    p90_days: int | None = Field(description="90th percentile of days to completion; null if none completed.")
-    share_in_time: float | None = Field(description="Share completed by the deadline, 0 to 1; null if none completed.")
+    median_days: int | None = Field(description="Median number of days to completion; null if none was completed.")
+    p90_days: int | None = Field(description="90th percentile of days to completion; null if none was completed.")
+    share_in_time: float | None = Field(description="Fraction completed by the deadline; null if none was completed.")
 
 
 class SummaryOut(Answer):
@@ -177,9 +177,9 @@ class SummaryOut(Answer):
         description="Number of open requests past their deadline and not paused before it; filter by clock=overdue."
     )
     paused: int = Field(description="Number of open requests paused before their deadline; filter by clock=paused.")
-    due: list[DueOnDayOut] = Field(description=f"Requests due on each of the next {DAYS} days, today first.")
+    due: list[DueOnDayOut] = Field(description=f"Requests due on each of the next {DAYS} days, from today on.")
     later: int = Field(description="Number of requests due later; filter by clock=running and due_from.")
-    weeks: list[WeekOut] = Field(description=f"Requests of each of the last {WEEKS} weeks, the current one last.")
+    weeks: list[WeekOut] = Field(description=f"Requests in each of the last {WEEKS} weeks, the current week last.")
     completion: CompletionOut = Field(description="Completion times of the requests completed during `weeks`.")
 
 
@@ -190,8 +190,8 @@ SUMMARY = ResourceOperations("Deletion requests", "/v1").operation(
     scope=Scope.REQUESTS_READ,
     gives=SummaryOut,
     does="Count the requests due on each of the next days and those received and completed in each of the last weeks, "
-    "with their completion times. Every count equals that of the list with the stated filters. For callers who are not "
-    "allowed to know whether data is held, requests count as completed at their report time.",
+    "with their completion times. Every count equals the length of the list with the stated filters. For callers who "
+    "are not allowed to know whether data is held, requests count as completed at their report time.",
 )
 
 
@@ -212,26 +212,26 @@ class CostOut(Answer):
 
 
 class MethodPlanOut(Answer):
-    """Plan for one method at the default target, from public numbers alone. These do not determine the accuracy."""
+    """Plan for one method at the default target, computed only from public numbers, which do not determine accuracy."""
 
     method: str = Field(description="Name of the method.")
     refused: str | None = Field(description="Reason why the method cannot train such a model; null if it can.")
-    learn_passes: float | None = Field(description="Passes over the rows to train, up to a cap; null if refused.")
+    learn_passes: float | None = Field(description="Number of passes to train, up to a cap; null if refused.")
     request_passes: float | None = Field(
-        description="Passes over the rows to forget the first person, up to a cap; null if refused."
+        description="Number of passes over the rows to forget the first person, up to a cap; null if refused."
     )
     deletion: float | None = Field(description="Epsilon of `deletion` for the first person, in nats; null if refused.")
     release: float | None = Field(
-        description="Epsilon of `release` for a record in the first version, in nats; null if refused."
+        description="Epsilon of `release` for a record in the first version, in nats; null if the method is refused."
     )
     adaptive: list[float] | None = Field(
         description="Epsilon of `adaptive` for a record in all versions, in nats, after 1, 10 and 100 requests about "
-        "other people, with one version each; null if refused."
+        "other people, with one version for each; null if the method is refused."
     )
 
 
 class MeasuredVersionOut(Answer):
-    """Version with its value of a metric on evaluation data."""
+    """A version's value of one metric, measured on evaluation data."""
 
     model_id: str = Field(description="ID of the model.")
     name: str = Field(description="Name of the model.")
@@ -279,31 +279,31 @@ PLAN = _ACCOUNTING.of_one(
     query=PlanQuery,
     gives=PlanOut,
     problems=(problems.DatasetUnknown, problems.PreconditionFailed),
-    does="Return what models of the dataset would cost at targets from 1/4 to 8, in noise and passes, calculated only "
-    "from public numbers, together with the metrics that existing models have reached on evaluation data. The "
-    "dataset's rows are not read; to try out a local file, use `lethe model plan FILE`.",
+    does="Return what models of the dataset would cost at target epsilons from 1/4 to 8, in noise and passes, "
+    "calculated only from public numbers, together with the metrics that existing models have reached on evaluation "
+    "data. The dataset's rows are not read; to try out a local file, use `lethe model plan FILE`.",
 )
 
 
 class EpsilonsOut(Answer):
     """Epsilons of the four privacy notions, each rounded up. They must not be added together."""
 
-    unlearning: float = Field(description="Joint epsilon for all people deleted since the chain began, in nats.")
+    unlearning: float = Field(description="Epsilon of `unlearning` for all people deleted in the chain, in nats.")
     deletion: float | None = Field(
-        description="Epsilon for the person with the most records in this run, in nats; null if the run forgets nobody."
+        description="Epsilon of `deletion` for the person with most records, in nats; null if the run forgets nobody."
     )
-    adaptive: float = Field(description="Epsilon for one remaining record, against readers of every version, in nats.")
+    adaptive: float = Field(description="Epsilon of `adaptive` for a remaining record and all versions, in nats.")
     release: float = Field(description="Epsilon for one remaining record, given the previous version, in nats.")
 
 
 class PointOut(Answer):
-    step: int = Field(description="Number of steps since the run began; at 0, the records are just erased.")
+    step: int = Field(description="Number of steps since the run began; at 0, the records have just been erased.")
     influence: float = Field(description="Influence W of all people deleted since the chain began.")
     presence: float = Field(description="Influence W of one remaining record.")
     noise_variance: float = Field(description="Variance V of the noise in each coordinate.")
-    epsilon: EpsilonsOut = Field(description="Epsilon of each notion.")
+    epsilon: EpsilonsOut = Field(description="Epsilon of each privacy notion after this step.")
     epsilon_of_one: float = Field(
-        description="Epsilon of `deletion`, in nats, if one remaining record became null after this step."
+        description="Epsilon of `deletion`, in nats, if one remaining record were set to null after this step."
     )
 
 
@@ -314,7 +314,7 @@ class SegmentOut(Answer):
     version: int = Field(description="Number of the version.")
     kind: RunKind = Field(description="Kind of the run.")
     run_id: str = Field(description="ID of the run.")
-    revision: int = Field(description="Revision of the dataset.")
+    revision: int = Field(description="Revision of the dataset on which the run worked.")
     recorded_at: datetime.datetime = Field(description="Time at which the ledger entry was recorded.")
     steps_before: int = Field(
         description="Number of steps the model had taken before this run; the position of its first point in a plot."
@@ -323,12 +323,12 @@ class SegmentOut(Answer):
     records: int = Field(description="Number of records erased for the run.")
     requests: int = Field(description="Number of requests that the run served.")
     largest: int | None = Field(
-        description="Largest number of forgotten records of any one person; null if the run served no request."
+        description="Largest number of records forgotten for any one person; null if the run served no request."
     )
     guarantees: list[GuaranteeOut] = Field(description="Guarantees recorded in the ledger, which match the last point.")
     adaptive: GuaranteeOut | None = Field(
         description="`adaptive` guarantee for the person with the most forgotten records, over every version of the "
-        "dataset's models trained on them; null if the run served no request."
+        "dataset's models trained on those records; null if the run served no request."
     )
     exports: int = Field(description="Number of times the version's weights were exported.")
     points: list[PointOut] = Field(description="Points of the curve, in order of steps.")
@@ -368,20 +368,20 @@ class NextRequestOut(Answer):
 
 class ReleasesLeftOut(Answer):
     epsilon: float = Field(
-        description="Epsilon of the `adaptive` budget, in nats: from the query, the dataset or the model's target, in "
-        "this order."
+        description="Epsilon of the `adaptive` budget, in nats: from the query, or else the dataset, or else the "
+        "model's target."
     )
-    delta: float = Field(description="Delta of the budget: of the query, else the dataset's, else the model's target.")
+    delta: float = Field(description="Delta of the budget: from the query, else the dataset, else the model's target.")
     steps_per_release: int = Field(description="Number of steps that it now takes to forget one more record.")
-    records: int = Field(description="Number of the person's records, in every version of all the dataset's models.")
+    records: int = Field(description="Number of records assumed for the person, in all versions of all models.")
     count: int | None = Field(
-        description="Number of versions that still fit the budget if only this model publishes; null if it is exceeded."
+        description="Number of versions that still fit the budget if only this model publishes; null if exceeded."
     )
 
 
 class ResetOut(Answer):
     steps: int = Field(description="Minimum number of steps after which `reset` meets the model's target.")
-    guarantee: GuaranteeOut = Field(description="`reset` guarantee after these steps.")
+    guarantee: GuaranteeOut = Field(description="`reset` guarantee after `steps` steps.")
 
 
 class NextRunOut(Answer):
@@ -393,7 +393,7 @@ class NextRunOut(Answer):
 
 class LargeRequestOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
-    records: int = Field(description="Number of rows of the person in the model's dataset.")
+    records: int = Field(description="Number of the person's rows in the model's dataset.")
 
 
 class ModelBudgetOut(Answer):
@@ -401,21 +401,21 @@ class ModelBudgetOut(Answer):
     version: int | None = Field(description="Number of the live version; null before the first version.")
     target: TargetOut = Field(description="Target of the model's `unlearning` guarantee.")
     releases: int = Field(description="Number of versions published so far, including destroyed and lost ones.")
-    mu: float = Field(description="`adaptive` mu of one record over these versions; add squares across models.")
+    mu: float = Field(description="`adaptive` mu for one record over all versions; add squares across models.")
     releases_left: ReleasesLeftOut | None = Field(
         description="Number of versions that still fit the budget; null before the first version."
     )
     room: int | None = Field(
-        description="Maximum records forgotten at once in fewer steps than relearning; null without a version."
+        description="Maximum records forgotten at once in fewer steps than relearning takes; null without a version."
     )
-    next_run: NextRunOut | None = Field(description="Run that would serve waiting requests now; null if none wait.")
-    relearning: list[LargeRequestOut] = Field(description="Open requests that each force relearning; the largest 100.")
+    next_run: NextRunOut | None = Field(description="Run that would serve waiting requests now; null if there is none.")
+    relearning: list[LargeRequestOut] = Field(description="Open requests that each need relearning; the largest 100.")
 
 
 class DatasetAccountOut(Answer):
     dataset_id: str = Field(description="ID of the dataset.")
     used: GuaranteeOut | None = Field(
-        description="`adaptive` guarantee for one record in every version of every model; null without versions."
+        description="`adaptive` guarantee for one record in every version of every model; null if there is no version."
     )
     models: list[ModelBudgetOut] = Field(description="Budget of each of the dataset's models.")
 
@@ -431,11 +431,11 @@ class AccountOut(Answer):
     guarantees: list[GuaranteeOut] = Field(
         description="`unlearning` for erased rows, except people in `waiting`, and `release` for a remaining record."
     )
-    waiting: WaitingOut = Field(description="People with open requests whose rows are not erased yet.")
+    waiting: WaitingOut = Field(description="People with open requests whose rows have not been erased yet.")
     releases: int = Field(description="Number of the model's versions on record, including destroyed ones.")
     next_request: NextRequestOut = Field(description="Run that would be needed to forget one more record.")
     releases_left: ReleasesLeftOut = Field(description="Number of versions that still fit into an `adaptive` budget.")
-    reset: ResetOut | None = Field(description="Run that meets the `reset` guarantee; null if over LETHE_MAX_STEPS.")
+    reset: ResetOut | None = Field(description="Run that meets the target with `reset`; null if over LETHE_MAX_STEPS.")
 
 
 class StatementOut(Answer):
@@ -443,15 +443,15 @@ class StatementOut(Answer):
     certificate_id: str = Field(description="ID of the certificate.")
     version: int = Field(description="Number of the version covered by the certificate.")
     signed: list[GuaranteeOut] = Field(description="Guarantees stated in the certificate.")
-    today: list[GuaranteeOut] = Field(description="The same guarantees, recomputed for the current live version.")
+    today: list[GuaranteeOut] = Field(description="Guarantees in the certificate, recomputed for the live version.")
 
 
 class RequestAccountOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
-    models: list[StatementOut] = Field(description="Guarantees for each certificate of the request.")
+    models: list[StatementOut] = Field(description="Signed and current guarantees for each certificate of the request.")
     joint: JointOut | None = Field(
         description="Joint guarantee of all models trained on the person's data, except those destroyed before they "
-        "forgot; null if there is none or a model must still forget."
+        "forgot the person; null if there is none or a model must still forget the person."
     )
 
 

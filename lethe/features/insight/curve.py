@@ -1,8 +1,8 @@
 """Curves: people's influence on a model during training, and how it decays once they are deleted.
 
-A point is what a certificate would state if the run had been planned with that number of steps and published; see
-`docs/mathematics/curve.md`. The same functions compute certificates, so that a run's last point equals its ledger entry
-to the last digit.
+A point is what a certificate would state if the run had been planned with that number of steps and its result
+published; see `docs/mathematics/curve.md`. The same functions compute certificates, so that a run's last point equals
+its ledger entry to the last digit.
 """
 
 from dataclasses import dataclass, replace
@@ -19,9 +19,9 @@ from lethe.proof.mechanism import Adjacency
 class Epsilons:
     """Epsilons of the four privacy notions, rounded up. They must not be added together.
 
-    `unlearning` is about all people deleted since the chain began, `deletion` about the person with the most records in
-    this run (None if the run forgets no one). `adaptive` is about one record still present that fed every version, and
-    `release` about one record still present, given the previous version.
+    `unlearning` covers all people deleted since the chain began, and `deletion` the person with the most records in
+    this run (None if the run forgets no one). `adaptive` covers one record that is still present and fed every version;
+    `release` covers one record that is still present, given the previous version.
     """
 
     unlearning: float
@@ -32,9 +32,9 @@ class Epsilons:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """State of a chain `step` steps into a run; at 0 the records to forget are null and no step has run.
+    """A chain's state `step` steps into a run; at 0 the records to forget are null and no step has run.
 
-    `influence` is that of all people deleted so far; `presence` is the influence of one record still present.
+    `influence` is the influence of all people deleted so far, and `presence` that of one record still present.
     `epsilon_of_one` is the epsilon of that record if it were deleted at this step and no step followed.
     """
 

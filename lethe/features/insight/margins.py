@@ -1,4 +1,4 @@
-"""Margins of a chain and a budget: epsilon without a run, records per run, and versions that still fit.
+"""Margins of a chain and a budget: epsilon without a run, records per run, and the number of versions that still fit.
 
 Symbols: epsilon >= 0, in nats; 0 < delta < 1; `records` >= 1 records that become null (>= 0 where a function says so),
 followed by a run of `steps` K >= 1. The target bounds `unlearning`, compared with training from scratch, and covers all
@@ -67,7 +67,7 @@ def releases_left(
 
     Symbols: `exposures` are the versions of all models published while the person's `records` >= 1 were present.
 
-    Formal Guarantee: for a person who is present in that many more versions of this model, and none of other models,
+    Formal Guarantee: for a person who is present in that many more versions of this model and in none of other models,
     the `adaptive` guarantee meets (epsilon, delta) upon deletion; with one more version it does not.
 
     Edge cases: the result is 0 if one version is too many, and never exceeds 2^53. Raises `InfeasibleError` if the

@@ -1,1 +1,1 @@
-"""Isolation of a process that reads foreign files."""
+"""Isolation of processes that read untrusted files."""

@@ -1,15 +1,15 @@
 """Sandbox for a process that reads an untrusted file: few system calls, no files, no child processes, never root.
 
-A network is data to its runtime, but runtimes have bugs, so the process is assumed to execute any code in the file.
-What the process may do is listed below; everything else fails with EPERM:
+To its runtime, a network is data. But runtimes have bugs, so the process is assumed to execute any code in the file. It
+can do only what is listed below; everything else fails with EPERM:
 
-- a seccomp filter lets it compute, read and write what is open, and end. It can neither start a process, a thread or a
+- a seccomp filter lets it compute, read and write what is open, and exit. It can neither start a process, a thread or a
   program, nor open, change or remove a file, nor reach a socket or another process, nor make memory executable;
-- Landlock, on kernels that have it (from 5.13 on), forbids all files too, and later TCP and signals to others;
-- limits of memory, of time, of descriptors (those that are open) and of processes (none) hold without either;
+- Landlock, on kernels that have it (5.13 and later), also forbids all files and, later, TCP and signals to others;
+- limits on memory, time, descriptors (only those already open) and processes (none) apply even without these two;
 - root becomes the user `NOBODY`, without groups and capabilities. A process of another user keeps its user.
 
-It is for Linux on x86-64 and arm64. `enter` raises elsewhere, and where anything but Landlock is missing.
+It runs on Linux on x86-64 and arm64. `enter` raises elsewhere, and if anything other than Landlock is missing.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ import sys
 import time
 
 NOBODY = 65534
-"""User and group of a sandboxed process that was started by root."""
+"""User and group of a sandboxed process that root started."""
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 1, 22, 2, 38
 _RETURN_ALLOW, _RETURN_EPERM, _RETURN_KILL = 0x7FFF0000, 0x00050000 | 1, 0x80000000
 # BPF_LD|W|ABS, JEQ|K, JSET|K and RET|K.
@@ -52,7 +52,7 @@ _ALLOWED = {
 }
 """Permitted system calls with their numbers on x86-64 and arm64, in the order of `_ARCHITECTURES`."""
 _PROTECTING = {"mmap": (9, 222), "mprotect": (10, 226)}
-"""System calls that are permitted only without PROT_EXEC, with their numbers."""
+"""System calls permitted only without PROT_EXEC, with their numbers."""
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446
 
 
@@ -104,7 +104,7 @@ def enter(*, memory_bytes: int, cpu_seconds: int | None = None) -> None:
 
 
 def _close_files(libc: ctypes.CDLL) -> bool:
-    """Use Landlock to forbid files, TCP ports and signals to other processes. Return False if the kernel lacks it."""
+    """Use Landlock to block files, TCP ports and signals to other processes. Return False if the kernel lacks it."""
     # With this flag the call returns the version of Landlock.
     version = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)
     if version < 1:

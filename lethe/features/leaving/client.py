@@ -1,7 +1,7 @@
 """`client.leaving_reasons`: statistics of reasons for leaving, from answers that people randomise before sending.
 
-The client never repeats `submit` automatically, because an answer could be counted twice; a lost answer does not bias
-the estimates. If you repeat the call, send the same answer and never randomise again.
+The client never repeats `submit` automatically, because an answer could be counted twice, while a lost answer does not
+bias the estimates. If you repeat the call, send the same answer and do not randomise again.
 """
 
 from lethe.client.methods import H, Resource, call

@@ -11,7 +11,7 @@ from lethe.contract.sets import Scope
 from lethe.features.leaving.randomised import LeavingReason
 
 MIN_ODDS, MAX_ODDS = 2, 100
-"""Odds below 2 reveal nothing; odds above 100 practically reveal the answer (epsilon = 4.6)."""
+"""Odds below 2 would make the answer meaningless; odds above 100 practically reveal it (epsilon = 4.6)."""
 Odds = Annotated[
     int,
     Field(
@@ -40,15 +40,15 @@ class ReasonOut(Answer):
     reason: str = Field(description="Reason for leaving.")
     sent: int = Field(description="Number of answers that name this reason, truthfully or not.")
     share: float = Field(
-        description="Unbiased estimate of the share of people with this reason. By chance, it can lie outside 0 to 1."
+        description="Unbiased estimate of the share of people with this reason; by chance, it can lie outside 0 to 1."
     )
     standard_error: float = Field(description="Standard error of `share`, from randomisation and sampling of people.")
-    low: float = Field(description="Lower limit of the share; all limits of a survey hold jointly at `confidence`.")
-    high: float = Field(description="Upper limit of the share; all limits of a survey hold jointly at `confidence`.")
+    low: float = Field(description="Lower confidence limit of the share; all limits hold jointly at `confidence`.")
+    high: float = Field(description="Upper confidence limit of the share; all limits hold jointly at `confidence`.")
 
 
 class SurveyOut(Answer):
-    odds: int = Field(description="Ratio of the probability of sending the true reason to that of each other reason.")
+    odds: int = Field(description="Ratio of the probability of sending the true reason to that of any other reason.")
     epsilon: float = Field(description="Local differential privacy of each answer, in nats: ln(odds).")
     num_answers: int = Field(description="Number of answers in the survey.")
     reasons: list[ReasonOut] = Field(description="Estimates for each reason.")

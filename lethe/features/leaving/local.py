@@ -1,13 +1,13 @@
-"""Local differential privacy: people randomise their values before sending, and only aggregates are estimated.
+"""Local differential privacy: people randomise their values before sending them, and only aggregates are estimated.
 
 A randomiser is epsilon-locally private if for every y, a, b
 
     P[sent = y | true = a] <= e^epsilon P[sent = y | true = b].
 
-Whatever anyone does with the sent values, it distinguishes two true values by a factor of at most e^epsilon. In the
-central model, the holder of all data adds noise once; in the local model, each person adds noise, and the error of a
-mean is larger by about sqrt(n). For values in [0, 1], the theorems `central_mean_mse` and `local_mean_mse` give a
-Laplace mechanism's errors in both models; this module has randomised response and two more estimators of a mean.
+No processing of the sent values distinguishes two true values by more than a factor of e^epsilon. In the central model,
+the holder of all data adds noise once; in the local model, each person adds noise, and the error of a mean is larger by
+about sqrt(n). For values in [0, 1], the theorems `central_mean_mse` and `local_mean_mse` give a Laplace mechanism's
+errors in both models; this module provides randomised response and two further estimators of a mean.
 """
 
 import math
@@ -33,7 +33,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomisedResponse:
-    """Randomised response over k = `num_answers` >= 2 answers, the true one `odds` >= 2 times as likely as any other.
+    """Randomised response over k = `num_answers` >= 2 answers: the true one is `odds` >= 2 times as likely as others.
 
     Formal guarantee: epsilon-local privacy with epsilon = log(odds). It is exact, because both probabilities are ratios
     of integers: odds/(odds + k - 1) and 1/(odds + k - 1). A person who answers m times has spent m epsilon.
@@ -67,7 +67,7 @@ class RandomisedResponse:
         return math.log(self.odds)
 
     def rate(self, share: float) -> float:
-        """Return the probability that an answer is sent if it is the true answer of this share of people."""
+        """Return the probability that an answer is sent if it is the true answer for a fraction `share` of people."""
         return float(self.other) + share * float(self.truth - self.other)
 
     def variance(self, *, n: int, share: float) -> float:
@@ -84,11 +84,11 @@ class RandomisedResponse:
     def estimates(self, sent: Sequence[int], *, confidence: float) -> list[Estimate]:
         """Estimate each answer's share from the number of times it was sent.
 
-        All intervals hold together with probability >= `confidence` (Clopper and Pearson for each rate, Bonferroni over
-        the answers). They are valid for people drawn independently, and for people with fixed answers: in that case the
-        number sent is a sum of two kinds of coin flips, whose tails are bounded by a binomial with the same mean
-        (Hoeffding, Annals of Mathematical Statistics 27, 1956, Theorem 4). `standard_error` is the root of `variance`
-        at the observed rate.
+        All intervals hold simultaneously with probability >= `confidence` (Clopper and Pearson for each rate,
+        Bonferroni over the answers). They are valid for people drawn independently, and for people with fixed answers:
+        in that case the number sent is a sum of two kinds of coin flips, whose tails are bounded by a binomial with the
+        same mean (Hoeffding, Annals of Mathematical Statistics 27, 1956, Theorem 4). `standard_error` is the root of
+        `variance` at the observed rate.
 
         >>> response = RandomisedResponse(odds=3, num_answers=2)
         >>> [round(estimate.share, 6) for estimate in response.estimates([625, 375], confidence=0.95)]

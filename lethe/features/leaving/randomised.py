@@ -1,8 +1,8 @@
-"""Randomised reasons for leaving: the answer sent is private against any reader, whatever they know.
+"""Randomised reasons for leaving: the answer sent protects the person's privacy from any reader, whatever they know.
 
-`answer = randomise("cost")` runs on a device or in a process that the person trusts. It needs no network and no API
-key, and stores nothing about the true reason. To send the answer, call
-`client.leaving_reasons.submit(answer=answer.answer, odds=answer.odds)`.
+`answer = randomise("cost")` runs on a device or in a process that the person trusts. It needs no network or API key,
+and stores nothing about the true reason. To send the answer, call `client.leaving_reasons.submit(answer=answer.answer,
+odds=answer.odds)`.
 """
 
 import math
@@ -44,7 +44,7 @@ def randomise(reason: str, *, odds: int = ODDS) -> RandomisedAnswer:
     """Return the true reason with probability odds/(odds + 4), and each of the four others with 1/(odds + 4).
 
     The probabilities are exact: the operating system's randomness picks one of odds + 4 integers, without floats.
-    Randomise once per person and reuse that answer: drawing again makes it a further answer.
+    Randomise once per person and reuse that answer: drawing again counts as another answer.
     """
     if reason not in REASONS:
         raise InputInvalid(f"Expected a reason out of {', '.join(REASONS)}.")

@@ -1,1 +1,1 @@
-"""Ledgers of models that were trained elsewhere with differential privacy."""
+"""Ledgers of models trained elsewhere with differential privacy."""

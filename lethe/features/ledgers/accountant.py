@@ -1,10 +1,10 @@
-"""Epsilon of a differentially private training ledger, for all of a person's rows at once.
+"""Epsilon of a differentially private training ledger, for all of one person's rows together.
 
-A ledger lists the noisy steps of a training run, as dp-accounting's event tree or as the history of an Opacus
-accountant. Each step sums gradients that are clipped per row to norm C, and adds noise. Of a person's g rows, a Poisson
-sample at rate q contains k with probability Binom(g, q)(k), which moves the sum by at most k C. The step is therefore
-dominated, for adding and for removing the g rows, by the pair of N(0, s^2) and the mixture of N(k, s^2) over k, where s
-is the noise multiplier. Some datasets attain this bound, so it is exact.
+A ledger lists a training run's noisy steps, as dp-accounting's event tree or as the history of an Opacus accountant.
+Each step sums gradients clipped per row to norm C, and adds noise. Of a person's g rows, a Poisson sample at rate q
+contains k with probability Binom(g, q)(k), which moves the sum by at most k C. The step is therefore dominated, both
+for adding and for removing the g rows, by the pair of N(0, s^2) and the mixture of N(k, s^2) over k, where s is the
+noise multiplier. Some datasets attain this bound, so it is exact.
 
 Sources: A. Ganesh, "Tight Group-Level DP Guarantees for DP-SGD with Sampling via Mixture of Gaussians Mechanisms",
 arXiv:2401.10294, for the group; C. A. Choquette-Choo et al., "Privacy Amplification for Matrix Mechanisms",
@@ -25,7 +25,7 @@ from lethe.proof.errors import PreconditionError
 RELATIONS = ("add_or_remove_one", "replace_special")
 """Neighbouring relations, named as in dp-accounting: a row is added or removed, or replaced by a row that adds zero."""
 MAX_EPSILON = 50.0
-"""Largest epsilon that `bound` computes."""
+"""Largest epsilon that `bound` can return."""
 MIN_DELTA, MAX_DELTA = 1e-9, 0.1
 MAX_ROWS = 1000
 MAX_STEPS = 10_000_000
@@ -37,10 +37,10 @@ _MAX_POINTS = 1 << 21
 _INTERVAL = 1e-3
 """Discretisation interval of the privacy loss."""
 _LOST = 1e-12
-"""Part of delta that covers floating-point errors and truncated tails; small compared with `MIN_DELTA`."""
+"""Part of delta that covers floating-point errors and truncated tails; it is small compared with `MIN_DELTA`."""
 _DECIMALS = 1000
 _SLACK = 1e-6
-"""Margin before rounding up, for processors on which sums differ in their last digits."""
+"""Margin added before rounding up, because the last digits of sums differ between processors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,17 +53,17 @@ class NoisyStep:
 
 
 Steps = Mapping[NoisyStep, int]
-"""Number of times each step was taken."""
+"""Number of times that each step was taken."""
 
 
 def read(document: Any) -> Steps:
-    """Return the steps of a ledger.
+    """Return a ledger's steps.
 
     Args:
         document: `{"format": "opacus", "history": [[noise_multiplier, sample_rate, steps], ...]}`, or `{"format":
             "dp_event", "event": EVENT}`, where an event is an object with its `class_name` and fields as in
-            dp-accounting 0.6. Supported are Gaussian and Laplace events, Poisson-sampled Gaussian events, their
-            compositions and NoOp events.
+            dp-accounting 0.6. Gaussian and Laplace events, Poisson-sampled Gaussian events, their compositions and NoOp
+            events are supported.
 
     Raises:
         PreconditionError: `event_known`, naming an unsupported event; `ledger_whole` for any other fault.
@@ -110,7 +110,7 @@ def is_epsilon(stated: Any, steps: Steps, *, rows: int, delta: float) -> bool:
 
 
 def bound(steps: Steps, *, rows: int, delta: float) -> float | None:
-    """Return an upper bound on epsilon at `delta` for adding or removing `rows` rows together, or None beyond
+    """Return an upper bound on epsilon at `delta` for adding or removing `rows` rows together, or None if it exceeds
     `MAX_EPSILON`. `rows` is in [0, MAX_ROWS], and `delta` in [MIN_DELTA, MAX_DELTA].
 
     Raises:
@@ -144,7 +144,7 @@ def bound(steps: Steps, *, rows: int, delta: float) -> float | None:
 
 
 def curve(steps: Steps, *, delta: float, budget: float) -> dict[int, float | None]:
-    """Map each number of rows that was tried, in search of the largest with epsilon <= `budget`, to its epsilon."""
+    """Search for the largest number of rows with epsilon <= `budget`; map each number tried to its epsilon."""
     points: dict[int, float | None] = {}
 
     def fits(rows: int) -> bool:
@@ -256,10 +256,10 @@ def _repeated(part: Any, count: int, most: float) -> Any:
 
 
 def _sampled(step: NoisyStep, count: int, rows: int, lost: float, distributions: Any) -> Any:
-    """Return the distribution of `count` Poisson-sampled Gaussian steps for `rows` rows; None beyond `MAX_EPSILON`.
+    """Return the privacy loss of `count` Poisson-sampled Gaussian steps for `rows` rows; None beyond `MAX_EPSILON`.
 
-    Samples that contain so many of the rows that their total probability is below `lost` are left out. This changes
-    delta and epsilon by at most `lost` per step.
+    Samples with so many of the rows that the total probability of such samples is below `lost` are left out. This
+    changes delta and epsilon by at most `lost` per step.
     """
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
@@ -287,8 +287,8 @@ def _sampled(step: NoisyStep, count: int, rows: int, lost: float, distributions:
 
 
 def _mixture(noise: float, held: Any, weights: Any, adjacency: Any) -> Any:
-    """Return dp-accounting's privacy loss for a mixture of Gaussians, with an inverse that is vectorised, because the
-    original one takes seconds."""
+    """Return dp-accounting's privacy loss for a mixture of Gaussians, with a vectorised inverse, because the original
+    takes seconds."""
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
     from scipy import special, stats
 
@@ -307,7 +307,7 @@ def _mixture(noise: float, held: Any, weights: Any, adjacency: Any) -> Any:
 
     class LossOnGrid(MixtureGaussianPrivacyLoss):  # type: ignore[misc]
         def inverse_privacy_losses(self, privacy_losses: Any, precision: float = 0) -> Any:
-            """Return the points at which the decreasing loss takes each value, by table and Newton's method."""
+            """Return the points at which the decreasing loss takes each value, using a table and Newton's method."""
             place = np.clip(np.searchsorted(-on_grid, -privacy_losses), 1, grid.size - 1)
             left, right = grid[place - 1], grid[place]
             x = np.clip(np.interp(-privacy_losses, -on_grid, grid), left, right)

@@ -1,9 +1,9 @@
-"""Commands about models that were trained elsewhere with differential privacy."""
+"""Commands about models trained elsewhere with differential privacy."""
 
 from lethe.cli.derived import OptionShape, add_group, derive
 from lethe.features.ledgers.contract import DpModelOut
 
-add_group("dp_models", "dp-model", "Models trained elsewhere with differential privacy, by their ledgers.")
+add_group("dp_models", "dp-model", "Models trained elsewhere with differential privacy, and their ledgers.")
 
 
 def _line_of(model: DpModelOut) -> str:

@@ -1,4 +1,4 @@
-"""`client.dp_models`."""
+"""`client.dp_models`: calls about models trained elsewhere with differential privacy."""
 
 from lethe.client.methods import H, Keyed, Resource, call, pages
 from lethe.features.ledgers import contract

@@ -16,22 +16,22 @@ class DpModelUnknown(NotFound, title="There is no such DP model", template="Ther
 
 
 class Relation(ClosedSet):
-    """Neighbouring relation of a ledger. Replacing a row with another (replace_one) is not supported: under sampling,
-    no exact bound for several rows of a person is known."""
+    """A ledger's neighbouring relation. Replacing a row with another (replace_one) is not supported: under sampling, no
+    exact bound for several of a person's rows is known."""
 
     ADD_OR_REMOVE_ONE = "add_or_remove_one"
-    """The datasets differ in one row that one of them lacks."""
+    """One dataset has one row more than the other."""
     REPLACE_SPECIAL = "replace_special"
     """The datasets differ in one row, which one of them replaces with a row that contributes zero."""
 
 
 class DpRequestStatus(ClosedSet):
     BOUNDED = "bounded"
-    """The ledger bounds, within the budget, what the model holds about the person."""
+    """The ledger bounds, within the budget, what the model retains about the person."""
     WAITING = "waiting"
-    """The budget is spent: the request waits for the ledger of a training run started after it was accepted."""
+    """The budget is spent: the request is waiting for the ledger of a training run started after it was accepted."""
     CLOSED = "closed"
-    """The model was retired while the request was waiting, so the request never reached it."""
+    """The model was retired while the request was waiting, so the request never took effect on it."""
     CANCELLED = "cancelled"
     """The request was cancelled or rejected."""
 
@@ -49,18 +49,18 @@ class LedgerIn(Body):
         "docs/dp-ledgers.md)."
     )
     relation: Annotated[Relation, Strict(False)] = Field(
-        default=Relation.ADD_OR_REMOVE_ONE, description="Neighbouring relation used by the ledger, for one row."
+        default=Relation.ADD_OR_REMOVE_ONE, description="Neighbouring relation of the ledger for one row."
     )
     delta: Annotated[float, Field(ge=1e-9, le=0.1)] = Field(description="Delta at which epsilon is stated.")
     max_rows_per_person: Annotated[int, Field(ge=1, le=1000)] = Field(
-        description="Maximum number of training rows per person. Every request counts this many."
+        description="Maximum number of training rows per person. Every request is counted as this many rows."
     )
     budget_epsilon: Annotated[float, Field(gt=0, le=50)] = Field(
-        description="Maximum epsilon for all forgotten rows together. Requests that exceed it wait for a retraining."
+        description="Maximum epsilon for all forgotten rows together. Requests that exceed this wait for a retraining."
     )
     trained_from: Moment = Field(
         description="Time at which the training read its data. People whose requests were accepted before this time "
-        "count as absent from it."
+        "are taken to be absent from the data."
     )
 
 
@@ -77,37 +77,37 @@ class DpModelIn(LedgerIn):
     name: Name = Field(description="Name of the model, shown to officers and in bundles.")
     dataset_ids: Ids | None = optional(
         "IDs of the datasets with the people whose data the model may have been trained on. A request restricted to "
-        "other datasets does not concern it. Default: all datasets of the tenant."
+        "other datasets does not concern the model. Default: all datasets of the tenant."
     )
 
 
 class CurvePoint(Answer):
     rows: int = Field(description="Number of rows added or removed together.")
-    epsilon: float | None = Field(description="Upper bound on epsilon, rounded up; null if above 50.")
+    epsilon: float | None = Field(description="Upper bound on epsilon, rounded up; null if the bound is above 50.")
 
 
 class DpModelOut(Answer):
     id: str = Field(description="ID of the model, also used as its system ID.")
     name: str = Field(description="Name of the model.")
-    dataset_ids: list[str] | None = Field(description="Datasets whose rows it may be trained on; null for all.")
+    dataset_ids: list[str] | None = Field(description="IDs of datasets the model may be trained on; null for all.")
     version: int = Field(description="Number of the current ledger, starting at 1.")
     ledger_id: str = Field(description="ID of the current ledger.")
     ledger: dict[str, Any] = Field(description="Current ledger, as registered.")
     relation: Relation = Field(description="Neighbouring relation used by the ledger.")
     delta: float = Field(description="Delta at which epsilon is stated.")
     max_rows_per_person: int = Field(description="Number of rows that every request counts as.")
-    trained_from: datetime.datetime = Field(description="Time at which the training read its data.")
+    trained_from: datetime.datetime = Field(description="Time at which the model's training read its data.")
     epsilon: float = Field(description="Epsilon for the rows of one person, recomputed from the ledger and rounded up.")
     curve: list[CurvePoint] = Field(description="Epsilon for each number of rows, up to just above the budget.")
     budget_epsilon: float = Field(description="Maximum epsilon for all forgotten rows together.")
     budget_rows: int = Field(description="Maximum number of forgotten rows whose epsilon fits into the budget.")
     forgotten_rows: int = Field(
-        description="Number of rows counted by requests, even waiting ones, accepted since the training read its data."
+        description="Number of rows counted for requests, even waiting ones, accepted since the training read its data."
     )
-    retraining_due: bool = Field(description="True if a waiting request exceeds the budget or the next one would.")
-    waiting_requests: int = Field(description="Number of requests waiting for a retraining.")
-    created_at: datetime.datetime = Field(description="Time of registration.")
-    retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in use.")
+    retraining_due: bool = Field(description="True if a waiting request exceeds the budget or the next request would.")
+    waiting_requests: int = Field(description="Number of requests waiting for the model to be retrained.")
+    created_at: datetime.datetime = Field(description="Time at which the model was registered.")
+    retired_at: datetime.datetime | None = Field(description="Time at which the model was retired; null until then.")
 
 
 _DP_MODELS = ResourceOperations("Systems", "/v1/dp-models", DpModelUnknown)
@@ -138,7 +138,7 @@ GET = _DP_MODELS.of_one(
     "/{dp_model_id}",
     scope=Scope.MODELS_READ,
     gives=DpModelOut,
-    does="Return a model with its ledger, its epsilon by number of rows, and what is left of its budget.",
+    does="Return a model with its ledger, its epsilon for each number of rows, and its remaining budget.",
 )
 RENEW = _DP_MODELS.of_one(
     "renew_dp_model",
@@ -148,8 +148,8 @@ RENEW = _DP_MODELS.of_one(
     takes=LedgerIn,
     gives=DpModelOut,
     repeat="idempotent",
-    does="Replace the ledger after a retraining. Requests accepted before it read its data no longer count, and those "
-    "that waited for it proceed. If the new budget does not cover the others, the ledger is refused.",
+    does="Replace a model's ledger after a retraining. Requests accepted before it read its data no longer count, and "
+    "those that were waiting proceed. A ledger whose budget does not cover the other requests is refused.",
 )
 RETIRE = _DP_MODELS.of_one(
     "retire_dp_model",
@@ -158,5 +158,5 @@ RETIRE = _DP_MODELS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Retire a model. Requests waiting for its retraining end without it, and their headline says so.",
+    does="Retire a model. Requests waiting for its retraining end without one, and their headlines say so.",
 )

@@ -1,4 +1,4 @@
-"""Bundle evidence for a model with a ledger: the ledger itself, from which verification recomputes epsilon."""
+"""Bundle evidence for a model with a ledger: the ledger itself, from which verifiers recompute epsilon."""
 
 import datetime
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _FIELDS = {
 
 
 def _of_ledger(line: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
-    """Recompute both figures from the ledger, and return the grade they support."""
+    """Recompute both epsilons in the evidence from its ledger, and return the grade that they support."""
     evidence = line["evidence"]
     require("ledger_whole", evidence.keys() == _FIELDS, f"the fields {sorted(_FIELDS)}")
     require("relation_known", evidence["relation"] in accountant.RELATIONS, f"one of {accountant.RELATIONS}")

@@ -2,5 +2,5 @@
 
 from lethe.cli.derived import add_group, derive
 
-add_group("lineage", "lineage", "Models, versions and copies that a person's rows fed.")
+add_group("lineage", "lineage", "Models, versions and copies trained on a person's rows.")
 derive("lineage.of_request", group="deletion_requests", verb="lineage")

@@ -1,4 +1,4 @@
-"""`client.lineage`: the lineage of a person's rows; and calls of `client.models` for copies of weights."""
+"""`client.lineage`: the lineage of a person's rows; and `client.models` calls about copies of weights."""
 
 from lethe.client.methods import H, Resource, call, pages
 from lethe.features.lineage import contract

@@ -1,4 +1,4 @@
-"""Operations on lineage: the models, versions and copies that a person's rows fed, and whether a copy may be served."""
+"""Operations on lineage: the models, versions and copies with a person's rows, and whether a copy may be served."""
 
 import datetime
 from typing import Annotated
@@ -36,13 +36,13 @@ class DestructionCheck(ClosedSet):
     """How the destruction of a copy was checked."""
 
     LISTED = "listed"
-    """A listing of the copy's store afterwards showed none of its files."""
+    """When the copy's store was listed afterwards, none of the copy's files was there."""
     STATED = "stated"
-    """The destruction was not checked: it is only the caller's statement."""
+    """The destruction was not checked: there is only the caller's statement."""
 
 
 class CopyState(ClosedSet):
-    """State of a copy that carried a person's data, worst first."""
+    """State of a copy whose weights were trained on a person's data, worst state first."""
 
     OUT = "out"
     REACHED = "reached"
@@ -60,11 +60,11 @@ class CopyStatementIn(Body):
     kind: Annotated[CopyKind, Strict(False)] = Field(
         default=CopyKind.WEIGHTS, description="Form of the copy: weights, onnx or mlflow."
     )
-    place: Place | None = optional("Where the copy is, for officers. Default: not stated.")
+    place: Place | None = optional("Location of the copy, as information for officers. Default: not stated.")
     destroyed: Annotated[DestructionCheck, Strict(False)] | None = optional(
         "How the destruction of the copy was checked. Default: the copy is not destroyed."
     )
-    replaced_by: VersionNumber | None = optional("Number of the version that replaced this copy. Default: none.")
+    replaced_by: VersionNumber | None = optional("Number of the version that replaced the copy. Default: not replaced.")
 
 
 class ExportOut(Answer):
@@ -75,17 +75,17 @@ class ExportOut(Answer):
     api_key_id: str = Field(description="ID of the API key or user that received the weights.")
     at: datetime.datetime = Field(description="Time of the export.")
     kind: CopyKind | None = Field(description="Form of the copy: weights, onnx or mlflow; null if not stated.")
-    place: str | None = Field(description="Where the copy is; null if not stated.")
+    place: str | None = Field(description="Location of the copy; null if not stated.")
     destroyed: DestructionCheck | None = Field(
         description="How the destruction of the copy was checked: listed or stated; null if not destroyed."
     )
-    replaced_by: int | None = Field(description="Number of the version that replaced this copy; null if not replaced.")
-    stated_by: str | None = Field(description="ID of the API key or user that made the statement; null if none.")
-    stated_at: datetime.datetime | None = Field(description="Time of the statement; null if none was made.")
+    replaced_by: int | None = Field(description="Number of the version that replaced the copy; null if not replaced.")
+    stated_by: str | None = Field(description="ID of the API key or user that stated this; null if nothing was stated.")
+    stated_at: datetime.datetime | None = Field(description="Time of the statement on the copy; null if none was made.")
 
 
 class ExportsQuery(Paging):
-    mine: bool = Field(default=False, description="List only exports to the calling API key or user.")
+    mine: bool = Field(default=False, description="List only exports that the calling API key or user received.")
     version: VersionNumber | None = optional("List only exports of the version with this number.")
 
 
@@ -96,7 +96,7 @@ EXPORTS = MODELS.of_one(
     scope=Scope.MODELS_READ,
     query=ExportsQuery,
     gives=PageOut[ExportOut],
-    does="List which weights were exported, to whom and when, newest first.",
+    does="List the exports of a model's weights: which version, to whom and when, newest first.",
 )
 STATE_COPY = MODELS.of_two(
     "state_copy",
@@ -124,17 +124,17 @@ class ServingOut(Answer):
     )
     certified: bool = Field(description="True if the version has forgotten everyone whose request was accepted.")
     valid_until: datetime.datetime | None = Field(
-        description="Time until which the version may be served without asking again: at most an hour ahead, and not "
-        "after an accepted request is due. A 304 extends it by max-age. Null if it may not be served."
+        description="Time until which the version may be served without checking again: at most an hour ahead, and not "
+        "after an accepted request is due. A 304 extends it by max-age. Null if the version may not be served."
     )
     retry_after_seconds: int | None = Field(
-        description="Seconds to wait before asking again about a version that may be served later; null otherwise."
+        description="Seconds to wait before checking again; null unless the version may not be served yet."
     )
 
 
 class ServingQuery(Query):
     version: VersionNumber | None = optional("Number of the version to check. Default: the live version.")
-    weights_sha256: Sha256 | None = optional("SHA-256 (hex) of weights to check. Default: live version.")
+    weights_sha256: Sha256 | None = optional("SHA-256 (hex) of the weights to check. Default: the live weights.")
 
 
 SERVING = MODELS.of_one(
@@ -167,7 +167,7 @@ class CarryingVersionOut(Answer):
 
 
 class FirstWithoutOut(Answer):
-    number: int = Field(description="Number of the version.")
+    number: int = Field(description="Number of the first version without the person's rows.")
     published_at: datetime.datetime = Field(description="Time of publication.")
     certificate_id: str | None = Field(description="ID of the version's certificate; null if there is none.")
 
@@ -176,13 +176,13 @@ class ModelLineageOut(Answer):
     model_id: str = Field(description="ID of the model.")
     name: str = Field(description="Name of the model.")
     dataset_id: str = Field(description="ID of the dataset that the model is trained on.")
-    num_versions: int = Field(description="Number of versions that were trained on the rows.")
-    versions: list[CarryingVersionOut] = Field(description="Newest 500 versions that were trained on the rows.")
-    first_without: FirstWithoutOut | None = Field(description="First version without the rows; null if there is none.")
-    owed: bool = Field(description="True if a request still waits for a first version without the rows.")
-    num_copies_outside: int = Field(description="Number of exports of versions that were trained on the rows.")
+    num_versions: int = Field(description="Number of versions that were trained on the person's rows.")
+    versions: list[CarryingVersionOut] = Field(description="Newest 500 versions trained on the person's rows.")
+    first_without: FirstWithoutOut | None = Field(description="First version without the person's rows; null if none.")
+    owed: bool = Field(description="True if a request is still waiting for a first version without the person's rows.")
+    num_copies_outside: int = Field(description="Number of exports of versions trained on the person's rows.")
     copies_outside: list[ExportOut] = Field(
-        description="Newest 500 exports of these versions. Lethe cannot erase exported copies."
+        description="Newest 500 exports of versions trained on the person's rows. Lethe cannot erase exported copies."
     )
 
 

@@ -1,4 +1,4 @@
-"""Bundle evidence about copies of a model's weights that were exported while they carried the person's data."""
+"""Bundle evidence about copies of a model's weights that were exported while they still contained the person's data."""
 
 import json
 from collections.abc import Mapping, Sequence

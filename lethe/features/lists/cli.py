@@ -1,6 +1,6 @@
-"""Commands for files that list people, which are sent in batches.
+"""Commands for files that list people; their requests are sent in batches.
 
-A list file is never quoted: its first line may name a person if the header is missing.
+A list file is never quoted: if its header is missing, its first line may name a person.
 """
 
 import csv
@@ -24,7 +24,7 @@ from lethe.features.lists.client import NewRequest
 from lethe.features.lists.contract import CSV_FIELDS, BatchItemOut
 
 _Repeatable = Annotated[
-    str | None, typer.Option("--idempotency-key", help="With your own, another process may repeat the call")
+    str | None, typer.Option("--idempotency-key", help="Your own key, so that another process can repeat the call")
 ]
 _SHA256 = re.compile("[0-9a-f]{64}")
 _SUBJECTS = ("subject_id", "subject_sha256")
@@ -68,7 +68,7 @@ class ListFile:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def requests(self, *, regulation: str) -> Iterator[tuple[int, NewRequest]]:
-        """Yield each line's number and request. A line that names no person gives an empty request, which the gateway
+        """Yield each line's number and request. A line that names no person yields an empty request, which the gateway
         refuses."""
         lines = _lines(self.path)
         if self.has_header:
@@ -136,7 +136,7 @@ def _unusable(message: str, where: str) -> InputInvalid:
 
 _BATCH = 1000
 _RETRY_SECONDS = 120.0
-"""Long, as lists are often sent overnight: wait until the gateway is back or the key is below its rate limit again."""
+"""Long, because lists are often sent overnight: wait until the gateway is back or the key's rate limit permits."""
 _MAX_PRINTED_LINES = 10
 
 
@@ -145,15 +145,15 @@ def request_import(
     file: Annotated[
         Path, typer.Argument(exists=True, dir_okay=False, help="Hashes, one per line, or CSV with a header")
     ],
-    source: Annotated[str | None, typer.Option(help="A name of the list, to find its requests by")] = None,
+    source: Annotated[str | None, typer.Option(help="Name of the list, to find its requests later")] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(help="FIELD=COLUMN: where subject_id, subject_sha256 or another field of a request is"),
+        typer.Option(help="FIELD=COLUMN: column of subject_id, subject_sha256 or another request field"),
     ] = None,
-    regulation: Annotated[str, typer.Option(help="Of lines that do not name one")] = "gdpr",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing; say what would be sent")] = False,
+    regulation: Annotated[str, typer.Option(help="For lines that do not name one")] = "gdpr",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing; report what would be sent")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Write line, status, id, code and detail of each request (CSV)")
+        Path | None, typer.Option(help="CSV file for each request's line, status, id, code and detail")
     ] = None,
     url: Url = None,
     key: Key = None,
@@ -197,7 +197,7 @@ def request_import(
 
 
 @made("deletion_requests.export", retry_seconds=_RETRY_SECONDS)
-def request_export(call: CommandCall, out: Annotated[Path, typer.Option(help="Where to (CSV)")]) -> None:
+def request_export(call: CommandCall, out: Annotated[Path, typer.Option(help="CSV file to write")]) -> None:
     """Save the outcomes of all requests, or of the requests that match all filters."""
     call.client.deletion_requests.export(out, **call.arguments)
     console.print(str(out), markup=False)
@@ -206,7 +206,7 @@ def request_export(call: CommandCall, out: Annotated[Path, typer.Option(help="Wh
 @made("deletion_requests.create_from_csv", retry_seconds=_RETRY_SECONDS)
 def request_create_from_csv(
     call: CommandCall,
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV whose header has fields of a request")],
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV whose header names request fields")],
     idempotency_key: _Repeatable = None,
 ) -> None:
     """Request deletion of everyone in a CSV file with one call. For lists of any length, use `request import`."""

@@ -1,4 +1,4 @@
-"""Calls of `client.deletion_requests` for many requests at once."""
+"""`client.deletion_requests` calls for many requests at once."""
 
 import datetime
 import hashlib
@@ -16,7 +16,7 @@ from lethe.features.lists import contract
 
 _REFUSED_AT = re.compile(r"requests\.([0-9]+)\.?(.*)", re.DOTALL)
 BatchProgress = Callable[[int, int], object]
-"""Callback that receives the numbers of requests accepted and refused so far."""
+"""Callback that receives the number of requests accepted and the number refused so far."""
 
 
 class NewRequest(TypedDict, total=False):
@@ -40,7 +40,7 @@ class NewRequest(TypedDict, total=False):
 
 
 class composed_list(Generic[P, T]):
-    """Iterator over several calls, written once for both clients as an asynchronous generator on `self._calls`."""
+    """Decorator that makes an async generator over API calls a method of both the sync and the async client."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> None:
         self._function = function

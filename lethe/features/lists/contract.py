@@ -28,10 +28,10 @@ class CountOut(Answer):
 class DecisionsIn(Body):
     model_config = example(decision="approve", status="in_review", made_before="2026-02-01T00:00:00Z")
 
-    decision: Annotated[Decision, Strict(False)] = Field(description="Decision to make on each: approve or reject.")
-    rejection: RejectionIn | None = optional("Ground and explanation; required with reject, not allowed with approve.")
-    status: Undecided = Field(description="Status of the requests to decide; for approve, in_review only.")
-    made_before: Moment = Field(description="Only requests created before this time, to exclude ones not yet seen.")
+    decision: Annotated[Decision, Strict(False)] = Field(description="Decision on each request: approve or reject.")
+    rejection: RejectionIn | None = optional("Ground and explanation; required to reject, not allowed to approve.")
+    status: Undecided = Field(description="Status of the requests to decide; to approve, only in_review.")
+    made_before: Moment = Field(description="Only requests created before this time, to exclude unseen requests.")
     regulation: RegulationName | None = optional("Only requests under this regulation.")
     received_from: Moment | None = optional("Only requests whose submitted_at is this time or later.")
     received_before: Moment | None = optional("Only requests whose submitted_at is before this time.")
@@ -114,11 +114,11 @@ class BatchItemOut(Answer):
     index: int = Field(description="Position of the request in the batch, starting at 0.")
     line: int | None = optional("Line of the request in the CSV file; null for a JSON batch.")
     status: int = Field(description="202, or the HTTP status that the request would get if submitted alone.")
-    id: str | None = optional("ID of the new request; null if refused.")
+    id: str | None = optional("ID of the new request; null if the request was refused.")
     external_id: str | None = Field(default=None, description="The caller's ID; null if none or refused.", repr=False)
-    request_status: RequestStatus | None = optional("Status of the new request; null if refused.")
-    code: str | None = optional("Stable error code; null if accepted.")
-    detail: str | None = optional("Explanation of the error and how to fix it; null if accepted.")
+    request_status: RequestStatus | None = optional("Status of the new request; null if the request was refused.")
+    code: str | None = optional("Stable error code; null if the request was accepted.")
+    detail: str | None = optional("Explanation of the error and how to fix it; null if the request was accepted.")
     errors: list[dict[str, str]] | None = optional("Invalid inputs, each with `path` and `message`; null if none.")
 
     @property

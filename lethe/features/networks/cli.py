@@ -1,4 +1,4 @@
-"""Commands for public networks, and progress of uploads that a network encodes."""
+"""Commands for public networks, and for the progress of uploads that a network encodes."""
 
 import threading
 from contextlib import suppress
@@ -17,14 +17,14 @@ from lethe.contract.problems import Problem
 _POLL_SECONDS = 1.0
 
 VERBS["networks.upload"] = "create"
-network = add_group("networks", "network", "Public networks, whose features models learn from.")
+network = add_group("networks", "network", "Public networks that compute features for models.")
 
 
 @made("networks.upload")
 def network_create(
     call: CommandCall,
     file: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="ONNX file of the network, with its weights in it")
+        Path, typer.Argument(exists=True, dir_okay=False, help="ONNX file of the network, including its weights")
     ],
 ) -> None:
     """Register a public network."""

@@ -52,8 +52,8 @@ class NetworkFileIn(Form):
         description="Description of the network's training data."
     )
     dp_ledger: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
-        "Location of the network's own differential-privacy ledger, if it was trained on people's data; certificates "
-        "name it. Without one, they state that it must never have been trained on the person."
+        "Location of the network's own differential-privacy ledger, if the network was trained on people's data; "
+        "certificates name it. Without one, they state that the network must never have been trained on the person."
     )
 
 
@@ -122,7 +122,7 @@ class EncodingOut(Answer):
     network_id: str = Field(description="ID of the network that encodes the rows.")
     num_bytes: int = Field(description="Size of the uploaded file in bytes.")
     num_encoded: int = Field(description="Number of rows encoded so far, updated about once a second.")
-    num_rows: int | None = Field(description="Number of rows of the uploaded file; null until known.")
+    num_rows: int | None = Field(description="Number of rows in the uploaded file; null until known.")
     began_at: datetime.datetime = Field(description="Time at which encoding began.")
 
 

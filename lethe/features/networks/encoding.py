@@ -1,4 +1,4 @@
-"""Public networks in onnxruntime, run in the gateway (`encoders.child`) or to compute a served model's features.
+"""Public networks in onnxruntime, run by the gateway (`encoders.child`) or to compute a served model's features.
 
 Rows go through the network one by one, on a single CPU thread. A row's features are therefore the same as in the
 gateway, whatever other rows are processed with it.
@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 NO_TELEMETRY = "ORT_DISABLE_TELEMETRY"
-"""Environment variable without which onnxruntime starts a thread on import that sends events to its vendor."""
+"""Environment variable without which onnxruntime, on import, starts a thread that sends events to its vendor."""
 
 
 class FeatureNetwork:
     """Network from an ONNX file with this SHA-256, run on one row at a time, as in the gateway."""
 
     def __init__(self, content: bytes, *, sha256: str) -> None:
-        """Load the network. Raises `ValueError` for a file with another SHA-256."""
+        """Load the network. Raises `ValueError` if the file has a different SHA-256."""
         if hashlib.sha256(content).hexdigest() != sha256:
             raise ValueError(f"The network is not the one of SHA-256 {sha256} that the model stands on.")
         self._session = new_session(content)
@@ -28,7 +28,7 @@ class FeatureNetwork:
         self._shape = tuple(self._session.get_inputs()[0].shape[1:])
 
     def features(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the features (n, k) of numbers (n, d) given in the order of the schema.
+        """Return the features (n, k) computed from numbers (n, d) in the schema's order.
 
         Raises:
             ValueError: if rows have the wrong width, or the network computes a non-finite number (the message names the

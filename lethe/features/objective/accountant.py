@@ -1,8 +1,8 @@
 """Guarantees of objective perturbation: (epsilon, delta) and mu per version, and over several versions by convolution.
 
-P is the law of a version with the records in question, Q the law without them: with null records for `zero_out`, with
-other records for `replace`. Every function bounds both directions, P against Q and Q against P, counts the solver's
-tolerance, and rounds outward. The proofs, by the names used here, are in
+P is the law of a version with the records in question and Q the law without them: with null records for `zero_out`,
+with other records for `replace`. Every function bounds both directions, P against Q and Q against P, takes the solver's
+tolerance into account, and rounds outward. The proofs, under the names used here, are in
 `docs/mathematics/objective-perturbation.md`.
 """
 
@@ -21,7 +21,7 @@ from lethe.proof.mechanism import Adjacency
 from lethe.proof.rounding import sum_rounded_up, up
 
 MAX_RECORDS = 1000
-"""Maximum number of records that a person can have."""
+"""Maximum number of records that one person can have."""
 _SOLVER_DEVIATIONS = 9.0
 _MARGIN = 1e-9
 """Relative margin added to results, larger than the rounding errors of their computation."""
@@ -29,7 +29,7 @@ _MARGIN = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releases:
-    """Number of `versions` >= 0 that a model published while it contained `records` >= 1 of a person."""
+    """The `versions` >= 0 versions that a model published while it contained `records` >= 1 records of one person."""
 
     mechanism: ObjectivePerturbation
     versions: int
@@ -81,7 +81,7 @@ def tail(mechanism: ObjectivePerturbation, *, records: int = 1, adjacency: Adjac
 
 
 def deletion_mu(mechanism: ObjectivePerturbation) -> float:
-    """Return the mu of `deletion` and `unlearning`: twice the solver's.
+    """Return the mu of `deletion` and `unlearning`: twice the solver's mu.
 
     Both laws come from a solver that ends within its tolerance of the same minimiser. If the solver depends only on the
     rows present and fresh noise, mu is 0; this bound holds for any solver that meets the tolerance.
@@ -95,7 +95,7 @@ def mu(
     """Return a mu for which `versions` versions are jointly mu-GDP, in both directions.
 
     One record against null is mu_1-GDP (`_record_mu`). Group privacy multiplies this by the number of records, doubled
-    for `replace`; versions and labels add in squares. The result composes with the mu of other mechanisms.
+    for `replace`; squares add up over versions and labels. The result composes with the mu of other mechanisms.
     """
     require_count(1, records=records)
     require_count(0, versions=versions)
@@ -108,9 +108,9 @@ def mu(
 def delta(
     mechanism: ObjectivePerturbation, *, epsilon: float, records: int = 1, adjacency: Adjacency = Adjacency.ZERO_OUT
 ) -> float:
-    """Return the delta of one version at `epsilon`: the smallest of the bounds by vertices, by convolution and by mu.
+    """Return one version's delta at `epsilon`: the smallest of the bounds by vertices, by convolution and by mu.
 
-    Symbols: `epsilon` >= 0 in nats; `records` of one person. `adjacency` is `zero_out` to compare the records with
+    Symbols: `epsilon` >= 0 in nats; `records` >= 1 of one person. `adjacency` is `zero_out` to compare the records with
     null, in both directions, or `replace` for other records in their place, as in `release`. Result in [0, 1].
     """
     require_nonnegative(epsilon=epsilon)
@@ -125,7 +125,7 @@ def delta(
 def epsilon(
     mechanism: ObjectivePerturbation, *, delta: float, records: int = 1, adjacency: Adjacency = Adjacency.ZERO_OUT
 ) -> float:
-    """Return the epsilon of one version at 0 < `delta` < 1; symbols as in `delta`."""
+    """Return one version's epsilon at 0 < `delta` < 1. The symbols are those of the function `delta`."""
     require_fraction(delta=delta)
     bound = tail(mechanism, records=records, adjacency=adjacency)
     by_mu = gdp_epsilon(mu=mu(mechanism, records=records, adjacency=adjacency), delta=delta)
@@ -137,7 +137,7 @@ def epsilon(
 
 
 def adaptive_delta(published: Sequence[Releases], *, epsilon: float, mu: float = 0.0) -> float:
-    """Return the joint delta(epsilon) of all versions, for the records against null, against observers who read every
+    """Return the joint delta(epsilon) of all versions, comparing the records with null, for observers who read every
     version and adapt requests to it. `mu` >= 0 bounds what other mechanisms published about the same records."""
     require_nonnegative(epsilon=epsilon, mu=mu)
     curve, _ = _adaptive(published, mu)
@@ -204,7 +204,7 @@ def _upper(z: float) -> float:
 
 
 def _with_solver(curve: Callable[[float], float], solver_mu: float) -> Callable[[float], float]:
-    """Return the published versions' curve, given that of exact minimisers, by the triangle inequality at both ends.
+    """Return the published versions' curve from the curve of exact minimisers, by the triangle inequality at both ends.
 
     With e, d such that the solver's mu implies (e, d), P(O) <= e^e P'(O) + d <= e^e (e^(epsilon - 2e) Q'(O) + delta') +
     d <= e^epsilon Q(O) + e^(epsilon - e) d + e^e delta' + d.
@@ -222,7 +222,7 @@ def _with_solver(curve: Callable[[float], float], solver_mu: float) -> Callable[
 
 
 def _inverse(curve: Callable[[float], float], delta: float, at_most: float) -> float:
-    """Return the smallest epsilon at which the falling `curve` is <= `delta`, rounded up; inf if above `at_most`."""
+    """Return the smallest epsilon at which the decreasing `curve` is <= `delta`, rounded up; inf if above `at_most`."""
     low, high = 0.0, up(at_most)
     if not math.isfinite(high) or curve(high) > delta:
         return math.inf

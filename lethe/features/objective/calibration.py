@@ -31,8 +31,8 @@ def choose(
 ) -> mechanism.ObjectivePerturbation:
     """Return the mechanism with the least noise whose `adaptive` guarantee for one record is (epsilon, delta).
 
-    It depends on public numbers alone. `versions` >= 1 is the number of versions that the target covers. Lambda is
-    `default_regularisation` if `regularisation` is None. The tolerance is such that `deletion` is (0, delta).
+    The choice depends on public numbers alone. `versions` >= 1 is the number of versions that the target covers. Lambda
+    is `default_regularisation` if `regularisation` is None. The tolerance is such that `deletion` is (0, delta).
 
     Raises:
         InfeasibleError: if no `noise_scale` up to 1e5 reaches the target.
@@ -92,7 +92,7 @@ def default_regularisation(
 def _tolerance(regularisation: float, num_slots: int, noise_scale: float, delta: float, num_parameters: int) -> float:
     """Return the tolerance at which twice the solver's mu, including rounding, is at most the mu of (0, delta).
 
-    It leaves room for the rounding of gradients, `num_slots` 2^-40 because it grows with the rows, and of xi.
+    It leaves room for the rounding of xi and of gradients. The latter, `num_slots` 2^-40, grows with the rows.
     """
     rounding = OUTPUT_NOISE * 2.0**-32 * math.sqrt(num_parameters)
     distance = min(gdp_mu(epsilon=0.0, delta=delta), 0.1) / 2 * OUTPUT_NOISE - rounding

@@ -6,8 +6,8 @@ alphas bounds H by the largest convex function through or below its points, whic
 the curve of a pair whose losses lie on the grid: the loss log alpha_i has under P the probability alpha_i times the
 change of slope at alpha_i (Doroshenko et al., PoPETs 2022).
 
-Convolution adds products of nonnegative numbers, so that rounding errors are relative. Differences of slopes have
-absolute errors, covered by `SLACK` for each version.
+Convolution adds products of nonnegative numbers, so rounding errors are relative. Differences of slopes have absolute
+errors, which `SLACK` covers for each version.
 """
 
 import math
@@ -26,7 +26,7 @@ from lethe.proof.rounding import up
 SLACK = 1e-13
 """Absolute amount added to delta for each convolved version."""
 _RELATIVE = 1e-8
-"""Relative margin added to every bound and mass, larger than all their relative rounding errors."""
+"""Relative margin added to every bound and mass, larger than all their relative rounding errors together."""
 _CELLS = 1500
 """Grid points on each side of 0."""
 _MAX_CELLS = 6144
@@ -38,7 +38,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivacyLoss:
-    """Law of the privacy loss under P: `masses[i]` at the loss (first + i) width, and `infinite` at infinity.
+    """Law of the privacy loss under P: `masses[i]` at the loss (first + i) * width, and `infinite` at infinity.
 
     Masses and losses are all rounded up, so that `delta` bounds E(1 - e^(epsilon - loss))_+ from above.
     """
@@ -74,7 +74,7 @@ class PrivacyLoss:
         return total or PrivacyLoss(self.width, 0, np.ones(1), 0.0)
 
     def on(self, width: float) -> "PrivacyLoss":
-        """Return a law on multiples of `width` >= the current width that dominates this one.
+        """Return a law that dominates this one, on multiples of `width`, which is at least the current width.
 
         The mass of a loss between two points is divided between them such that its mass under Q stays the same. This
         undoes a merger of two outcomes and can therefore only raise the curve.
@@ -94,7 +94,7 @@ class PrivacyLoss:
         return PrivacyLoss(width, first, masses * (1 + 1e-12), self.infinite)
 
     def trimmed(self) -> "PrivacyLoss":
-        """Return a dominating law with negligible tails moved up, on a coarser grid above `_MAX_CELLS` points."""
+        """Return a dominating law with negligible tails moved up; beyond `_MAX_CELLS` points, on a coarser grid."""
         low = int(np.searchsorted(np.cumsum(self.masses), _TAIL))
         high = len(self.masses) - int(np.searchsorted(np.cumsum(self.masses[::-1]), _TAIL))
         masses = self.masses[low:high].copy()
@@ -118,7 +118,7 @@ class Tail:
         return Tail(self.vertices, self.shift_back, self.shift)
 
     def delta(self, epsilon: float) -> float:
-        """Return the bound on delta in the direction that is worse, in [0, 1]."""
+        """Return an upper bound on delta, in [0, 1]: the larger of the bounds for P against Q and for Q against P."""
         return max(self.at(epsilon, self.shift), self.at(epsilon, self.shift_back))
 
     def at(self, epsilon: float, shift: float) -> float:

@@ -1,4 +1,4 @@
-"""Mechanism of a model trained by objective perturbation: the settings on which its guarantees depend."""
+"""Mechanism of a model trained by objective perturbation: the settings that its guarantees depend on."""
 
 import math
 from dataclasses import dataclass, fields
@@ -10,7 +10,7 @@ from lethe.proof.losses import Objective, num_weight_rows, require_class_weights
 from lethe.proof.rounding import ROUNDING, up
 
 MAX_ITERATIONS = 1000
-"""Largest permitted cap on the solver's iterations."""
+"""Largest permitted limit on the solver's iterations."""
 FRACTION_OF_NOISE = 2.0**-32
 """Grid spacing relative to the noise's standard deviation, before rounding down to a power of two."""
 
@@ -91,12 +91,12 @@ class ObjectivePerturbation:
 
     @property
     def num_parameters(self) -> int:
-        """Number of parameters of the model."""
+        """Number of model parameters."""
         return math.prod(self.shape)
 
     @property
     def num_parts(self) -> int:
-        """Number of independent models that a version consists of: one per label, otherwise 1."""
+        """Number of independent models that make up a version: one per label for multi-label models, otherwise 1."""
         return self.num_classes if self.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION else 1
 
     @property

@@ -73,7 +73,7 @@ class Perturbed(ObjectivePerturbation):
 
 @dataclass(frozen=True, kw_only=True)
 class Versions(Chain):
-    """State of a model: the version made by its last run, which depends only on the rows present and fresh noise.
+    """State of a model: the version produced by its last run, which depends only on the rows present and fresh noise.
 
     Influences are scaled such that influence / sqrt(variance), with the variance of the output noise, is a mu.
     """
@@ -151,13 +151,13 @@ def _recent(mechanism: Any, newest_first: Iterable[tuple[int, Run]]) -> list[Run
 
 
 def _unlearning_mu(chain: Any, *, records: int = 0) -> float:
-    """Return the mu against training on the current data, covering records that became null since the version."""
+    """Return the mu relative to training on the current data, covering records that became null since the version."""
     present = chain.edits + records
     return accountant.mu(chain.mechanism, records=present) if present else accountant.deletion_mu(chain.mechanism)
 
 
 def _deletion_mu(chain: Any, *, records: int, steps_present: int, steps_absent: int = 0) -> float:
-    """Return the mu against the same history without the records. Only versions that contain them reveal them."""
+    """Return the mu relative to the same history without the records. Only versions that contain them reveal them."""
     is_present = steps_present > 0 and steps_absent < chain.steps and records > 0
     return accountant.mu(chain.mechanism, records=records) if is_present else accountant.deletion_mu(chain.mechanism)
 

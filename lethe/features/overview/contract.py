@@ -1,4 +1,4 @@
-"""State of a tenant's requests, models, runs and webhooks, in counts."""
+"""State of a tenant's requests, models, runs and webhooks, as counts."""
 
 import datetime
 
@@ -10,33 +10,33 @@ from lethe.contract.sets import Scope, WorkerState
 from lethe.features.webhooks.contract import DeliveryStatus
 
 COUNTED = 100_000
-"""Limit beyond which ended requests of a status are no longer counted."""
+"""Limit beyond which ended requests with a given status are no longer counted."""
 
 
 class HostOut(Answer):
     """Host whose workers share the gateway's data folder."""
 
     name: str = Field(description="Name of the host.")
-    workers: WorkerState = Field(description="State of the workers: alive, or silent (no heartbeat for a minute).")
+    workers: WorkerState = Field(description="State of the host's workers: alive, or silent (no heartbeat for 60 s).")
     seen_at: datetime.datetime = Field(description="Time of the last heartbeat of the host's workers.")
 
 
 class ModelsCountOut(Answer):
     total: int = Field(description="Number of models that are not retired.")
-    waiting: int = Field(description="Number of models with a live version trained on people waiting to be forgotten.")
+    waiting: int = Field(description="Number of models with a live version trained on people who must be forgotten.")
     failed: int = Field(description="Number of models that could not be trained and are not retried automatically.")
     audits_passed: int = Field(description="Number of models whose last canary test found no fault in its run.")
     audits_refused: int = Field(description="Number of models whose last canary test found a fault in its run.")
     degraded: int = Field(description="Number of models whose live version fails the quality gate.")
     held: int = Field(description="Number of degraded models that are not served.")
     first_due_at: datetime.datetime | None = optional(
-        "Earliest deadline of a request about a person a live version was trained on; null if there is none."
+        "Earliest deadline of a request about a person on whose data a live version was trained; null if there is none."
     )
 
 
 class BackupsOut(Answer):
-    last_at: datetime.datetime | None = Field(description="Time at which the last backup completed; null if never.")
-    is_late: bool = Field(description="True if the last backup (or first start) is over LETHE_BACKUP_DAYS old.")
+    last_at: datetime.datetime | None = Field(description="Time at which the last backup completed; null if none.")
+    is_late: bool = Field(description="True if LETHE_BACKUP_DAYS have passed since the last backup or first start.")
 
 
 class OverviewOut(Answer):
@@ -44,10 +44,10 @@ class OverviewOut(Answer):
     ended: dict[str, int] = Field(description=f"Number of ended requests by status, each counted up to {COUNTED:,}.")
     at_risk: int = Field(description="Number of open requests due within LETHE_RISK_DAYS.")
     overdue: int = Field(description="Number of open requests past their deadline.")
-    queue_age_seconds: float = Field(description="Seconds the oldest request has waited for a worker; 0 if none waits.")
+    queue_age_seconds: float = Field(description="Seconds that the oldest request has waited for a worker; 0 if none.")
     running: int = Field(description="Number of runs that are in progress.")
-    workers: WorkerState = Field(description="State: alive, silent (no heartbeat for a minute) or failing (runs fail).")
-    worker_seen_at: datetime.datetime | None = Field(description="Last heartbeat of any worker; null if none.")
+    workers: WorkerState = Field(description="State of the workers: alive, silent (no heartbeat for 60 s) or failing.")
+    worker_seen_at: datetime.datetime | None = Field(description="Last heartbeat of any worker; null if there is none.")
     hosts: list[HostOut] = Field(description="Hosts sharing the data folder whose workers were seen within a week.")
     models: ModelsCountOut = Field(description="Number of models in each state.")
     failed_runs: dict[str, int] = Field(description="Failed or abandoned runs without a later success, by error code.")

@@ -1,6 +1,6 @@
-"""`client.users`: people who log in to the dashboard. All calls require the scope admin.
+"""`client.users`: people who log in to the dashboard. All calls require the admin scope.
 
-The client never repeats an invitation automatically: if the response was lost, invite the person again.
+The client never repeats an invitation automatically. If the response was lost, invite the person again.
 """
 
 from lethe.client.methods import H, Resource, call, pages

@@ -1,4 +1,4 @@
-"""Operations on people who log in to the dashboard, each with a role, invited by an administrator."""
+"""Operations on people who log in to the dashboard. An administrator invites them, and each has a role."""
 
 import datetime
 import unicodedata
@@ -55,7 +55,7 @@ SCOPES_OF: Mapping[Role, frozenset[Scope]] = {
     Role.ADMINISTRATOR: frozenset({Scope.ADMIN}),
     Role.OPERATOR: frozenset({Scope.OPERATOR}),
 }
-"""Scopes of each role, with the same effect as the scopes of an API key."""
+"""Scopes granted by each role, with the same effect as the scopes of an API key."""
 
 
 def is_email_normal(address: str) -> bool:
@@ -104,7 +104,7 @@ class UserOut(Answer):
     disabled_at: datetime.datetime | None = Field(
         description="Time at which the user was disabled; null while enabled."
     )
-    last_login_at: datetime.datetime | None = Field(description="Time of last login; null if never logged in.")
+    last_login_at: datetime.datetime | None = Field(description="Time of last login; null if the user never logged in.")
 
 
 class InvitedUserOut(UserOut):
@@ -164,8 +164,8 @@ INVITE = _USERS.of_one(
     gives=InvitedUserOut,
     status=201,
     problems=(LastAdministrator,),
-    does="Invite a user again who has lost their password or authenticator app, or was disabled. Their previous "
-    "credentials become invalid, and they choose new ones. No `Idempotency-Key` is accepted.",
+    does="Renew the invitation of a user who has lost their password or authenticator app, or was disabled. Their "
+    "previous credentials become invalid, and they choose new ones. No `Idempotency-Key` is accepted.",
 )
 DISABLE = _USERS.of_one(
     "disable_user",

@@ -1,1 +1,1 @@
-"""Predictions of records by the live version of a model."""
+"""Predictions for records by a model's live version."""

@@ -1,4 +1,4 @@
-"""Call of `client.models` that returns predictions for records."""
+"""`client.models` call that returns predictions for records."""
 
 from lethe.client.methods import H, Resource, call
 from lethe.features.predictions import contract

@@ -1,4 +1,4 @@
-"""Operation that predicts records."""
+"""Operation that returns predictions for records."""
 
 from typing import Annotated, Any
 
@@ -9,7 +9,7 @@ from lethe.contract.fields import Answer, LargeBody, example
 from lethe.contract.models import MODELS
 
 _Vector = Annotated[list[FiniteFloat], Field(fail_fast=True)]
-"""Numbers of a record, of which the first fault alone is listed: a body may have millions."""
+"""Numbers of a record. Only the first fault is listed, because a body may contain millions of numbers."""
 
 
 class TangentServedElsewhere(problems.Conflict, title="The gateway does not run the network of this model"):
@@ -18,7 +18,7 @@ class TangentServedElsewhere(problems.Conflict, title="The gateway does not run 
 
 class PredictionsIn(LargeBody):
     MAX_MEMBERS = LargeBody.MAX_BYTES
-    """Vectors of numbers, of which every second byte may be a comma."""
+    """Maximum for vectors of numbers, in which every second byte may be a comma."""
 
     model_config = example(records=[{"age": 39, "work": "private"}])
 
@@ -29,7 +29,7 @@ class PredictionsIn(LargeBody):
 
 class PredictionOut(Answer):
     label: str = Field(description="Predicted class.")
-    probabilities: dict[str, float] | None = Field(description="Probability of each class; null for smoothed_hinge.")
+    probabilities: dict[str, float] | None = Field(description="Probability of each class; null with smoothed_hinge.")
 
 
 class LabelsOut(Answer):

@@ -53,7 +53,7 @@ class AgentOut(Answer):
     api_key_id: str | None = Field(
         description="ID of the API key that serves as the agent's token; null until the agent has requested a token."
     )
-    created_at: datetime.datetime = Field(description="Time of registration.")
+    created_at: datetime.datetime = Field(description="Time at which the agent was registered.")
 
 
 _AGENTS = ResourceOperations("Data Rights Protocol", "/v1/agents", AgentUnknown)
@@ -103,10 +103,10 @@ class IdentityIssuerIn(Body):
 
 class IdentityIssuerOut(Answer):
     issuer: _LongText = Field(description="Value of the `iss` claim in the issuer's statements.")
-    audience: _LongText = Field(description="Value of the `aud` claim in its statements.")
+    audience: _LongText = Field(description="Value of the `aud` claim in the issuer's statements.")
     jwks: dict[str, Any] = Field(description="Public keys of the issuer as a JWK set (RFC 7517).")
     id: str = Field(description="ID of the issuer.")
-    created_at: datetime.datetime = Field(description="Time of registration.")
+    created_at: datetime.datetime = Field(description="Time at which the issuer was registered.")
 
 
 _IDENTITY_ISSUERS = ResourceOperations("Identity issuers", "/v1/identity-issuers", IssuerUnknown)
@@ -120,7 +120,7 @@ CREATE_ISSUER = _IDENTITY_ISSUERS.operation(
     status=201,
     repeat="keyed",
     problems=(IssuerExists,),
-    does="Trust this issuer's statements about the subjects of deletion requests.",
+    does="Register an identity issuer, whose statements about the subjects of deletion requests are then trusted.",
 )
 LIST_ISSUERS = _IDENTITY_ISSUERS.operation(
     "list_identity_issuers",

@@ -40,7 +40,7 @@ class RemediesOut(fields.Answer):
     score_noise: float = Field(
         description="Upper bound on the standard deviation of the noise in a row's score, for the current model."
     )
-    noise_is_felt: bool = Field(description="True if this noise costs accuracy; otherwise l2 or lack of rows does.")
+    noise_is_felt: bool = Field(description="True if the noise costs accuracy; false if l2 or a lack of rows does.")
     remedies: list[RemedyOut] = Field(description="Remedies derived only from public numbers, cheapest to train first.")
 
 

@@ -1,1 +1,1 @@
-"""The queue of a tenant: datasets that are due, in the order in which workers claim them, and the runs of a day."""
+"""A tenant's queue: datasets that are due, in the order in which workers claim them, and one day's runs."""

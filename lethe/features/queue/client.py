@@ -1,4 +1,4 @@
-"""Call of `client.runs` that returns the work queue."""
+"""`client.runs` call that returns the work queue."""
 
 from lethe.client.methods import H, Resource, call
 from lethe.features.queue import contract

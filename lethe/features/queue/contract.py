@@ -14,8 +14,8 @@ class DueOut(Answer):
     """Rule that makes a dataset due for a run."""
 
     rule: QueueRule = Field(description="Rule by which the dataset needs a run.")
-    since: datetime.datetime | None = Field(description="Time since which the rule holds; null if a run was cut off.")
-    first_due_at: datetime.datetime | None = Field(description="Earliest deadline of waiting requests; null if none.")
+    since: datetime.datetime | None = Field(description="Time since which the rule applies; null if a run was cut off.")
+    first_due_at: datetime.datetime | None = Field(description="Earliest deadline of a waiting request; null if none.")
 
 
 class QueuedOut(Answer):

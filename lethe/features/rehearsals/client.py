@@ -1,4 +1,4 @@
-"""Calls of `client.models` for rehearsals."""
+"""`client.models` calls for rehearsals."""
 
 from lethe.client.http import Options
 from lethe.client.methods import H, Keyed, Resource, call, call_one, composed, pages

@@ -1,4 +1,4 @@
-"""Operations on rehearsals, which forget randomly drawn people in a scratch copy and measure the effect."""
+"""Operations on rehearsals: randomly drawn people are forgotten in a scratch copy, and the effect is measured."""
 
 import datetime
 from typing import Annotated, Literal
@@ -30,7 +30,7 @@ class RehearsalStatus(ClosedSet):
     RUNNING = "running"
     COMPLETED = "completed"
     OUTDATED = "outdated"
-    """Completed, but its report was deleted, because a person whose row may have been measured was later erased."""
+    """Completed, but the report was deleted because a person whose row may have been measured was later erased."""
     FAILED = "failed"
     CANCELLED = "cancelled"
 
@@ -48,15 +48,15 @@ class RehearsalIn(Body):
 
     people: Annotated[int, Field(ge=MIN_PEOPLE, le=MAX_PEOPLE)] = Field(
         default=25,
-        description="Number of people to draw: at most half of the dataset's people, leaving at least 20 others.",
+        description="Number of people to draw: at most half of the dataset's people, with at least 20 left undrawn.",
     )
 
 
 class MeasuredOut(Answer):
-    """Measurements of one model on a set of people. Each is a mean over rows, one drawn at random per person, rounded
-    to two significant digits; accuracies are rounded to whole per cents."""
+    """Measurements of one model on a set of people. Each is a mean over rows (one row drawn at random per person),
+    rounded to two significant digits; accuracies are rounded to whole per cents."""
 
-    rows: int = Field(description="Number of rows, one per person, rounded to two significant digits.")
+    rows: int = Field(description="Number of measured rows, one per person, rounded to two significant digits.")
     loss: float = Field(description="Mean unweighted loss per row under the model's objective, averaged over labels.")
     accuracy: float | None = Field(description="Fraction of correct predictions or labels; null for regression.")
     mean_absolute_error: float | None = Field(description="Mean absolute error in target units; null for classifiers.")
@@ -67,7 +67,7 @@ class SetsOut(Answer):
     retain: MeasuredOut = Field(description="Results on the retain set: half of the others, at most 5,000, at random.")
     test: MeasuredOut | None = Field(
         description="Results on the test set: half of the evaluation dataset's people, at most 5,000, drawn at random; "
-        "null if there is no such dataset, it has fewer than 20 people, or a person was erased during the run."
+        "null if there is no evaluation dataset, it has fewer than 20 people, or a person was erased during the run."
     )
 
 
@@ -81,7 +81,7 @@ class AttackOut(Answer):
 class EffortOut(Answer):
     steps: int = Field(description="Number of steps of the run.")
     passes: float = Field(description="Number of passes over all rows in the run.")
-    seconds: float = Field(description="Time the steps took in seconds, excluding measurements.")
+    seconds: float = Field(description="Time that the steps took, in seconds, excluding measurements.")
 
 
 class ReportedOut(Answer):
@@ -95,17 +95,17 @@ class ReportedOut(Answer):
 
 
 class CheckpointOut(Answer):
-    """Scratch copy after a given number of unlearning steps."""
+    """Measurements of the scratch copy after a given number of unlearning steps."""
 
     steps: int = Field(description="Number of forgetting steps taken so far.")
-    forget: MeasuredOut = Field(description="Results on the people drawn to be forgotten.")
-    retain: MeasuredOut = Field(description="Results on the other people.")
+    forget: MeasuredOut = Field(description="Results on the forget set.")
+    retain: MeasuredOut = Field(description="Results on the retain set.")
 
 
 class RehearsalReport(Answer):
     version: int = Field(description="Number of the live version that was rehearsed.")
     way: Literal["unlearn", "relearn"] = Field(
-        description="Way planned for forgetting these people's records: relearn if unlearning would be no cheaper."
+        description="Way planned for forgetting the drawn people's records: relearn if unlearning would be no cheaper."
     )
     before: ReportedOut = Field(description="Results of the live version, trained on all people.")
     forgotten: ReportedOut = Field(description="Results of a copy of the live version that forgot the drawn people.")
@@ -120,12 +120,12 @@ class RehearsalReport(Answer):
 class RehearsalOut(Answer):
     id: str = Field(description="ID of the rehearsal.")
     model_id: str = Field(description="ID of the model.")
-    people: int = Field(description="Number of people to draw at random.")
+    people: int = Field(description="Number of people drawn at random.")
     status: RehearsalStatus = Field(description="Status of the rehearsal.")
     run_id: str | None = Field(description="ID of the rehearsal's run; null until it starts.")
-    progress: models.ProgressOut | None = Field(description="Progress of the rehearsal's run; null if not running.")
+    progress: models.ProgressOut | None = Field(description="Progress of the rehearsal's run; null if not in progress.")
     report: RehearsalReport | None = Field(
-        description="Results; null until completed, and again once any person in the datasets is erased."
+        description="Results; null until the rehearsal completes, and again once any person in the datasets is erased."
     )
     limits: str = Field(description="Explanation of what the results show and what they do not prove.")
     error_code: str | None = Field(description="Code of the error; null if the rehearsal did not fail.")

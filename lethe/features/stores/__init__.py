@@ -1,1 +1,1 @@
-"""Vector stores and folders of documents: erase people from them, and search their files for remains afterwards."""
+"""Vector stores and folders of documents: erase people from them, then search their files for remains."""

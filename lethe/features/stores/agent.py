@@ -1,7 +1,7 @@
-"""Agent that erases people from the configured stores and answers a system's open tasks with signed reports.
+"""Agent that erases people from the configured stores and responds to a system's open tasks with signed reports.
 
-It is run by the owner of the stores, next to the stores. If it is killed, it resumes from its journals: a task's
-journal entries are removed only after its report has been accepted.
+The stores' owner runs it next to the stores. If it is killed, it resumes from its journals: a task's journal entries
+are removed only after its report has been accepted.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _BY = "lethe store run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
-    """Outcome of a task. `grade` is None if the task stays open, because `findings` have ghosts or due to `error`."""
+    """Outcome of a task. `grade` is None if ghosts in `findings`, or an `error`, keep the task open."""
 
     task_id: str
     grade: Grade | None
@@ -45,20 +45,20 @@ def erase(configuration: Configuration, people: Sequence[Sequence[str]]) -> list
 
 
 def finish(configuration: Configuration, people: Sequence[Sequence[str]]) -> None:
-    """Remove people whose findings have been reported from all stores' journals."""
+    """Remove people from all stores' journals once their findings have been reported."""
     for name in configuration.stores:
         erasure.finish(configuration.state / f"{name}.json", people)
 
 
 def grade_of(findings: Mapping[str, erasure.Finding]) -> Grade | None:
-    """Return the grade that a person's findings in all stores support; None if any data of the person remains."""
+    """Return the grade that a person's findings in all stores support; None if any of the person's data remains."""
     if any(finding.ghosts for finding in findings.values()):
         return None
     return max((reports.grade_of(finding.to_json()) for finding in findings.values()), key=STRENGTH.__getitem__)
 
 
 def answer(client: Client, configuration: Configuration) -> Iterator[TaskOutcome]:
-    """Erase the people in all open tasks of the configured system, answer each task, and yield the outcomes.
+    """Erase the people in all of the configured system's open tasks, report on each task, and yield the outcomes.
 
     A task whose person cannot be identified stays open without holding up other tasks. Raises `StoreError` if a store
     cannot be processed, in which case all tasks stay open.

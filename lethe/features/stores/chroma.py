@@ -1,6 +1,6 @@
-"""Chroma, as a folder (`chromadb.PersistentClient`).
+"""Chroma stores, each a folder (`chromadb.PersistentClient`).
 
-Chroma marks deleted vectors in its index and keeps their bytes, even after `chroma vacuum`. The adapter copies all live
+Chroma marks deleted vectors in its index but keeps their bytes, even after `chroma vacuum`. The adapter copies all live
 records of all collections to a new folder, which replaces the old one.
 """
 

@@ -35,7 +35,7 @@ def _refusals() -> Iterator[None]:
 def erase(
     config: Config,
     identifiers: Annotated[
-        list[str] | None, typer.Argument(help="Identifiers of one person; default: a line each from standard input.")
+        list[str] | None, typer.Argument(help="Identifiers of one person; default: standard input, one per line.")
     ] = None,
 ) -> None:
     """Erase one person from the configured stores, search the stores' files, and print the findings as JSON.

@@ -1,4 +1,4 @@
-"""`client.system_tasks` with the call that reports a search of stores."""
+"""`client.system_tasks`, with the call that reports on a search of stores."""
 
 from lethe.client.methods import H, call
 from lethe.features.stores import contract

@@ -38,7 +38,7 @@ class Configuration:
 
 
 def load(path: Path) -> Configuration:
-    """Read a configuration. Relative paths in it start from the configuration file's folder. Raises `StoreError`."""
+    """Read a configuration. Relative paths in it are resolved against the file's folder. Raises `StoreError`."""
     try:
         document = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:

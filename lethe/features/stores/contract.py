@@ -1,4 +1,4 @@
-"""Operation that acknowledges a task with the report of a search in the system's stores."""
+"""Operation that acknowledges a task with a report on a search of the system's stores."""
 
 from typing import Annotated
 
@@ -34,6 +34,6 @@ REPORT = _TASKS.of_one(
     gives=TaskOut,
     repeat="idempotent",
     problems=(SystemTaskEnded, AcknowledgementRefused),
-    does="Confirm that a system has erased a person from its stores and searched their files, by the report that the "
-    "system signed. A report of remaining data is refused, and the task stays open. Repeating the call is a no-op.",
+    does="Confirm, with a report signed by the system, that a system has erased a person from its stores and searched "
+    "their files. A report of remaining data is refused, and the task stays open. Repeating the call is a no-op.",
 )

@@ -1,7 +1,7 @@
-"""Folder of documents, such as the source files of a vector store.
+"""Folders of documents, such as the source files of a vector store.
 
-A person's documents are the files that match a pattern containing the identifier. They are overwritten and removed, and
-the rest of the folder is searched for copies.
+A person's documents are the files that match a pattern containing the identifier. These files are overwritten and
+removed, and the rest of the folder is searched for copies.
 """
 
 import contextlib

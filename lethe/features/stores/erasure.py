@@ -1,8 +1,8 @@
-"""Erase people from a store, and search its files before and after.
+"""Erase people from a store, and search its files before and after the erasure.
 
-Before the deletion, the search must find what the store returned about a person, and the record of a made-up person
-(the control), which is added beforehand and erased together with the person. Needles are kept in a journal until
-`finish`, because after the deletion the store returns nothing to search for.
+Before the deletion, the search must find what the store returned about the person, and also the record of a made-up
+person (the control), which is added beforehand and erased together with the person. Needles are kept in a journal until
+`finish`, because after the deletion the store no longer returns anything to search for.
 """
 
 import dataclasses
@@ -27,8 +27,8 @@ _LIVE_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ghost:
-    """Remains of a person's data: its kind, the name of the file, and the byte offset in the file or in a decoded part
-    of the file."""
+    """Remains of a person's data: their kind, the file's name, and their byte offset in the file or in a decoded part
+    of it."""
 
     kind: str
     file: str
@@ -37,9 +37,9 @@ class Ghost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Result for a person. `before`, `control` and `after` map each kind to the numbers sought and found: for the
-    person before deletion, the made-up person before it, and both after it. `not_sought` counts, per kind, needles that
-    live records or chance could match. `files`: number, size and digests of files. `ghosts`: remains."""
+    """Result for a person. `before`, `control` and `after` map each kind to the numbers of needles sought and found:
+    the person's before the deletion, the made-up person's before it, and both after it. `not_sought` counts, per kind,
+    needles that live records or chance could match. `files`: number, size and digests of files. `ghosts`: remains."""
 
     store: dict[str, str]
     method: str
@@ -52,7 +52,7 @@ class Finding:
     ghosts: tuple[Ghost, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the finding without its ghosts, which are only for the owner of the store."""
+        """Return the finding without its ghosts, which are only for the store's owner."""
         document = dataclasses.asdict(self)
         del document["ghosts"]
         return document
@@ -60,7 +60,7 @@ class Finding:
 
 @dataclass(slots=True, kw_only=True)
 class _Sought:
-    """Needle of a person or control. `was_found` states if files had it before deletion; None if not yet searched."""
+    """Needle of a person or control. `was_found`: whether files had it before deletion; None if not yet searched."""
 
     needle: Needle
     is_control: bool
@@ -81,8 +81,8 @@ class _JournalEntry:
 
 
 def erase(store: Store, people: Sequence[Sequence[str]], *, journal: Path) -> list[Finding]:
-    """Erase people from a store and return a finding for each. A person is given by all identifiers under which the
-    store may have records of them.
+    """Erase people from a store and return a finding for each. Each person is given by all identifiers under which the
+    store may have their records.
 
     `journal` is a file that other users cannot read. It keeps samples of the needles, so that a call repeated after a
     crash, or after ghosts were found, searches for the same needles; `finish` removes them.

@@ -1,8 +1,8 @@
-"""LanceDB, as a folder of tables.
+"""LanceDB stores, each a folder of tables.
 
-Deletion in LanceDB only hides rows: a file is rewritten only once a tenth of its rows are deleted, and the conditions
-of deletions remain in the transaction files. The adapter copies the live rows to a new table with the same indices,
-which replaces the old one. Files are searched both raw and decoded, because texts are compressed.
+LanceDB only hides deleted rows: it rewrites a file only once a tenth of its rows are deleted, and the conditions of
+deletions remain in the transaction files. The adapter copies the live rows to a new table with the same indices, which
+replaces the old one. Files are searched both raw and decoded, because texts are compressed.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Needles: samples of a person's vectors, texts and ids to search for in a store's files."""
+"""Needles: samples of a person's vectors, texts and ids to be searched for in a store's files."""
 
 import base64
 import dataclasses
@@ -12,9 +12,9 @@ KINDS = ("vector", "text", "id")
 SAMPLE = 8
 """Number of components in a vector sample."""
 MIN_DISTINCT = 4
-"""Minimum number of distinct nonzero components in a sample; with fewer, it resembles other data or empty space."""
+"""Minimum number of distinct nonzero components in a sample; with fewer, it could match other data or empty space."""
 MIN_BYTES = 8
-"""Minimum length in bytes of texts and ids; shorter ones can occur by chance."""
+"""Minimum length in bytes of texts and ids; shorter ones could occur by chance."""
 _BYTES, _MAX_WHOLE = 32, 48
 _SAMPLES = 3
 
@@ -71,7 +71,7 @@ def _key(needle: Needle) -> bytes:
 
 
 def _of_text(kind: str, text: str | bytes) -> Needle:
-    """Return samples of a text in UTF-8: the whole text if it is short, otherwise parts spread over it."""
+    """Return a text's needle: samples in UTF-8, the whole text if it is short, otherwise parts spread over it."""
     content = text if isinstance(text, bytes) else text.encode("utf8", "surrogatepass")
     if len(content) < MIN_BYTES:
         return Needle(kind=kind, samples=(), why="too_short")
@@ -83,7 +83,7 @@ def _of_text(kind: str, text: str | bytes) -> Needle:
 
 
 def _of_vector(vector: np.ndarray[Any, Any]) -> Needle:
-    """Return samples of 8 components each, spread over a vector, both unchanged and normalised to length one."""
+    """Return a vector's needle: samples of 8 components each, spread over it, both unchanged and scaled to length 1."""
     values = np.asarray(vector, dtype=np.float64)
     width = min(SAMPLE, len(values))
     starts = range(0, len(values) - width + 1, width)

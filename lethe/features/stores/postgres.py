@@ -1,8 +1,8 @@
-"""PostgreSQL table with pgvector vectors.
+"""PostgreSQL tables with pgvector vectors.
 
 A deletion leaves dead tuples in the table and its indices, and all data ever written in the write-ahead log; ANALYZE
-copies values to the statistics. The adapter rewrites the table and the statistics, and makes the server remove old log
-segments. It needs a superuser, and must run where the server's files can be read.
+copies values into the statistics. The adapter rewrites the table and the statistics, and makes the server remove old
+log segments. It requires a superuser, and must run where the server's files can be read.
 """
 
 import contextlib

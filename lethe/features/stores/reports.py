@@ -1,7 +1,7 @@
-"""Search reports: needles sought in a store's files before and after a deletion, as evidence for a task.
+"""Search reports: needles searched for in a store's files before and after a deletion, as evidence for a task.
 
 A report is JSON text. The system signs its SHA-256 as part of the task's acknowledgement, so that no part of the report
-can be changed. It contains counts, sizes and digests, but no personal data.
+can be changed later. It contains counts, sizes and digests, but no personal data.
 """
 
 import datetime
@@ -15,11 +15,11 @@ from lethe.proof import errors, wellformed
 
 VECTOR_STORES = ("chroma", "lancedb", "pgvector")
 KINDS = (*VECTOR_STORES, "documents")
-"""Supported kinds of stores: the kinds that the tests cover."""
+"""Supported kinds of stores, which are the kinds that the tests cover."""
 FORMAT = "lethe-search-report/1"
 MAX_CHARACTERS = 100_000
 ENCODINGS = ["utf-8", "float16", "float32", "float64", "vectors at length one"]
-"""Forms in which needles are sought: texts and ids in UTF-8, vectors unchanged and normalised, in three formats."""
+"""Forms in which needles are searched for: texts and ids in UTF-8; vectors, also normalised, in three formats."""
 MAX_LISTED = 50
 """Maximum number of files that a report lists per finding; the digest covers all files."""
 _SOUGHT = ("vector", "text", "id")
@@ -59,7 +59,7 @@ _COUNTS: wellformed.Fields = {"sought": wellformed.count(0), "found": wellformed
 def compose(
     task: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], *, at: datetime.datetime | None = None
 ) -> str:
-    """Return the report on a task, given the findings in all of the system's stores as JSON.
+    """Return the report on a task, composed from the findings (JSON) in all of the system's stores.
 
     Raises:
         PreconditionError: if a finding is malformed or shows that data remains.

@@ -1,6 +1,6 @@
 """Search of bytes for samples of vectors, texts and ids.
 
-Texts and ids are sought unchanged, in UTF-8. Vectors are sought at every offset as little-endian float16, float32 and
+Texts and ids are searched for as they are, in UTF-8; vectors at every offset as little-endian float16, float32 and
 float64, within the format's rounding error, because stores normalise and convert them, which changes the last bits.
 """
 
@@ -16,7 +16,7 @@ CHUNK_BYTES = 8 * 2**20
 _TOLERANCES = {"<f2": 2e-3, "<f4": 8e-6, "<f8": 8e-6}
 """Tolerance for each format, relative to a sample's largest component."""
 _FILTERS = 3
-"""Number of components whose upper 16 bits select candidates by table, before all components are compared."""
+"""Number of components whose upper 16 bits select candidates from a table before all components are compared."""
 _MAX_COMPARED = 2**18
 
 

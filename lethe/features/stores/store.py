@@ -1,4 +1,4 @@
-"""Stores of people's records: the adapters' interface, and the codes of their refusals."""
+"""Stores of people's records: the adapters' interface, and the codes for refusals."""
 
 import contextlib
 import hashlib
@@ -34,7 +34,7 @@ class StoreFile:
     decoded: Callable[[], Iterable[tuple[str, bytes]]] | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of the file, or nothing if the file no longer exists."""
+        """Yield the file's bytes, or nothing if the file no longer exists."""
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
@@ -109,8 +109,8 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def stopped(stop: Sequence[str], start: Sequence[str]) -> Iterator[None]:
-    """Run the command that stops a store's application and, when the block ends for any reason, the one that starts it.
-    Raises `StoreError` if either command fails."""
+    """Run an application's `stop` command and, when the `with` block ends for any reason, its `start` command. Raises
+    `StoreError` if either command fails."""
     if stop and subprocess.run(stop, check=False, stdout=subprocess.DEVNULL).returncode != 0:  # noqa: S603
         raise StoreError("store_not_stopped", "The command that stops the application failed")
     try:
@@ -172,7 +172,7 @@ def _sync(folder: Path, *, deep: bool = True) -> None:
 
 
 def digest_of(file: StoreFile) -> tuple[int, str]:
-    """Return the size in bytes and the SHA-256 (hex) of a file."""
+    """Return a file's size in bytes and its SHA-256 (hex)."""
     size, digest = 0, hashlib.sha256()
     for chunk in file.chunks():
         size += len(chunk)

@@ -1,1 +1,1 @@
-"""Suppressions over HTTP, in the SDK and on the command line: listed, and lifted once a person has consented."""
+"""Suppressions over HTTP, in the SDK and on the command line: list them, and lift them once people have consented."""

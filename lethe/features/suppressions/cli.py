@@ -2,5 +2,5 @@
 
 from lethe.cli.derived import OptionShape, add_group, derive
 
-add_group("suppressions", "suppression", "People who asked to be forgotten, and whose rows are refused.")
+add_group("suppressions", "suppression", "People who have asked to be forgotten, and whose rows are refused.")
 derive("suppressions.lift", OptionShape(positional=("subject_id",)))

@@ -1,4 +1,4 @@
-"""`client.suppressions`."""
+"""`client.suppressions`: calls that list and lift suppressions."""
 
 from typing import Literal
 

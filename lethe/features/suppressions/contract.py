@@ -1,4 +1,4 @@
-"""Contract of suppressions: people who asked to be forgotten, and whose rows are refused until they consent."""
+"""Operations on suppressions: people who asked to be forgotten, and whose rows are refused until they consent."""
 
 import datetime
 from typing import Literal

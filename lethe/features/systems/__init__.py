@@ -1,1 +1,1 @@
-"""Systems that learned from people's data or store it, their tasks per request, and the signed bundle of a request."""
+"""Systems that were trained on people's data or store it, their tasks per request, and a request's signed bundle."""

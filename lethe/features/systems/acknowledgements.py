@@ -1,6 +1,6 @@
-"""Acknowledgements of tasks: statements, signed with a system's Ed25519 key, that it has done its part of a request.
+"""Task acknowledgements: a system's statements, signed with its Ed25519 key, that it has done its part of a request.
 
-`sign` is for the system, which passes the result to `client.system_tasks.acknowledge`; `read` is for verifiers.
+Systems call `sign` and pass the result to `client.system_tasks.acknowledge`; verifiers call `read`.
 """
 
 import base64
@@ -41,7 +41,7 @@ def sign(
     evidence_sha256: str | None = None,
     at: datetime.datetime | None = None,
 ) -> str:
-    """Return the signed acknowledgement (compact JWS) of a task, given the `data` of its webhook.
+    """Return a task's signed acknowledgement (compact JWS), given the `data` of its webhook.
 
     `private_jwk` is the system's Ed25519 key (RFC 8037, with `x` and `d`), `by` the person or role that confirms, and
     `evidence_sha256` the digest (hex) of a document that proves the deletion. `at` is the time of confirmation, with
@@ -102,7 +102,7 @@ def read(compact_jws: str, public_key: str) -> dict[str, Any] | None:
 def signed_statement(
     compact_jws: str, public_key: str, *, kind: str, name: str, check: Callable[[Any], None]
 ) -> dict[str, Any] | None:
-    """Return the statement of type `kind` if the key with this `x` signed it, otherwise None.
+    """Return the statement of type `kind` if the key whose `x` is `public_key` signed it, otherwise None.
 
     Raises:
         PreconditionError: `<name>_well_formed` if the signed content is not JSON, and the errors of `check`.

@@ -1,8 +1,8 @@
 """Bundle for a deletion request: every system with its grade and evidence, and the weakest grade as the headline.
 
-The statement is composed and checked by the same code: `check` recomputes each grade from its evidence and the headline
-from the grades, so that a bundle cannot state more than it shows. Other features register kinds of evidence in the
-tuple `EVIDENCE` of their module `evidence`.
+The same code composes and checks the statement: `check` recomputes each grade from its evidence and the headline from
+the grades, so that a bundle cannot state more than it shows. Other features register kinds of evidence in the
+`EVIDENCE` tuple of their `evidence` module.
 """
 
 import base64
@@ -56,7 +56,7 @@ class EvidenceKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
-    """Statement of a verified bundle. `proof` is the verdict on its certificates, None if there are none."""
+    """Statement of a verified bundle. `proof` is the verdict on its certificates, None if it has no certificates."""
 
     statement: dict[str, Any]
     proof: proof_files.VerifiedFile | None
@@ -77,7 +77,7 @@ def line(
     """Return the line for a system, with the grade that its evidence supports.
 
     `system` has `id`, `kind` and `name`. `certificates` maps each certificate's JWS to its statement. `system_map`
-    states which people the system may hold, and since when this is complete. Times are RFC 3339 with a time zone.
+    states whose data the system may hold, and since when the map is complete. Times are RFC 3339 with a time zone.
 
     Raises:
         PreconditionError: if the evidence does not hold up.
@@ -100,8 +100,8 @@ def line(
 def statement(
     *, issued_at: str, request: Mapping[str, Any], lines: Sequence[Line], joint: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the statement of a bundle. `request` has the fields of `_REQUEST`, and `joint` is the joint guarantee of
-    the certified models; None if there is none or it covers other models."""
+    """Return a bundle's statement. `request` has the fields of `_REQUEST`, and `joint` is the certified models' joint
+    guarantee; None if there is none or it covers other models."""
     ordered = sorted(lines, key=lambda entry: (-STRENGTH[Grade(entry["grade"])], entry["system"]["id"]))
     return {
         "format": FORMAT,
@@ -236,7 +236,7 @@ def _proof(
 
 
 def _certificates(document: dict[str, Any], proof: proof_files.VerifiedFile | None) -> dict[str, dict[str, Any]]:
-    """Map the JWS of each verified certificate or statement of absence to its statement."""
+    """Map the JWS of each verified certificate or absence statement to the statement in it."""
     if proof is None:
         return {}
     signed = [entry["evidence"]["jws"] for kind in ("certificate", "absence") for entry in _of(document, kind)]

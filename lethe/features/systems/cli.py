@@ -12,8 +12,8 @@ from lethe.cli.derived import CommandCall, OptionShape, add_group, derive, made
 from lethe.cli.gateway import console, show
 from lethe.features.systems.contract import Grade, SystemOut, TaskOut
 
-add_group("systems", "system", "Systems that learned from people or hold them.")
-add_group("system_tasks", "task", "Tasks of systems outside of Lethe in deletion requests.")
+add_group("systems", "system", "Systems that were trained on people's data or store it.")
+add_group("system_tasks", "task", "Tasks of systems outside Lethe for deletion requests.")
 
 
 def _line_of(system: SystemOut) -> str:
@@ -36,7 +36,7 @@ def acknowledge(
     call: CommandCall,
     evidence: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Document that shows the deletion; its digest is sent"),
+        typer.Option(exists=True, dir_okay=False, help="Document that proves the deletion; only its digest is sent"),
     ] = None,
     sign_with: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="The system's Ed25519 key, as a private JWK")

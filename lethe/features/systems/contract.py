@@ -1,4 +1,4 @@
-"""Operations on systems, on their tasks in deletion requests, and on a request's bundle."""
+"""Operations on systems, on their tasks for deletion requests, and on a request's bundle."""
 
 import datetime
 from typing import Annotated, Any
@@ -57,15 +57,15 @@ class Grade(ClosedSet):
     SEARCHED = "searched"
     """Lethe searched the store itself, and erased the person's data or found none."""
     DECLARED = "declared"
-    """The system's own ledger bounds what the system retains, and Lethe recomputed the ledger's number."""
+    """The system's own ledger bounds what the system retains, and Lethe has recomputed the bound."""
     ACKNOWLEDGED = "acknowledged"
     """The system confirmed the deletion, but Lethe has not verified it."""
     NOT_REACHED = "not_reached"
-    """The system has not confirmed, or exceeds the bounds within which a person counts as forgotten."""
+    """The system has not confirmed, or it exceeds the bounds within which a person counts as forgotten."""
 
 
 STRENGTH = {grade: rank for rank, grade in enumerate(Grade)}
-"""Rank of each grade: 0 is the strongest."""
+"""Rank of each grade; 0 is the strongest."""
 
 
 class TaskStatus(ClosedSet):
@@ -95,7 +95,7 @@ class SystemIn(Body):
     )
 
     name: Name = Field(description="Name of the system, shown to officers and in bundles.")
-    contact: Name = Field(description="Person or team responsible for the system, with contact details.")
+    contact: Name = Field(description="Person or team responsible for the system, with their contact details.")
     webhook_url: Url = Field(
         description="HTTPS URL to which signed webhooks about the system's tasks are sent.", repr=False
     )
@@ -135,31 +135,31 @@ class SystemChangeIn(Body):
         "New kinds of identifiers that the system uses. Default: unchanged."
     )
     map_complete_since: Moment | None = optional(
-        "New time since which the system has recorded everything. Default: unchanged."
+        "New time since which the system has recorded everything about people. Default: unchanged."
     )
-    parents: Ids | None = optional("New IDs of the models and systems from which it was derived. Default: unchanged.")
+    parents: Ids | None = optional("New IDs of models and systems that the system derives from. Default: unchanged.")
 
 
 class SystemOut(Answer):
     id: str = Field(description="ID of the system; for one of Lethe's own models, the ID of the model.")
-    kind: str = Field(description="Kind: model (Lethe's own), task (outside) or a kind from another feature.")
+    kind: str = Field(description="Kind of system: model (Lethe's own), task (outside Lethe) or a feature's kind.")
     grade: Grade = Field(description="Strongest grade that the system can reach.")
     name: str = Field(description="Name of the system.")
-    contact: str | None = Field(description="Person or team responsible; null for Lethe's own models.")
+    contact: str | None = Field(description="Person or team responsible for the system; null for Lethe's own models.")
     webhook_url: str | None = Field(
-        description="URL for webhooks, which may contain a secret; null without admin, and for Lethe's models.",
+        description="URL for webhooks, which may contain a secret; null without admin, and for Lethe's own models.",
         repr=False,
     )
     public_key: str | None = Field(description="Ed25519 public key of the system (base64url); null if it has none.")
-    api_key_id: str | None = Field(description="ID of the API key that may acknowledge tasks; null if none.")
+    api_key_id: str | None = Field(description="ID of the API key that may acknowledge tasks; null if no key may.")
     dataset_ids: list[str] | None = Field(description="IDs of datasets whose people the system may hold; null for all.")
     identifier_kinds: list[str] = Field(description="Kinds of identifiers that the system uses for people.")
     map_complete_since: datetime.datetime | None = Field(
         description="Time since which the system has recorded all that it learned or stored; null if unknown."
     )
     parents: list[str] = Field(description="IDs of the models and systems from which this one was derived.")
-    created_at: datetime.datetime = Field(description="Time of registration.")
-    retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in use.")
+    created_at: datetime.datetime = Field(description="Time at which the system was registered.")
+    retired_at: datetime.datetime | None = Field(description="Time at which the system was retired; null until then.")
 
 
 class TaskOut(Answer):
@@ -177,13 +177,13 @@ class TaskOut(Answer):
 
 
 class TaskWithEvidenceOut(TaskOut):
-    by: str | None = Field(description="Person or role that confirmed, according to the system; null if none.")
+    by: str | None = Field(description="Person or role that confirmed, as stated by the system; null if not stated.")
     evidence_sha256: str | None = Field(description="SHA-256 (hex) of the system's supporting document; null if none.")
     note: str | None = Field(
-        description="System's note, or officer's reason for closing; null if there is none or it was erased."
+        description="The system's note, or the officer's reason for closing; null if there is none or it was erased."
     )
     jws: str | None = Field(description="Acknowledgement signed by the system (compact JWS); null if there is none.")
-    api_key_id: str | None = Field(description="ID of the API key that acknowledged without signature; else null.")
+    api_key_id: str | None = Field(description="ID of the API key that acknowledged without a signature; null if none.")
 
 
 class AcknowledgementIn(Body):
@@ -194,7 +194,7 @@ class AcknowledgementIn(Body):
         "signature; the calling API key must then be bound to the system."
     )
     by: Name | None = optional("Person or role that confirms. Required without `jws`; otherwise, `jws` states it.")
-    evidence_sha256: Sha256 | None = optional("SHA-256 (hex) of a document that proves deletion. Default: none.")
+    evidence_sha256: Sha256 | None = optional("SHA-256 (hex) of a document that proves the deletion. Default: none.")
     note: Note | None = optional("Note for officers, encrypted and erased with the request's details. Default: none.")
 
 
@@ -210,25 +210,25 @@ class TasksQuery(Paging):
 
 
 class LineOut(Answer):
-    """One system's line in a deletion request."""
+    """Status of one system within a deletion request."""
 
     id: str = Field(description="ID of the system.")
-    kind: str = Field(description="Kind: rows or model (Lethe's own), task (outside) or from another feature.")
+    kind: str = Field(description="Kind of system: rows or model (Lethe's own), task (outside) or a feature's kind.")
     name: str = Field(description="Name of the system.")
     grade: Grade = Field(description="Grade that the system has reached so far.")
     waiting: bool = Field(description="True if the request is still waiting for this system.")
-    opened_at: datetime.datetime | None = Field(description="Time since which the system has to act; null if unknown.")
-    ended_at: datetime.datetime | None = Field(description="Time at which the system was finished; null until then.")
+    opened_at: datetime.datetime | None = Field(description="Time since which the system must act; null if unknown.")
+    ended_at: datetime.datetime | None = Field(description="Time at which the system's part ended; null until then.")
     task_id: str | None = Field(description="ID of the system's task; null for Lethe's own models.")
     certificate_id: str | None = Field(description="ID of the system's certificate; null if there is none.")
 
 
 class RequestSystemsOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
-    grade: Grade = Field(description="Headline: the weakest grade of all lines; not_reached until accepted.")
+    grade: Grade = Field(description="Headline: the weakest grade of all lines; not_reached before acceptance.")
     for_person: dict[str, str] = Field(description="Headline for the person, in English (`en`) and German (`de`).")
     for_officer: dict[str, str] = Field(description="Headline for the officer, in English (`en`) and German (`de`).")
-    waits_for: list[str] = Field(description="Names of the systems for which the request is waiting.")
+    waits_for: list[str] = Field(description="Names of the systems that the request is waiting for.")
     lines: list[LineOut] = Field(description="One line for each system that may hold the person's data.")
 
 
@@ -288,7 +288,7 @@ RETIRE = _SYSTEMS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Open no more tasks for a system. Tasks already open remain so until acknowledged or closed.",
+    does="Open no more tasks for a system. Tasks that are already open remain so until acknowledged or closed.",
 )
 TASKS = _TASKS.operation(
     "list_system_tasks",

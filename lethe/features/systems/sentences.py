@@ -1,4 +1,4 @@
-"""Fixed sentences of bundles, from `sentences.toml`: headlines in English and German, headings and limitations."""
+"""Fixed sentences in bundles, from `sentences.toml`: headlines in English and German, headings and limitations."""
 
 import functools
 import importlib.resources
@@ -17,7 +17,7 @@ def texts(package: str) -> dict[str, Any]:
 
 _TEXTS = texts("lethe.features.systems")
 HEADINGS: list[dict[str, Any]] = _TEXTS["headings"]
-"""Elements by which EDPB Opinion 28/2024 (section 3.2.2) assesses an AI model, and the fields that bear on each."""
+"""Elements by which EDPB Opinion 28/2024 (section 3.2.2) assesses an AI model, with the fields relevant to each."""
 LIMITS: list[str] = _TEXTS["limits"]
 NO_JOINT: str = _TEXTS["no_joint"]
 Remark = Mapping[str, Mapping[str, str]]

@@ -1,4 +1,4 @@
-"""Commands for tables on this machine, no part of which is sent anywhere, and for model plans."""
+"""Commands for tables on this machine, which are never sent anywhere, and for model plans."""
 
 import inspect
 import json
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _SHARES = (Metric.ACCURACY, Metric.AUC, Metric.LABEL_ACCURACY, Metric.EXACT_MATCH)
 _MAX_SHOWN_FEATURES = 12
-"""Maximum number of the encoded row's features that are shown."""
+"""Maximum number of features shown for an encoded row."""
 TableFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows: .csv, .parquet or .npz")]
 _LIMITS = Limits()
 
@@ -65,15 +65,13 @@ class Trial:
 
     objective: Annotated[Objective | None, typer.Option(help=_help(ModelIn, "objective"))] = None
     metric: Annotated[Metric | None, typer.Option(help="Default: accuracy, label_accuracy or r_squared")] = None
-    epsilon: Annotated[list[float] | None, typer.Option(help="Targets to try with FILE; may be given again")] = None
-    l2: Annotated[list[float] | None, typer.Option(help="Regularisation to try; with FILE it may be given again")] = (
-        None
-    )
+    epsilon: Annotated[list[float] | None, typer.Option(help="Targets to try with FILE; can be repeated")] = None
+    l2: Annotated[list[float] | None, typer.Option(help="Regularisation to try; can be repeated with FILE")] = None
     second_moment: Annotated[float | None, typer.Option(help=_help(ModelIn, "second_moment"))] = None
     network: Annotated[
-        Path | None, typer.Option(help="The ONNX file of a public network whose features of these numbers are the rows")
+        Path | None, typer.Option(help="ONNX file of a public network that turns these numbers into the rows' features")
     ] = None
-    network_sha256: Annotated[str | None, typer.Option(help="The SHA-256 that this file must have")] = None
+    network_sha256: Annotated[str | None, typer.Option(help="SHA-256 that the network file must have")] = None
     layers: Annotated[
         list[str] | None, typer.Option(help=f"{_help(TangentIn, 'layers')} May be given again; learns a tangent model.")
     ] = None
@@ -86,7 +84,7 @@ class Trial:
     max_network_bytes: Annotated[int, typer.Option(envvar="LETHE_MAX_NETWORK_BYTES", hidden=True)] = _LIMITS.file_bytes
 
     def tangent(self) -> dict[str, Any] | None:
-        """Return the tangent model's options, or None. Raises `InputInvalid` for tangent options without layers."""
+        """Return the tangent options, or None if none are set. Raises `InputInvalid` if they lack `--layers`."""
         if not self.layers and (self.rank or not self.offset):
             raise InputInvalid(
                 "--rank and --no-offset need --layers.", [FieldError("layers", "expected, with --rank or --no-offset")]
@@ -99,7 +97,7 @@ class Trial:
         return bool(set_for_a_file) or len(self.l2 or []) > 1
 
     def network_file(self) -> "NetworkFile | None":
-        """Return the network to run, or None. Raises `PreconditionFailed` for a SHA-256 without a network."""
+        """Return the given network's file, or None. Raises `PreconditionFailed` if only its SHA-256 is given."""
         from lethe.features.tables.networks import NetworkFile
 
         if self.network is None:
@@ -159,23 +157,23 @@ def _preview(file: Path, schema: Path, trial: Trial, *, epsilons: Sequence[float
 @GROUPS["datasets"].app.command("infer")
 def dataset_infer(
     file: TableFile,
-    label: Annotated[str | None, typer.Option(help="The column of classes that is predicted")] = None,
-    labels: Annotated[str | None, typer.Option(help="In its place: the column of several labels")] = None,
-    target: Annotated[str | None, typer.Option(help="In its place: the column of numbers")] = None,
-    counts: Annotated[str | None, typer.Option(help="In its place: the column of counts, 0, 1, 2, ...")] = None,
-    separator: Annotated[str, typer.Option(help="Between several labels")] = ";",
-    subject: Annotated[str | None, typer.Option(help="The column that says whose a row is")] = None,
-    weight: Annotated[str | None, typer.Option(help="The column that says how much a row counts")] = None,
-    weight_bound: Annotated[float | None, typer.Option(help="The most that a row may count, which you state")] = None,
+    label: Annotated[str | None, typer.Option(help="Column with the class to predict")] = None,
+    labels: Annotated[str | None, typer.Option(help="Instead of --label: column with several labels")] = None,
+    target: Annotated[str | None, typer.Option(help="Instead of --label: column of numbers")] = None,
+    counts: Annotated[str | None, typer.Option(help="Instead of --label: column of counts, 0, 1, 2, ...")] = None,
+    separator: Annotated[str, typer.Option(help="Separator between labels")] = ";",
+    subject: Annotated[str | None, typer.Option(help="Column with the person of each row")] = None,
+    weight: Annotated[str | None, typer.Option(help="Column with the weight of each row")] = None,
+    weight_bound: Annotated[float | None, typer.Option(help="Maximum weight of a row, chosen by you")] = None,
     ranges: Annotated[
         list[str] | None,
-        typer.Option("--range", help="NAME=MIN..MAX, numbers or dates that you state; may be repeated"),
+        typer.Option("--range", help="NAME=MIN..MAX, numbers or dates chosen by you; can be repeated"),
     ] = None,
     names: Annotated[
-        list[str] | None, typer.Option("--values", help="NAME=ONE,OTHER: values that you state; may be repeated")
+        list[str] | None, typer.Option("--values", help="NAME=ONE,OTHER: values chosen by you; can be repeated")
     ] = None,
     public: Annotated[
-        bool, typer.Option("--public", help="Confirm that nobody in FILE may ever ask to be forgotten")
+        bool, typer.Option("--public", help="Confirm that nobody in FILE can ever ask to be forgotten")
     ] = False,
 ) -> None:
     """Propose a schema from a public sample, or from ranges that you state, to be reviewed and edited.
@@ -280,7 +278,7 @@ def model_plan(
         typer.Argument(exists=True, dir_okay=False, show_default=False, help="Rows: .csv, .parquet or .npz"),
     ] = None,
     schema: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help=_help(TableIn, "schema_"))] = None,
-    dataset: Annotated[str | None, typer.Option(help="In place of FILE: the id of a dataset of the gateway")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Instead of FILE: id of a dataset on the gateway")] = None,
     trial: Trial,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
     url: Url = None,
@@ -388,7 +386,7 @@ def _print_methods(plan: PlanOut) -> None:
 
 
 def bar_of(value: float, low: float, high: float) -> str:
-    """Return a bar in steps of an eighth of a character, empty at `low` and full at `high`."""
+    """Return a bar for `value`, drawn to an eighth of a character, empty at `low` and full at `high`."""
     eighths = round(max(0.0, value - low) / (high - low) * _WIDTH * 8) if high > low else _WIDTH * 8
     full, part = divmod(eighths, 8)
     return "█" * full + _EIGHTHS[part].strip()
@@ -396,7 +394,7 @@ def bar_of(value: float, low: float, high: float) -> str:
 
 def _ends(values: list[float]) -> tuple[float, float]:
     """Return the range (low, high) of a column of bars. `high` is the maximum; `low` is the minimum less a tenth of the
-    spread, but not below 0 unless a value is negative."""
+    spread, but at least 0 if no value is negative."""
     low, high = min(values), max(values)
     bottom = low - (high - low) / 10
     return (bottom if low < 0 else max(0.0, bottom)), high

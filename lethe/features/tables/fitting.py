@@ -1,4 +1,4 @@
-"""Models trained on some of a table's rows with a gateway's mechanism and measured on the other rows."""
+"""Models trained on some of a table's rows with a gateway's mechanism, and measured on the others."""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +20,7 @@ from lethe.proof.mechanism import Mechanism
 _CHAINS = 8
 """Number of independent noisy models; plans state their mean accuracy."""
 _MAX_PRODUCTS = 2e11
-"""Maximum number of multiplications per plan, enough for some seconds; longer chains are cut short."""
+"""Maximum number of multiplications per plan, which take some seconds; longer chains are cut short."""
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int32]
@@ -29,8 +29,8 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittingPlan:
-    """Cost of a setting (`costs.Cost`) and its accuracy on held-out rows, with and without noise, in the preview's
-    metric."""
+    """Cost of one combination of settings (`costs.Cost`) and the resulting accuracy on held-out rows, with and without
+    noise, in the preview's metric."""
 
     epsilon: float
     delta: float
@@ -43,7 +43,7 @@ class FittingPlan:
 
 
 _MIN_RATE = 1e-9
-"""Minimum predicted rate as a share of the bound, because linear models can predict less."""
+"""Minimum predicted rate as a fraction of the bound, because linear models can predict lower rates."""
 
 
 def metrics_of(objective: Objective) -> tuple[Metric, ...]:
@@ -63,8 +63,8 @@ def metrics_of(objective: Objective) -> tuple[Metric, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Values to predict: classes (n, 1), labels (n, C) or targets from -1 to 1 (n, 1), where 1 stands for `half_range`
-    units; and the metric, computed as by a gateway (`worker.langevin.evaluate`)."""
+    """Values to predict, and the metric as a gateway computes it (`worker.langevin.evaluate`). The values are classes
+    (n, 1), labels (n, C) or targets (n, 1) from -1 to 1, where 1 stands for `half_range` units."""
 
     objective: Objective
     num_classes: int
@@ -93,7 +93,7 @@ class Learned:
         return replace(self, values=self.values[places])
 
     def share(self, predicted: Floats) -> float:
-        """Return the metric of predictions shaped like `values`. Log loss needs scores (`share_of_scores`)."""
+        """Return the metric's value for predictions shaped like `values`. Log loss needs scores (`share_of_scores`)."""
         match self.metric:
             case Metric.R_SQUARED:
                 total = float(np.square(self.values - self.values.mean()).sum())
@@ -119,7 +119,7 @@ class Learned:
         return self.share((scores > 0).astype(np.float64))
 
     def majority(self) -> float:
-        """Return the metric of the best constant prediction."""
+        """Return the metric's value for the best constant prediction."""
         match self.metric:
             case Metric.R_SQUARED | Metric.MEAN_POISSON_DEVIANCE:
                 return self.share(np.full_like(self.values, self.values.mean()))
@@ -137,7 +137,7 @@ class Learned:
                 return float(np.unique(self.values, axis=0, return_counts=True)[1].max() / len(self.values))
 
     def loss(self, scores: Floats, width: float, factors: Floats | float = 1.0) -> float:
-        """Return the mean loss for scores # (n, 1) or (n, C), with each row's loss multiplied by its factor # (n, 1)"""
+        """Return the mean over rows of loss times factor  # scores (n, 1) or (n, C), factors (n, 1)"""
         match self.objective:
             case Objective.LOGISTIC_REGRESSION if scores.shape[1] > 1:
                 losses = -np.take_along_axis(log_softmax(scores, axis=1), self.values.astype(np.int64), axis=1)
@@ -174,7 +174,7 @@ class Learned:
 
 class FittingRows(Protocol):
     """Rows whose scores are linear in the parameters. `shape` is the parameters' shape, `num_products` the number of
-    multiplications that one row's scores take."""
+    multiplications needed to compute one row's scores."""
 
     shape: tuple[int, int]
     num_products: int
@@ -186,10 +186,10 @@ class FittingRows(Protocol):
     def __len__(self) -> int: ...
     def at(self, places: Places) -> "FittingRows": ...
     def scores(self, weights: Floats) -> Floats:
-        """Return the scores of the rows  # (..., *shape) -> (..., n, C)"""
+        """Return the rows' scores  # (..., *shape) -> (..., n, C)"""
 
     def pulled(self, pull: Floats) -> Floats:
-        """Return the gradient in the parameters, given the derivative in the scores  # (..., n, C) -> (..., *shape)"""
+        """Return the gradient w.r.t. the parameters, given that w.r.t. the scores  # (..., n, C) -> (..., *shape)"""
 
 
 class LinearRows:
@@ -226,7 +226,7 @@ class FittingProblem:
         self._minimisers: dict[tuple[float, float], Floats] = {}
 
     def second_moment(self) -> float:
-        """Return the largest eigenvalue of (1/b) sum x x^T over any batch of the default size."""
+        """Return the largest eigenvalue of (1/b) sum x x^T among all batches of the default size."""
         num_batches = len(self._rows) // calibration.default_batch_size(len(self._rows))
         largest = 0.0
         for batch in np.array_split(np.arange(len(self._rows)), num_batches):
@@ -236,7 +236,7 @@ class FittingProblem:
         return largest
 
     def plan(self, settings: calibration.ModelSettings, random: np.random.Generator) -> FittingPlan:
-        """Return the cost and accuracy of the settings. Raises `PreconditionFailed` if no mechanism has them."""
+        """Return the settings' cost and accuracy. Raises `PreconditionFailed` if no mechanism can have them."""
         try:
             mechanism = calibration.mechanism_for(
                 settings,
@@ -272,7 +272,7 @@ class FittingProblem:
         return minimiser.reshape(shape)
 
     def _noisy(self, mechanism: Mechanism, start: Floats, width: float, random: np.random.Generator) -> Floats:
-        """Return the last iterates of chains from `start` under the mechanism's steps  # (chains, 1 or C, d)"""
+        """Return the last iterates of chains that take the mechanism's steps from `start`  # (chains, 1 or C, d)"""
         per_step = _CHAINS * self._rows.num_products * mechanism.batch_size * 2
         steps = int(min(mechanism.learn_steps, max(mechanism.num_batches, _MAX_PRODUCTS / per_step)))
         weights = np.broadcast_to(start, (_CHAINS, *start.shape)).copy()

@@ -1,7 +1,7 @@
-"""Schemas proposed from a public sample, a file or a frame of pandas, polars or Arrow, to be reviewed before use.
+"""Schemas proposed from a public sample: a file, or a frame from pandas, polars or Arrow. Review them before use.
 
-A schema is public and is kept after people are forgotten. The sample must therefore contain no rows of people who may
-ask to be forgotten: use published statistics, a synthetic table, or the sample makers' own records.
+A schema is public and is kept after people are forgotten. The sample must therefore contain no rows of people who might
+ask to be forgotten: use published statistics, a synthetic table, or records of the people who make the sample.
 """
 
 import csv
@@ -25,8 +25,8 @@ from lethe.encoding.columns import check_csv
 
 
 def columns_of(table: str | Path | Frame) -> dict[str, Any]:
-    """Return the columns by name, in the form that `lethe.encoding` reads. Raises `InputInvalid` for a damaged file or
-    one of an unknown kind, without quoting its content."""
+    """Return the columns by name, in the form that `lethe.encoding` reads. Raises `InputInvalid` if the file is damaged
+    or of an unknown type, without quoting its content."""
     if isinstance(table, Frame):
         columns = arrow(table)
         return {name: columns.column(name).combine_chunks() for name in columns.column_names}
@@ -76,7 +76,7 @@ _MAX_CATEGORIES = 12
 _MAX_LISTED = 50
 """Maximum number of distinct texts that are listed as categories."""
 _HASHED_FEATURES = 256
-"""Number of features of a hashed column; n-grams have sixteen times as many."""
+"""Number of features of a hashed column; n-grams get sixteen times as many."""
 _MIN_PROSE_WORDS = 3.0
 """Minimum mean number of words for texts to be treated as prose."""
 _IGNORED = {"role": "ignored"}
@@ -224,7 +224,7 @@ def _moments(moments: Any) -> dict[str, Any]:
 
 
 def _vector_of(lists: list[list[Any]]) -> dict[str, Any]:
-    """Describe lists of equal length. No schema accepts a missing vector: an upload's error names the line."""
+    """Describe a column of vectors. No schema accepts a missing vector: an upload with one fails, naming its line."""
     vectors = values.vectors(lists, len(lists[0]))
     return _vector(vectors) if vectors.size and np.isfinite(vectors).all() else _IGNORED
 
@@ -240,7 +240,7 @@ def _scaling(values: Any) -> dict[str, float]:
 
 
 def _rounded(number: float, scale: float) -> float:
-    """Round a number to the second significant digit of the scale."""
+    """Round a number to the decimal place of the scale's second significant digit."""
     digits = 1 - math.floor(math.log10(scale))
     return round(number, digits)
 

@@ -1,5 +1,5 @@
 """Public networks in dry runs: row features, computed in a separate process by the same code as on a gateway, and
-tangent models, with each row's Jacobian scaled as by a worker."""
+tangent models, with each row's Jacobian scaled as a worker would scale it."""
 
 import hashlib
 import importlib.util
@@ -29,8 +29,8 @@ _LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSeen:
-    """Network of a dry run, with the fields of `GET /v1/networks/{id}`. `shut_in` is always True: a network runs only
-    if its process can open neither connections nor files."""
+    """Dry run's network, with the fields of `GET /v1/networks/{id}`. `shut_in` is always True: a network runs only if
+    its process can open neither connections nor files."""
 
     sha256: str
     input_shape: tuple[int, ...]
@@ -41,7 +41,7 @@ class NetworkSeen:
 
 @dataclass(frozen=True, slots=True)
 class NetworkFile:
-    """Public network's ONNX file. `sha256` is the digest that the file must have; `limits` apply to its process."""
+    """ONNX file of a public network. `sha256` is the digest it must have; `limits` apply to the network's process."""
 
     path: str | Path
     sha256: str | None = None
@@ -68,8 +68,7 @@ class OpenedNetworkFile:
         )
 
     def features(self, raw: Floats, progress: Progress) -> Floats:
-        """Return the features  # (n, k), given the encoded records' numbers  # (n, d). Raises `RowInvalid` and
-        `NetworkFailed`."""
+        """Return the features of encoded records. Raises `RowInvalid` and `NetworkFailed`.  # (n, d) -> (n, k)"""
         size = int(np.prod(self.seen.input_shape))
         with process.started(
             self.content, input_size=size, output_size=self.seen.output_size, limits=self._limits
@@ -124,7 +123,7 @@ def _read(path: Path, max_bytes: int) -> bytes:
 
 
 _MAX_NUMBERS = 2**27
-"""Maximum number of entries of all Jacobians: half a gigabyte in single precision, and three times that with copies."""
+"""Maximum number of entries in all Jacobians: half a gigabyte in single precision, and three times that with copies."""
 _BATCH_ROWS = 64
 _NOT_FINITE = "expected scores and derivatives that are finite numbers, once the network has computed them"
 _TANGENT_OBJECTIVES = (Objective.LOGISTIC_REGRESSION, Objective.MULTILABEL_LOGISTIC_REGRESSION)
@@ -144,19 +143,19 @@ class TangentFittingRows:
 
     @property
     def numbers(self) -> Floats:
-        """Jacobians of all scores of all rows  # (n k, p)"""
+        """Jacobians of every row's scores  # (n k, p)"""
         return self._jacobians.reshape(-1, self._jacobians.shape[2]).astype(np.float64)
 
     def at(self, places: Places) -> "TangentFittingRows":
         return TangentFittingRows(self._jacobians[places], self._offsets[places])
 
     def scores(self, weights: Floats) -> Floats:
-        """Return the scores of the rows  # (..., 1, p) -> (..., n, k)"""
+        """Return the rows' scores  # (..., 1, p) -> (..., n, k)"""
         moved = np.einsum("nkp,...op->...nk", self._jacobians, weights.astype(np.float32), optimize=True)
         return np.asarray(moved + self._offsets, np.float64)
 
     def pulled(self, pull: Floats) -> Floats:
-        """Return the sum over rows of J~^T times the derivative in the scores  # (..., n, k) -> (..., 1, p)"""
+        """Return the sum over rows of J~^T times the gradient w.r.t. the scores  # (..., n, k) -> (..., 1, p)"""
         total = np.einsum("...nk,nkp->...p", pull.astype(np.float32), self._jacobians, optimize=True)
         return np.asarray(total[..., np.newaxis, :], np.float64)
 

@@ -1,7 +1,7 @@
-"""Dry runs: the encoding of a table by a schema, and the cost of forgetting, on the caller's own machine.
+"""Dry runs on the caller's own machine: how a schema encodes a table, and what forgetting would cost.
 
-Models are trained on some of the rows with the mechanism's noisy steps, starting at the minimiser, where learning ends,
-and are measured on the others. Every number depends on the rows, so none belongs in a schema or a published document.
+Models are trained on some rows with the mechanism's noisy steps, starting at the minimiser, where training ends, and
+are measured on the others. Every number depends on the rows, so none belongs in a schema or a published document.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from lethe.proof.losses import Objective, num_weight_rows
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 HELD_OUT = 0.25
-"""Share of the rows on which models are measured."""
+"""Fraction of the rows on which models are measured."""
 E = TypeVar("E", bound=StrEnum)
 
 
@@ -47,12 +47,12 @@ class ColumnSeen:
 class Preview:
     """Result of a dry run. All accuracies are values of `metric`.
 
-    `lengths`: the 5th, 50th and 95th percentile of row norms before scaling. `row`: the nonzero entries of the encoded
+    `lengths`: the 5th, 50th and 95th percentiles of row norms before scaling. `row`: the nonzero entries of the encoded
     row of median norm, each as column, position in the column and number, with the bias last. `second_moment`: the
     largest eigenvalue of the second moment of any random batch; None for a tangent model. `majority`: the accuracy of
     the best constant prediction. `scikit_learn`: the accuracy of the tuned `scikit_learn_model` on the same features;
-    None if scikit-learn is not installed, and for log_loss. `network`: the network whose outputs `lengths`, `row` and
-    warnings describe, or that of a tangent model with `num_moved` parameters, where they describe its inputs."""
+    None for log_loss or if scikit-learn is not installed. `network`: the network used. `lengths`, `row` and warnings
+    describe its outputs or, for a tangent model (with `num_moved` trained parameters), its inputs."""
 
     num_rows: int
     num_features: int
@@ -92,10 +92,10 @@ def preview(
 ) -> Preview:
     """Encode a table with the schema, then fit and evaluate models on its rows, all on this machine.
 
-    `objective`: by default a gateway's choice for such a dataset. `metric`: by default accuracy, label_accuracy or
-    r_squared; otherwise log_loss (classes or labels), exact_match (labels), mean_absolute_error (a target, in its
+    `objective`: by default what a gateway would choose for the dataset. `metric`: by default accuracy, label_accuracy
+    or r_squared; otherwise log_loss (classes or labels), exact_match (labels), mean_absolute_error (a target, in its
     units) or mean_poisson_deviance (counts). `l2`: by default the value for the number of rows, a quarter of it, and
-    four times it. `delta`: by default 1 / n^1.1. `second_moment`: the bound that the models state. `seed`: for the
+    four times it. `delta`: by default 1 / n^1.1. `second_moment`: the bound stated for the models. `seed`: for the
     split and the noise. `network`: ONNX file of the public network that computes features from encoded rows, in a
     separate process as on a gateway (extra `onnx`); a `NetworkFile` adds a SHA-256 and limits. `tangent`: train a
     tangent model of the network with these `layers`, `rank`, `seed`, `least_norm` and `offset`, as in
@@ -195,7 +195,7 @@ def _objectives(schema: Schema) -> list[Objective]:
 
 
 def _choose(field: str, name: str | None, allowed: Sequence[E], refusal: str) -> E:
-    """Return the named member of `allowed`, by default the first. Raises `PreconditionFailed` for any other name."""
+    """Return the named member of `allowed`, or the first for None. Raises `PreconditionFailed` for any other name."""
     if name is None:
         return allowed[0]
     if name not in allowed:

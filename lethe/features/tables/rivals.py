@@ -1,4 +1,4 @@
-"""scikit-learn models on the same features, to show the accuracy without any guarantee."""
+"""scikit-learn models on the same features, which show the accuracy attainable without any guarantee."""
 
 import importlib.util
 import warnings
@@ -21,12 +21,12 @@ _SCORING = {
 def scikit_learn(
     features: Floats, learned: Learned, train: Places, test: Places, factors: Floats | None = None
 ) -> tuple[str, float] | None:
-    """Return the name of a tuned model and its metric on the test rows. The result is None if scikit-learn is not
-    installed or all training rows have the same value, and for log_loss.
+    """Return the name of a tuned model and its metric on the test rows. The result is None for log_loss, and if
+    scikit-learn is not installed or all training rows have the same value.
 
     Targets are fitted by ridge or Huber regression, and counts by Poisson regression as well; cross-validation on the
     training rows selects the best. mean_poisson_deviance needs positive rates, so it uses only Poisson regression.
-    Classes are fitted by one logistic regression, labels by one each. `factors` multiply the rows' losses.
+    Classes are fitted by a single logistic regression, labels by one per label. `factors` multiply the rows' losses.
     """
     if learned.metric is Metric.LOG_LOSS or importlib.util.find_spec("sklearn") is None:
         return None

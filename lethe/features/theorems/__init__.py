@@ -1,6 +1,6 @@
-"""Theorems: every theorem of the field that this product uses, compares itself with, or warns about.
+"""Theorems: all those from the literature that this product uses, compares itself with, or warns about.
 
-`CALCULATOR` holds the bounds by name; `evaluate` computes one of them. Each bound is declared once, as a function whose
+`CALCULATOR` maps names to bounds; `evaluate` computes one of them. Each bound is declared once, as a function whose
 arguments are annotated with their meaning and range: `bound.py` reads the annotations, `symbols.py` defines them.
 """
 

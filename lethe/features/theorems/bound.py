@@ -1,12 +1,12 @@
 """A bound: one theorem as a function of numbers.
 
-The signature is the declaration. Each argument is annotated with a symbol of `symbols.py`, a type together with its
-`Domain` (meaning and range); `bound` reads the annotations and adds the title, source, statement and assumptions, which
-are the table of the function's name in `theorems.toml`.
+The signature is the declaration. Each argument is annotated with a symbol from `symbols.py`, which is a type with its
+`Domain` (meaning and range). `bound` reads the annotations and adds the title, source, statement and assumptions from
+the table of the function's name in `theorems.toml`.
 
-No number is clamped. A number outside its domain raises `DomainError`. A `hypothesis` is a condition that numbers
+No number is clamped: a number outside its domain raises `DomainError`. A `hypothesis` is a condition that numbers
 cannot show, such as that a decision rule was fixed in advance; a `notion` is a condition on the guarantee's meaning.
-The theorem assumes both, and denying one raises its error. A result that is not a number is refused as well.
+The theorem assumes both, and denying one raises its error. A result that is not a number is also refused.
 """
 
 import functools
@@ -27,7 +27,7 @@ Outputs = dict[str, Any]
 """Results by name: float, int, str, bool, None, or a list of numbers."""
 
 _FORMULA_WORK = 100
-"""Units of work for a theorem that is a closed formula."""
+"""Units of work for a theorem with a closed formula."""
 _MAX_ENTRIES = 10_000
 """Maximum length of a list."""
 _EVERYWHERE = "[-inf, inf]"
@@ -54,7 +54,7 @@ class Domain:
     refusal: type[PreconditionError] | type[NotionError] | None = None
 
     def contains(self, value: float) -> bool:
-        """Return True if `value` lies in the interval, which NaN never does.
+        """Return True if `value` lies in the interval. NaN lies in no interval.
 
         >>> real("a rate", "[0, 1)").contains(0.0), real("a rate", "[0, 1)").contains(1.0)
         (True, False)
@@ -284,7 +284,7 @@ def _ends(interval: str) -> tuple[float, float]:
 
 
 def _domain(hint: Any) -> Domain:
-    """Return the domain in the annotation `Annotated[T, domain]`, or in its union with None."""
+    """Return the domain from the annotation `Annotated[T, domain]`, or from its union with None."""
     for part in (hint, *get_args(hint)):
         for note in getattr(part, "__metadata__", ()):
             if isinstance(note, Domain):

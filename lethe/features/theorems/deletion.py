@@ -1,16 +1,15 @@
 """Data deletion: Chourasia and Shah, "Forget unlearning".
 
-Sections 3 and 4 are about requesters who watch what is published and choose their requests accordingly. Theorems 4.1
-and 4.3 are printed for a certificate that bounds each version on its own. If requesters read published versions, that
-is not enough: later databases contain rows written by requesters who had seen the record. A counterexample with epsilon
-= 0 and p = 1: A publishes the bit D; step 1 publishes a constant; step 2 a fresh pad r; step 3 D_3 + r; the requester
-read the first version and copied the bit into another row, so that two releases together reveal it while each alone
-does not. The statements hold for the joint law of the versions and the history of requests, which is what noisy
+Sections 3 and 4 are about requesters who watch what is published and choose their requests accordingly. As printed,
+Theorems 4.1 and 4.3 assume a certificate that bounds each version on its own. If requesters read published versions,
+that is not enough: later databases contain rows written by requesters who had seen the record. A counterexample with
+epsilon = 0 and p = 1: A publishes the bit D; steps 1 to 3 publish a constant, a fresh pad r, and D_3 + r. The requester
+has read the first version and copied the bit into another row, so that two releases together reveal it although neither
+does alone. The statements hold for the joint law of the versions and the history of requests, which is what noisy
 gradient descent certifies.
 
 Theorem 5.1 and Appendix G are about noisy gradient descent on convex losses. Each bound has two forms: as printed, at
-the rate lambda/2, and `_tight`, at the rate c1 = lambda (1 - eta lambda/2), which keeps what the printed form rounds
-away.
+the rate lambda/2, and `_tight`, at the rate c1 = lambda (1 - eta lambda/2), which keeps what the printed form drops.
 
 Theorem 5.2 is about bounded losses without convexity, by Gibbs laws. It is theory rather than a product: the step size
 shrinks like 1/(d q B), so that a hundred parameters take millions of steps.
@@ -331,7 +330,7 @@ def _require_small_step(eta: float, lam: float, beta: float | None) -> None:
 
 
 def _initial_variance(lam: float, sigma: float, eta: float, beta: float | None, actual: float | None) -> float:
-    """Return the initial law's maximum variance. Raises `PreconditionError` if `actual` exceeds it."""
+    """Return the initial law's maximum variance. Raises `PreconditionError` if the `actual` variance exceeds it."""
     _require_small_step(eta, lam, beta)
     maximum = sigma**2 / _rate(lam, eta)
     require(actual is None or actual <= maximum, "initial_variance", f"actual variance {actual} <= {maximum:.6g}")

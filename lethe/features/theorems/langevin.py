@@ -1,10 +1,10 @@
 """Langevin unlearning by log-Sobolev inequalities: Chien, Wang, Chen and Li; and Descent-to-Delete, their baseline.
 
-Theorems 3.2 and 3.3 are about one batch. The decay e^(-m eta K/alpha) of the paper drops a term of the log-Sobolev
-inequality; kept, it shifts the order instead and the 1/alpha goes away (`eps_order_shift`).
+Theorems 3.2 and 3.3 are about one batch. The paper's decay e^(-m eta K/alpha) drops a term of the log-Sobolev
+inequality. Keeping the term shifts the order instead and removes the 1/alpha (`eps_order_shift`).
 
 Corollary 3.4 and Algorithms 4 to 8 are about sequences of batches. The corollary doubles the order at every request, so
-old requests hardly decay and the steps per request grow without limit; `shift.py` avoids this. The slips of the printed
+old requests hardly decay and the steps per request grow without limit; `shift.py` avoids this. Errors in the printed
 listings are corrected: Algorithms 5 and 6 count one step after the test and return one too many, the index of Algorithm
 6 starts at -1, Algorithm 4 returns K instead of sigma, and the first sigma that reaches it instead of the smallest. The
 step counts that the authors' code stores for two-class data belong to a smoothness constant measured on the data (L =
@@ -26,9 +26,9 @@ from lethe.features.theorems.bound import NotionError, Outputs, bound, expect, n
 from lethe.proof.errors import DomainError, InfeasibleError
 
 _MAX_REQUESTS = 200
-"""Maximum length of a sequence for Corollary 3.4, where s requests evaluate the first one at order 2^(s - 1) alpha."""
+"""Maximum length of a sequence for Corollary 3.4: s requests evaluate the first one at order 2^(s - 1) alpha."""
 _TRIALS = 40
-"""Minimum number of orders tried to find whether one number of steps suffices."""
+"""Minimum number of orders tried to find out whether a given number of steps suffices."""
 
 
 @bound

@@ -10,7 +10,7 @@ from lethe.features.theorems.bound import Outputs, bound, expect, geometric, req
 from lethe.proof import conversion
 
 _CLIP_WORK = 20
-"""Units of work for one step of `model_clip_delta`."""
+"""Units of work per step of `model_clip_delta`."""
 _STEPS_RESERVED = 1000
 """Number of `model_clip_delta` steps for which work is reserved at a time."""
 

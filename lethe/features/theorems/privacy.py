@@ -1,6 +1,6 @@
 """Differential privacy: conversions, groups, composition with unlearning, measured epsilon, and private means.
 
-Conversions are between Renyi divergence, Gaussian differential privacy and (epsilon, delta), by
+Conversions between Renyi divergence, Gaussian differential privacy and (epsilon, delta) are computed by
 `lethe.proof.conversion` and `lethe.features.analysis.renyi`.
 """
 
@@ -32,7 +32,7 @@ def rdp_delta_cks(alpha: sym.Order, rho: sym.Divergence, eps: sym.Epsilon) -> Ou
 
 @bound
 def rdp_delta_single_order_optimal(alpha: sym.Order, rho: sym.Divergence, eps: sym.Epsilon) -> Outputs:
-    """Search along q. The permitted coins form a convex set, so both the largest p and the gain are concave in q."""
+    """Search over q. The permitted pairs (p, q) form a convex set, so the largest p and the gain are concave in q."""
     above = renyi.renyi_to_delta_cks(order=alpha, divergence=rho, epsilon=eps)
     # The margin covers the rounding of the constraint, 0 at p = q. `relaxed` is log q without 1 - p and 1 - q; above
     # `top`, p = 1 is allowed, and the gain falls with q or is negative.
@@ -50,7 +50,7 @@ def rdp_delta_single_order_optimal(alpha: sym.Order, rho: sym.Divergence, eps: s
         return float(np.logaddexp(log_q + alpha * log_ratio, tails)) - budget
 
     def loss(log_q: float) -> float:
-        """Return e^eps q - p at the largest p."""
+        """Return e^eps q - p at the largest permitted p."""
         log_ratio = widest = -log_q
         if excess(widest, log_q) > 0:
             log_ratio = scipy.optimize.brentq(excess, 0.0, widest, args=(log_q,), xtol=1e-15, maxiter=10_000)

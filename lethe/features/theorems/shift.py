@@ -1,19 +1,19 @@
 """The shift accountant, number by number: privacy amplification by iteration in its sharp form.
 
-Two chains of projected noisy gradient descent with the same steps, whose gradients differ by at most delta_t and which
-start within z0. Let c be the Lipschitz constant of a noiseless step and
+Consider two chains of projected noisy gradient descent with the same steps, whose gradients differ by at most delta_t
+and whose starting points differ by at most z0. Let c be the Lipschitz constant of a noiseless step and
 
     Delta <- c Delta + eta delta_t,  Delta_0 = z0;      v <- c^2 v + 2 eta sigma^2,  v_0 = 0.
 
 Their last iterates are mu-GDP in both directions with mu = Delta/sqrt(v) if c <= 1 and delta_t never increases: no
-log-Sobolev constant, no dimension, all orders at once, equality for quadratics. Elsewhere mu is that of the string
-under the path of (v, Delta), `lethe.features.analysis.taut_string`, of which this is the case of one piece.
-`lethe.proof.accountant` is the same for the chain of a mechanism.
+log-Sobolev constant, no dimension, all orders at once, equality for quadratics. Otherwise mu is that of the string
+under the path of (v, Delta) (`lethe.features.analysis.taut_string`); the above is its one-piece case.
+`lethe.proof.accountant` does the same for a mechanism's chain.
 
-`cyclic_batches` reads batches in turn: step t reads batch t mod B, so that a row moves one step in B. The string of
-`docs/mathematics/shift.md` is straight from a row's first visit to its last but one, and bent before the last: what
-that step lets in is hidden by its own noise and that of the steps after it. However many steps there were before the
-step size falls, their visits are one span.
+`cyclic_batches` reads batches cyclically: step t reads batch t mod B, so that a row affects one step in B. The string
+of `docs/mathematics/shift.md` is straight from the first step that reads the row to the last but one, and bends before
+the last: what that step lets in is hidden by its own noise and that of the steps after it. However many steps there
+were before the step size falls, those that read the row are one span.
 """
 
 import math
@@ -27,7 +27,7 @@ from lethe.proof import conversion
 
 _NO_STEP = Span(0.0, 0.0, 1.0)
 _COOLDOWN_WORK = 50
-"""Units of work that a step of the cool-down costs."""
+"""Units of work per step of the cool-down."""
 
 
 @bound
@@ -217,7 +217,7 @@ def cyclic_batches(
 
 
 def _advance(reach: float, v: float, steps: int, gap: float, c: float, eta: float, sigma: float) -> tuple[float, float]:
-    """Return (Delta, v) after `steps` steps with gradients `gap` apart."""
+    """Return (Delta, v) after `steps` steps whose gradients are `gap` apart."""
     return (
         c**steps * reach + eta * gap * geometric(c, steps),
         c ** (2 * steps) * v + 2 * eta * sigma**2 * geometric(c * c, steps),

@@ -1,4 +1,4 @@
-"""The symbols of the theorems, each with its meaning, unit and range.
+"""The theorems' symbols, each with its meaning, unit and range.
 
 One algorithm underlies nearly all of them, projected noisy gradient descent on n rows,
 
@@ -16,7 +16,7 @@ from typing import Annotated
 from lethe.features.theorems.bound import Domain, choice, hypothesis, integer, notion, real
 
 MAX_SUMMED_STEPS = 1_000_000
-"""Maximum number of steps of a recursion that is summed step by step."""
+"""Maximum number of steps in a recursion that is summed step by step."""
 
 # Divergences.
 Order = Annotated[float, real("Renyi order", "(1, inf)")]

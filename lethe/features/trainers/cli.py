@@ -11,8 +11,8 @@ from lethe.contract.problems import FieldError, InputInvalid
 from lethe.features.trainers.contract import TableOut, TrainerOut, TrainingOut
 
 VERBS["training_tables.upload"] = "create"
-add_group("training_tables", "training-table", "Tables of original columns, from which trainers learn.")
-add_group("trainers", "trainer", "Models that are trained again from scratch without a person.")
+add_group("training_tables", "training-table", "Tables with original columns that trainers read.")
+add_group("trainers", "trainer", "Models retrained from scratch without a person's data.")
 
 
 def _line_of_table(table: TableOut) -> str:
@@ -40,8 +40,8 @@ def create(
     call: CommandCall,
     folder: Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder with the trainer's source files.")],
     lock: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Lock file of the trainer's environment.")],
-    train: Annotated[str, typer.Option(help="Source file that trains, run by python.")] = "train.py",
-    score: Annotated[str | None, typer.Option(help="Source file that scores, run by python.")] = None,
+    train: Annotated[str, typer.Option(help="Python source file that trains.")] = "train.py",
+    score: Annotated[str | None, typer.Option(help="Python source file that scores.")] = None,
 ) -> None:
     """Register a trainer from a folder of source files."""
     try:

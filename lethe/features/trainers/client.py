@@ -1,4 +1,4 @@
-"""`client.training_tables` and `client.trainers`, for models that are retrained from scratch without a person."""
+"""`client.training_tables` and `client.trainers`, for models retrained from scratch without a person's data."""
 
 from lethe.client.methods import H, Keyed, Resource, call, pages, upload
 from lethe.contract.fields import optional

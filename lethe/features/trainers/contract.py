@@ -18,7 +18,7 @@ _MAX_FILES_BYTES = 2**19
 class TrainingStatus(ClosedSet):
     RUNNING = "running"
     PUBLISHED = "published"
-    """The training's artefacts are live, or were until a later training was published."""
+    """The training's artefacts are live, or were live until a later training was published."""
     FAILED = "failed"
     ABANDONED = "abandoned"
     """The training's worker died or was cut off; nothing was published."""
@@ -32,7 +32,7 @@ class TableFileIn(datasets.RowsIn):
 
 
 class TrainingTableIn(TableFileIn):
-    name: Name = Field(description="Name of the table, and of the dataset that records the people in its rows.")
+    name: Name = Field(description="Name of the table, and of the dataset that tracks the people in the table's rows.")
 
 
 class ColumnOut(Answer):
@@ -45,7 +45,7 @@ class TableOut(Answer):
 
     id: str = Field(description="ID of the table.")
     name: str = Field(description="Name of the table.")
-    dataset_id: str = Field(description="ID of the dataset that records the rows' people; requests refer to it.")
+    dataset_id: str = Field(description="ID of the dataset that tracks the people in the rows; requests refer to it.")
     subject_column: str = Field(description="Column of the uploaded file that identified each row's person.")
     columns: list[ColumnOut] = Field(description="Columns visible to trainers.")
     num_rows: int | None = Field(description="Number of remaining rows; null for callers without accounting:read.")
@@ -54,7 +54,7 @@ class TableOut(Answer):
 
 
 class NewTableOut(TableOut):
-    warnings: list[str] = Field(description="Subject IDs that requests might not find, with a remedy. Shown only once.")
+    warnings: list[str] = Field(description="Warnings about subject IDs that requests might not find. Shown only once.")
 
 
 Command = Annotated[list[Annotated[Text, Field(min_length=1, max_length=1000)]], Field(min_length=1, max_length=50)]
@@ -81,7 +81,7 @@ class TrainerIn(Body):
     )
     score_command: Command | None = optional(
         "Program that reads artefacts/* and rows.arrow and writes losses.npy with one float64 per row. Tests that "
-        "measure losses need it."
+        "measure losses need this program."
     )
     files: dict[FileName, Annotated[str, Field(max_length=_MAX_FILES_BYTES)]] = Field(
         default_factory=dict,
@@ -105,7 +105,7 @@ class TrainerIn(Body):
     )
     group_ids: bool = Field(
         default=False,
-        description="Add a column lethe_group to both files, a random number per person, for splitting by person.",
+        description="Add a column lethe_group to both files: a random number for each person, to split by person.",
     )
     metric: Name | None = optional("Name of the metric, one of `metrics`, that the quality gate checks.")
     min_metric: Annotated[float, Field(allow_inf_nan=False)] | None = optional(
@@ -128,8 +128,8 @@ class TrainerIn(Body):
     )
     canary_people: Annotated[int, Field(ge=0, le=200)] = Field(
         default=150,
-        description="Number of synthetic people that each training learns and the next must forget, at most a tenth of "
-        "the rows. If 0, below 20 or without score_command, none are added and forgetting is not tested.",
+        description="Number of synthetic people that each training adds to its data and the next must forget, at most "
+        "a tenth of the rows. If 0, below 20 or without score_command, none are added and forgetting is not tested.",
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=60 * 86_400)] = Field(
         default=0,
@@ -163,14 +163,14 @@ class TrainingOut(Answer):
     )
     started_at: datetime.datetime = Field(description="Time at which the training started.")
     ended_at: datetime.datetime | None = Field(description="Time at which the training ended; null while running.")
-    error_code: str | None = Field(description="Code of the reason for failure; null if it did not fail.")
+    error_code: str | None = Field(description="Error code of the training; null if the training did not fail.")
     repeated: bool = Field(description="True if a second run with the same rows and seed produced the same artefacts.")
-    held: bool = Field(description="True if the artefacts fall below `min_metric` and are held back.")
+    held: bool = Field(description="True if the artefacts fall below `min_metric` and cannot be downloaded.")
     metrics: dict[str, float] = Field(description="Metrics written by the trainer.")
     findings: dict[str, dict[str, Any]] = Field(
-        description="Results of tests on the artefacts, keyed by test, such as canary_people; empty if none were made."
+        description="Results of tests on the artefacts, keyed by test, such as canary_people; empty if no test was run."
     )
-    artefacts: list[ArtefactOut] = Field(description="Artefacts of the training; empty unless published.")
+    artefacts: list[ArtefactOut] = Field(description="Artefacts of the training; empty if they were not published.")
 
 
 class TrainerOut(Answer):
@@ -178,28 +178,28 @@ class TrainerOut(Answer):
 
     id: str = Field(description="ID of the trainer.")
     name: str = Field(description="Name of the trainer.")
-    table_id: str = Field(description="ID of the table to train on.")
+    table_id: str = Field(description="ID of the table that the trainer is run on.")
     sha256: str = Field(
         description="SHA-256 (hex) of the commands, files and lock file, which identifies the trainer in bundles."
     )
     lock_sha256: str = Field(description="SHA-256 (hex) of the lock file.")
     metric: str | None = Field(description="Metric of the quality gate; null if there is no gate.")
     min_metric: float | None = Field(description="Minimum value of the metric; null if there is no gate.")
-    live_training_id: str | None = Field(description="ID of the training whose artefacts are live; null if none is.")
+    live_training_id: str | None = Field(description="ID of the training whose artefacts are live; null if none are.")
     waiting_requests: int | None = Field(
-        description="Number of open requests waiting for a retraining; null for callers without accounting:read."
+        description="Number of open requests waiting for retraining; null for callers without accounting:read."
     )
     error_code: str | None = Field(description="Error code of the last training; null if it succeeded.")
     failures: int = Field(description="Number of failed or abandoned trainings since the last success.")
-    retry_at: datetime.datetime | None = Field(description="Time of the next attempt after a failure; null if none.")
-    created_at: datetime.datetime = Field(description="Time of registration.")
-    retired_at: datetime.datetime | None = Field(description="Time of destruction of its artefacts; null while in use.")
+    retry_at: datetime.datetime | None = Field(description="Time of the next attempt after a failure; null if not set.")
+    created_at: datetime.datetime = Field(description="Time at which the trainer was registered.")
+    retired_at: datetime.datetime | None = Field(description="Time of the trainer's retirement; null while in use.")
 
 
 class PlannedOut(Answer):
     start_by: datetime.datetime = Field(description="Time by which the retraining must start.")
     request_ids: list[str] = Field(description="IDs of the requests that the retraining serves.")
-    due_at: datetime.datetime = Field(description="Earliest due date among these requests.")
+    due_at: datetime.datetime = Field(description="Earliest due date of the requests in `request_ids`.")
     late: bool = Field(description="True if the due date can no longer be met, given the expected duration.")
 
 
@@ -229,7 +229,7 @@ UPLOAD_TABLE = _TABLES.operation(
         problems.InputInvalid,
     ),
     does="Store the rows of a CSV, Parquet or Arrow file in encrypted form for trainers, in the original columns. A "
-    "dataset of the same name records the rows' people; deletion requests erase them as in any dataset.",
+    "dataset of the same name tracks the people in the rows; deletion requests erase the rows as in any dataset.",
 )
 LIST_TABLES = _TABLES.operation(
     "list_training_tables",
@@ -266,8 +266,8 @@ CREATE = _TRAINERS.operation(
     status=201,
     repeat="keyed",
     problems=(problems.NotFound, problems.StorageQuotaExceeded),
-    does="Register a trainer. A worker trains it immediately, and retrains it from scratch whenever a person is erased "
-    "from its table: without network access, in its own folder, on the remaining rows and with a new seed.",
+    does="Register a trainer. A worker runs it immediately, and again from scratch whenever a person is erased from "
+    "its table: without network access, in its own folder, on the remaining rows and with a new seed.",
 )
 LIST = _TRAINERS.operation(
     "list_trainers",
@@ -309,7 +309,7 @@ PLAN = _TRAINERS.of_one(
     "/{trainer_id}/plan",
     scope=Scope.ACCOUNTING_READ,
     gives=TrainerPlanOut,
-    does="Return the smallest set of retrainings that meets all due dates, with the requests each serves.",
+    does="Return the smallest set of retrainings that meets all due dates, with the requests that each serves.",
 )
 RELEASE = _TRAINERS.of_one(
     "release_trainer",

@@ -1,4 +1,4 @@
-"""Evidence of a bundle that a trainer was retrained without the person (the socket `EVIDENCE`)."""
+"""Bundle evidence that a trainer's artefacts were retrained without the person's data (the `EVIDENCE` socket)."""
 
 import datetime
 import re

@@ -1,9 +1,9 @@
-"""Commands about deliveries of webhooks."""
+"""Commands about webhook deliveries."""
 
 from lethe.cli.derived import add_group, derive
 from lethe.features.webhooks.contract import DeliveryOut
 
-add_group("webhooks", "webhook", "Payloads that receivers of callbacks were sent.")
+add_group("webhooks", "webhook", "Payloads sent to callback receivers.")
 
 
 def _line_of(delivery: DeliveryOut) -> str:

@@ -1,4 +1,4 @@
-"""Operations on deliveries of webhooks, and on the secret that signs them."""
+"""Operations on webhook deliveries, and on the secret that signs them."""
 
 import datetime
 from typing import Annotated, Literal
@@ -47,10 +47,10 @@ class DeliveryOut(Answer):
     host: str = Field(description="Host of the receiver.")
     url: str | None = Field(description="URL of the receiver; null without admin: it may contain a secret.", repr=False)
     attempts: int = Field(description="Number of attempts so far.")
-    error: str | None = Field(description="Stable error code of the last attempt; null if it had none.")
+    error: str | None = Field(description="Stable error code of the last attempt; null if that had no error.")
     next_attempt_at: datetime.datetime | None = Field(description="Time of the next attempt; null unless pending.")
-    created_at: datetime.datetime = Field(description="Time of creation; the delivery is not sent earlier.")
-    ended_at: datetime.datetime | None = Field(description="Time it was delivered or abandoned; null while pending.")
+    created_at: datetime.datetime = Field(description="Time of the delivery's creation; nothing is sent earlier.")
+    ended_at: datetime.datetime | None = Field(description="Time at which the delivery ended; null while pending.")
 
 
 class SentOut(DeliveryOut):
@@ -108,7 +108,7 @@ LIST = _WEBHOOK_DELIVERIES.operation(
     query=WebhookDeliveriesQuery,
     gives=PageOut[DeliveryOut],
     does="List deliveries, newest first. Callers who are not allowed to know whether data is held see only deliveries "
-    "for requests of such callers.",
+    "for requests created by such callers.",
 )
 GET = _WEBHOOK_DELIVERIES.of_one(
     "get_webhook_delivery",

@@ -1,4 +1,4 @@
-"""Signatures of webhooks as standardwebhooks.com specifies them (1.0.0, symmetric), and their verification.
+"""Webhook signatures as specified by standardwebhooks.com (1.0.0, symmetric), and their verification.
 
 The signature is the HMAC-SHA256 of `id.timestamp.body`. Both sides refuse IDs and timestamps with a full stop, which
 would let the same bytes be split into another ID, timestamp and body.

@@ -1,6 +1,6 @@
-"""Celery application of a worker, which commands find as `worker.celery_app`.
+"""A worker's Celery application, which commands find as `worker.celery_app`.
 
-Modules that only a worker needs are imported when it starts, so that a beat or a health check starts within a second.
+Modules that only a worker needs are imported when it starts, so that beat or a health check starts within a second.
 """
 
 import threading

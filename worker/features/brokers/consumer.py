@@ -1,6 +1,6 @@
 """Celery worker that survives malformed messages: anything but a wake-up is dropped and logged without its body.
 
-A writer to the broker can only wake workers. Remote control, with which a message could end a worker, is disabled.
+A client that can write to the broker can only wake workers. Remote control, which could end a worker, is disabled.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from kombu.transport import redis as kombu_redis
 from app import telemetry
 
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, redis.DataError)
-"""Errors that the libraries raise for messages they did not write themselves."""
+"""Errors that the libraries raise on messages that they did not write themselves."""
 
 
 class Consumer(consumer.Consumer):  # type: ignore[misc]

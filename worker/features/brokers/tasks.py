@@ -1,6 +1,6 @@
-"""Celery task: wake up and do all due runs. It has no arguments and no result.
+"""Celery task: wake up and perform all due runs. It has no arguments and no result.
 
-A worker that is asked to stop finishes the run in progress and leaves the remaining runs to the next worker.
+A worker that is asked to stop finishes its current run and leaves the remaining runs to the next worker.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""Canary test: many lanes learn and then forget their canaries, in the same steps that runs take.
+"""Canary test: many lanes are trained on their canaries and then forget them, in the same steps that runs take.
 
-No person's row is read: all rows are null, one per batch. The noise is drawn in this process and protects no data.
+No person's row is read: all rows are null, one per batch. The noise is drawn in this process and hides no data.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,10 @@ from worker.langevin import chain, engines, init, noise
 
 
 def run(mechanism: Mechanism, plan: CanaryPlan, *, on_progress: Callable[[int], None]) -> Observed:
-    """Return the statistics of the lanes after the steps of `plan`. The plan's preceding steps are taken first.
+    """Return the statistics of the lanes after the steps of `plan`. The steps before the plan are taken first.
 
-    `on_progress(steps_done)` is called after every step and may raise to stop the run. Raises `AuditFailed` if learning
-    deviates from its law; a correct run raises it with probability <= `FALSE_ALARM`.
+    `on_progress(steps_done)` is called after every step and may raise to stop the run. Raises `AuditFailed` if the
+    learned canaries deviate from their law, which happens in a correct run with probability <= `FALSE_ALARM`.
     """
     law, start = canary_test.law(mechanism, plan), torch.zeros(plan.lanes, dtype=torch.float64)
     if plan.steps_before:

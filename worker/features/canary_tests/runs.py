@@ -1,4 +1,4 @@
-"""Runs of canary tests, which end with their statistics."""
+"""Runs of canary tests, whose results are statistics."""
 
 from app import errors, tracing
 from app.features.canary_tests import service

@@ -1,4 +1,4 @@
-"""Engine of the feature gpu: rows of a run that reside on one device, and the steps taken there."""
+"""Engine of the `gpu` feature: a run's rows reside on one device, and the steps are taken there."""
 
 import math
 import time
@@ -73,8 +73,8 @@ class Walk:
         return State(parameters=parameters, steps_done=steps_done, lanes=lanes)
 
     def take(self, count: int, *, in_graphs: bool = True) -> None:
-        """Take `count` steps, 1 <= count <= `longest_chunk`, and wait for them. Raises FloatingPointError, without
-        quoting a number, if a step was not finite."""
+        """Take `count` steps, 1 <= count <= `longest_chunk`, and wait for them to finish. Raises FloatingPointError,
+        without quoting a value, if a step's result is not finite."""
         self._noise.fill(self._ahead[:count])
         self._cursor.zero_()
         alike = min(count, max(0, self._schedule.num_alike - self._done))
@@ -165,7 +165,7 @@ class DeviceRows:
         self._open(tuple(slots))
 
     def gradient(self, parameters: Tensor, block: slice = slice(None)) -> Tensor:
-        """Return the sum of the loss gradients of the rows `block`  # (1, d) or (C, d) float64, on the CPU"""
+        """Return the sum of the loss gradients over the rows `block`  # (1, d) or (C, d) float64, on the CPU"""
         with self._computing():
             try:
                 self._pass.weights[:, : self._width].copy_(parameters)
@@ -192,7 +192,7 @@ class DeviceRows:
         CPU. `state` does not change. `push` moves the lanes.
 
         `noise` defaults to a new `DeviceNoise`. `on_progress(steps_done)` is called a few times a second and may raise
-        to stop the steps. Raises FloatingPointError, without quoting a number, if a step is not finite.
+        to stop the steps. Raises FloatingPointError, without quoting a value, if a step's result is not finite.
         """
         with ExitStack() as stack:
             stack.enter_context(self._computing())

@@ -1,8 +1,8 @@
-"""Two-class gradient in one read of the rows, as a Triton kernel. Imported only on machines with a GPU.
+"""Two-class gradient in a single read of the rows, as a Triton kernel. Imported only on machines with a GPU.
 
 Each program owns a range of consecutive rows and sums them in a fixed order without atomics, so results on one device
 are bitwise the same. Products and sums of a tile are in float32; tiles are added in float64. Interpreted on the CPU,
-this moves the gradient of 32,561 rows by 0.00003 of one record's maximum contribution, that of a million by 0.0004.
+this shifts the gradient of 32,561 rows by 0.00003 of one record's maximum contribution, that of a million by 0.0004.
 """
 
 import torch

@@ -1,6 +1,6 @@
-"""Noise generated on the device: a ChaCha20 keystream in integer tensor operations, turned into normal numbers.
+"""Noise generated on the device: a ChaCha20 keystream from integer tensor operations, turned into normal numbers.
 
-`worker/langevin/noise.py` gives the reasons. ChaCha20 (RFC 8439) needs only 32-bit additions, exclusive ors and
+`worker/langevin/noise.py` gives the reasons. ChaCha20 (RFC 8439) requires only 32-bit additions, exclusive ors and
 rotations, which are exact and the same on every device.
 """
 

@@ -1,7 +1,7 @@
-"""Sum of the records' gradients on one device, in preallocated buffers that a CUDA graph can capture.
+"""Sum of the records' gradients on one device, in preallocated buffers so that a CUDA graph can capture it.
 
-The mathematics is that of `worker/langevin/gradient.py`. Products are in float32 (never TF32), sums over blocks of rows
-in float64.
+The mathematics is that of `worker/langevin/gradient.py`. Products are in float32 (never TF32), and sums over blocks of
+rows in float64.
 """
 
 import importlib.util
@@ -26,7 +26,7 @@ _ALL = slice(None)
 
 
 class Pass(Protocol):
-    """Pass that reads rows and turns `weights` into `total`, on the current stream, without waiting for the device."""
+    """Pass over rows that computes `total` from `weights` on the current stream, without waiting for the device."""
 
     weights: Tensor  # (1, width) or (C, width) float32
     total: Tensor  # (1, width) or (C, width) float64
@@ -113,8 +113,7 @@ class Blocked:
             buffer.zero_()
 
     def _slopes(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """Return the slopes of the losses; for cross-entropy, the probabilities less the one-hot label  # (b, 1) or (b,
-        C)"""
+        """Return the losses' slopes; for cross-entropy, probabilities less the one-hot label  # (b, 1) or (b, C)"""
         residuals: Tensor = self._residuals[: len(scores)]
         hits = self._hits[: len(scores)]
         if self._loss.objective is Objective.POISSON_REGRESSION and self._loss.width is not None:

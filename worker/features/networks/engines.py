@@ -1,11 +1,11 @@
 """Engine for tangent models, on the CPU or a GPU: the sum of the records' gradients, from a pass through the network.
 
 A stored row is its record's features and a constant, divided by their norm. The network therefore receives the features
-divided by the constant; a null row has constant 0 and counts nothing. The scale of a row is computed when a run first
-reads it and is discarded with the run: no value derived from a record is stored next to it.
+divided by the constant; a null row has constant 0 and does not count. A row's scale is computed when a run first reads
+the row and is discarded with the run: no value derived from a record is stored next to it.
 
 Products are in single precision, sums over blocks of 256 rows in double. Their order depends on the device and its
-number of threads, so this gradient, unlike a linear model's, is not bitwise the same everywhere; the difference is far
+number of threads, so this gradient, unlike a linear model's, is not bitwise the same everywhere. The difference is far
 below the noise (docs/sharp-edges.md).
 """
 
@@ -33,9 +33,9 @@ _BLOCK_ROWS = 64
 # Jacobian entries in double precision per block: half a gigabyte.
 _BLOCK_NUMBERS = 2**26
 _AGREEMENT = 2.0**-8
-"""Maximum relative difference between a record's two computations, far above single-precision error."""
+"""Maximum relative difference between two computations for the same record, far above single-precision error."""
 _NEARBY = 2.0**-16
-"""Relative change of the inputs within which a kink is looked for, far above single-precision error."""
+"""Relative change of the inputs within which kinks are searched for, far above single-precision error."""
 
 
 class TangentRows:
@@ -63,7 +63,7 @@ class TangentRows:
         self._scales = np.full(len(features), np.nan, np.float32)
 
     def gradient(self, parameters: Tensor, block: slice = slice(None)) -> Tensor:
-        """Return the sum of the loss gradients of the rows `block` at `parameters`  # (1, d) float64"""
+        """Return the sum of the loss gradients over the rows `block` at `parameters`  # (1, d) float64"""
         inputs, labels, factors, scales = self._inputs_of(block)
         gradient = self._tangent.gradient(
             parameters.to(self._device),
@@ -87,10 +87,10 @@ class TangentRows:
 
     def differs(self, ours: Tensor, parameters: Tensor, block: slice, *, bound: float) -> bool:
         """Return True if `ours` differs from the sum of the gradients, recomputed from each row's Jacobian in double
-        precision, or if a Jacobian is larger than the mechanism permits. `bound` is the difference tolerated.
+        precision, or if a Jacobian is larger than the mechanism permits. `bound` is the tolerated difference.
 
-        In single precision, a row at a kink of the network (at a ReLU) can fall on either side of the kink. The change
-        in a row's gradient near the row is therefore tolerated as well.
+        In single precision, a row at a kink of the network (at a ReLU) can fall on either side of the kink. Differences
+        as large as the change in a row's gradient near the row are therefore tolerated as well.
         """
         is_present = self._features[block][:, -1] > 0
         inputs, labels = network_inputs(self._features[block][is_present]), self._labels[block][is_present]
@@ -178,7 +178,7 @@ def scored(
 
 
 def slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
-    """Return the slope of each row's loss in its scores # (n, 1) or (n, C)"""
+    """Return the slope of each row's loss with respect to its scores  # (n, 1) or (n, C)"""
     if loss.class_weights is not None:
         weights = scores.new_tensor(loss.class_weights)[labels.long()]  # (n,)
         return weights[:, None] * slopes(replace(loss, class_weights=None), scores, labels)

@@ -1,1 +1,1 @@
-"""Solver of models that are learned by objective perturbation (`lethe/features/objective`)."""
+"""Solver for models trained by objective perturbation (`lethe/features/objective`)."""

@@ -1,4 +1,4 @@
-"""Bound on the gradient's norm where a solver stopped, computed independently of the solver and including rounding."""
+"""Bound on the gradient's norm where a solver stopped, independent of the solver and including rounding errors."""
 
 import math
 
@@ -61,7 +61,7 @@ def gradient_norm_bound(
 
 
 def _slopes(scores: Floats, labels: NDArray[np.int32], objective: Objective) -> Floats:
-    """Return the slope of each row's loss in its scores # (b, 1) or (b, C)"""
+    """Return the slope of each row's loss with respect to its scores  # (b, 1) or (b, C)"""
     classes = np.arange(scores.shape[1])
     if objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
         return 1 / (1 + np.exp(-np.clip(scores, -700, 700))) - (labels[:, None] >> classes & 1)

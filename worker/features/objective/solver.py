@@ -1,7 +1,7 @@
-"""Solver of objective perturbation. No other file handles the perturbation xi or the minimiser without noise.
+"""Solver for objective perturbation. No other file handles the perturbation xi or the minimiser without noise.
 
-Passes are in double precision: the tolerance is far below what single precision resolves. The minimiser starts at the
-origin whatever was published before, so a version depends only on the current rows and fresh noise.
+Passes are in double precision: the tolerance is far below what single precision can resolve. The minimiser starts at
+the origin whatever was published before, so a version depends only on the current rows and fresh noise.
 """
 
 from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ def minimise(
     """Draw a perturbation, minimise the perturbed objective from the origin, and return the minimiser plus noise.
 
     `on_progress(iterations)` is called after each iteration and may raise to stop the run. The number of iterations
-    depends on the rows and must not be published; the cap is public. Perturbation, minimiser and gradients are
+    depends on the rows and must not be published; the cap is public. The perturbation, minimiser and gradients are
     overwritten before the function returns or raises.
 
     Raises:
@@ -118,7 +118,7 @@ class _Rows:
             self.records += int(np.count_nonzero(squares))
 
     def gradient(self, point: Floats) -> Floats:
-        """Return the sum of the loss gradients of all rows  # (1, d) or (C, d)"""
+        """Return the sum of all rows' loss gradients  # (1, d) or (C, d)"""
         total = np.zeros_like(point)
         for x, chances, factors, block in self._passed(point):
             total += (self._residuals(chances, block) * factors).T @ x
@@ -167,7 +167,7 @@ class _Rows:
             chances.fill(0)
 
     def _residuals(self, chances: Floats, block: slice) -> Any:
-        """Return the slope of each row's loss in its scores # (b, 1) or (b, C)"""
+        """Return the slope of each row's loss with respect to its scores  # (b, 1) or (b, C)"""
         labels, classes = self.labels[block], np.arange(chances.shape[1])
         if self._of_labels:
             return chances - (labels[:, None] >> classes & 1)

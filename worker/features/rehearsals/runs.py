@@ -2,7 +2,7 @@
 three versions are measured for what they reveal about these people.
 
 Each copy takes the same steps as a run, in its own process, on the stored rows, with these people's rows null in
-memory. Nothing is written. Each copy is discarded after it has been measured.
+memory. Nothing is written, and each copy is discarded once it has been measured.
 """
 
 import functools
@@ -42,11 +42,11 @@ Floats = NDArray[np.float64]
 LabelledRows = tuple[NDArray[np.float32], NDArray[np.int32]]
 """Features (n, d) and labels (n,) of rows that are not null."""
 RunWithoutPeople = Callable[..., isolated.IsolatedResult]
-"""`isolated.run` on rows without the people drawn. It takes the arguments `initial`, `first_step`, `steps`,
-`on_progress` and `checkpoints`."""
+"""`isolated.run` on rows without the people drawn. Its arguments are `initial`, `first_step`, `steps`, `on_progress`
+and `checkpoints`."""
 
 _DECIMALS = 2
-"""Decimals of a share: whole percentages, the precision of a mean over thousands of people."""
+"""Decimals of a share: whole percentages, which is the precision of a mean over thousands of people."""
 _DIGITS = 2
 """Significant digits of a loss, an error or a count."""
 
@@ -356,8 +356,8 @@ def _measured(parameters: Floats, rows: LabelledRows, measure: Measure) -> tuple
 
 
 def attack(members: Floats, others: Floats) -> contract.AttackOut:
-    """Return the area under the ROC curve, with its error, of an attack that guesses that low-loss rows were trained
-    on."""
+    """Return the area under the ROC curve, and its error, of an attack that guesses that rows with a low loss were
+    trained on."""
     ranked = np.sort(others)
     below, above = np.searchsorted(ranked, members, "left"), np.searchsorted(ranked, members, "right")
     auc = 1 - float((below + above).mean()) / (2 * len(others))

@@ -1,4 +1,4 @@
-"""The table of the feature canary_people in release 0.1.0."""
+"""Table of the `canary_people` feature in release 0.1.0."""
 
 import sqlalchemy as sa
 from alembic import op

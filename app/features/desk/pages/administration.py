@@ -1,8 +1,8 @@
 """Administration: tenants, API keys and, for operators, the installation's settings, versions and readiness.
 
 A tenant's page shows its policy, identity issuers and agents. The policy form has one row per regulation, and durations
-with units; a change is shown before it is saved. A key is shown once, when it is created; it can be rotated with an
-overlap, and revoked.
+with units; changes are shown before they are saved. A key is shown once, when it is created; it can be revoked, or
+rotated with an overlap.
 """
 
 import contextlib
@@ -202,7 +202,7 @@ def _own(
 
 
 def _items(context: RequestContext, endpoint: Callable[..., Any]) -> list[Any]:
-    """Return a list's items; an empty list if the caller may not read them."""
+    """Return the items that a list endpoint returns; an empty list if the caller may not read them."""
     page = context.ask_if_allowed(endpoint, limit=_PER_PAGE)
     return list(page.items) if page else []
 
@@ -239,7 +239,7 @@ def _zones() -> list[str]:
 
 
 def _in_units(seconds: int) -> tuple[int, str]:
-    """Return a duration in the largest unit that leaves no fraction."""
+    """Convert a duration to the largest unit in which it is a whole number."""
     for unit, size in reversed(list(_UNITS.items())):
         if seconds % size == 0 and (seconds or unit == "seconds"):
             return seconds // size, unit
@@ -318,7 +318,7 @@ def _unchanged(*faults: FieldError) -> InputInvalid:
 
 
 def _changes(current: Mapping[str, Any], changed: Mapping[str, Any]) -> list[PolicyChange]:
-    """Return the old and new values of each field and each regulation that differ."""
+    """Return the old and new value of each field and regulation that differs."""
     changes = [
         PolicyChange(label=words(name), before=_value(name, current[name]), after=_value(name, after))
         for name, after in changed.items()
@@ -507,7 +507,7 @@ def _list(
 
 
 _MAY_HOLD_SECRETS = {"store_url", "otlp_endpoint"}
-"""Settings whose URLs may contain a password."""
+"""Settings that are URLs and may contain a password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

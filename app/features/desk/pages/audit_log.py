@@ -1,4 +1,4 @@
-"""Audit log: entries filtered by actor, action, object and day; their totals and export; and signed checkpoints."""
+"""Audit log: entries filtered by actor, action, object and day, with totals and an export; and signed checkpoints."""
 
 import csv
 import datetime
@@ -21,7 +21,7 @@ from lethe.features.custody.contract import AuditEntryOut, AuditPageOut
 router = pages.new_router()
 
 MAX_EXPORTED = 100_000
-"""Maximum number of entries in an export and in the totals: the newest that match."""
+"""Maximum number of entries in an export and in the totals; only the newest matching entries are used."""
 _MAX_CHECKPOINTS = 500
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _Filter = Annotated[str, Query(max_length=200, pattern="^[^\\x00]*$")]

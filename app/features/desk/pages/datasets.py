@@ -27,7 +27,7 @@ _PER_PAGE = 50
 _MAX_MODELS = 500
 _MAX_NETWORKS = 500
 _MAX_SCHEMAS = 25
-"""Number of datasets, the newest, whose columns are proposed again."""
+"""Number of most recent datasets whose columns are proposed for reuse."""
 COLUMN_KINDS = {
     "number": marked("number"),
     "category": marked("category"),
@@ -40,14 +40,14 @@ COLUMN_KINDS = {
     "counts": marked("predicted: count"),
     "ignored": marked("not used"),
 }
-"""Kinds that a column in a CSV file may have, by their values in the form."""
+"""Kinds that a CSV column can have, by their values in the form."""
 _WITHOUT_FACTS: dict[str, dict[str, Any]] = {
     "text": {"kind": "text", "features": 4096, "words": [1, 2], "unknown": "null"},
     "code": {"kind": "hashed", "features": 256, "unknown": "null"},
     "subject": {"role": "subject"},
     "ignored": {"role": "ignored"},
 }
-"""Settings of the kinds of columns that need neither a range nor values, as `lethe dataset infer` proposes them."""
+"""Settings of the column kinds that need neither a range nor values, as proposed by `lethe dataset infer`."""
 Done = Literal["", "made", "added", "retired"]
 
 
@@ -72,7 +72,7 @@ def list_datasets(context: TheContext, place: ThePlace) -> Response:
 
 @router.get("/datasets/new")
 def new_dataset(context: TheContext) -> Response:
-    """Show the form for a dataset."""
+    """Show the form for creating a dataset."""
     context.require(datasets.create_dataset)
     return _form(context, values=dict.fromkeys(_FIELDS, ""))
 

@@ -31,15 +31,15 @@ router = pages.new_router()
 _MAX_RUNS = 60
 _MAX_VERSIONS = 500
 _PER_PAGE = 10
-"""Datasets per page. The browser requests the account of each dataset when it scrolls into view."""
+"""Datasets per page. The browser requests each dataset's account when the dataset scrolls into view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryTestInWords:
     """Canary test of a run, in words and as numbers for gauges.
 
-    `wrong` lists the findings that refuted the run. `noise_off` and `visits_off` are deviations in standard deviations,
-    from `squares` and `groups` degrees of freedom. `share` is the proved epsilon over the certified one, at most 4/3.
+    `wrong` lists the findings that refuted the run. `noise_off` and `visits_off` are z-scores, computed with `squares`
+    and `groups` degrees of freedom. `share` is the proved epsilon divided by the certified one, capped at 4/3.
     """
 
     audit: AuditOut
@@ -139,7 +139,7 @@ def between(audit: AuditOut) -> str:
 
 
 def of_certified_run(audit: AuditOut) -> str:
-    """Return the text that a certificate gains from its run's canary test."""
+    """Return the text about a run's canary test that is added to the run's certificate."""
     guesses = audit.guesses
     text = gettext(
         "A canary test attacked the run with {canaries} and {controls}. It proves that of a record at its worst at "
@@ -312,7 +312,7 @@ def worst_first(tests: Sequence[TestedRun]) -> list[TestedRun]:
 
 
 def plot_of(tests: Sequence[TestedRun]) -> dict[str, Any]:
-    """Return the plot of both bounds, run by run, in the format that `dashboard.js` draws."""
+    """Return the plot of proved and certified bounds, run by run, in the format that `dashboard.js` draws."""
     return {
         "columns": [gettext("run"), gettext("certified, at most"), gettext("proved, at least")],
         "rows": [[place, test.audit.epsilon, test.audit.epsilon_lower_bound] for place, test in enumerate(tests, 1)],

@@ -1,4 +1,4 @@
-"""Overview: what needs attention, deadlines, runs and models; the calendar; and the search box on every page."""
+"""Overview: what needs attention, deadlines, runs and models; the calendar; and the search box shown on every page."""
 
 import datetime
 import re
@@ -40,7 +40,7 @@ _PAGES: Mapping[str, str] = {
     "key": "keys",
     "whd": "deliveries",
 }
-"""Paths of lists by the prefixes of ids."""
+"""Paths of lists, by id prefix."""
 
 
 @router.get("/overview")
@@ -51,7 +51,7 @@ def show_overview(context: TheContext) -> Response:
 
 @router.get("/")
 def redirect_home(_context: TheContext) -> Response:
-    """Redirect the address with a trailing slash to the overview."""
+    """Redirect the dashboard's root URL with a trailing slash to the overview."""
     return pages.see(ROOT)
 
 
@@ -105,7 +105,7 @@ def _outlook(context: RequestContext) -> insight.WeeklyOutlook | None:
 
 
 def numbers_of(context: RequestContext) -> dict[str, Any]:
-    """Return the overview's numbers and its list of problems; without permission, None and an empty list."""
+    """Return the overview's numbers and list of problems; None and an empty list if the caller may not read them."""
     numbers = context.ask_if_allowed(overview.get_overview)
     risk_days, at = context.call.installation.settings.risk_days, datetime.datetime.now(datetime.UTC)
     return {
@@ -151,7 +151,7 @@ def _newest(context: RequestContext, endpoint: Callable[..., Any], **filters: st
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Danger:
     """Sentence about a problem. Its subject links to `path`; `tone` is "bad" or "warn". `is_counted`: whether the inbox
-    shows the number already."""
+    already shows the number."""
 
     subject: str
     predicate: str

@@ -1,7 +1,7 @@
 """Inbox: counts, the requests awaiting a decision (most urgent first), and a case next to them.
 
 Overdue requests are the most urgent, followed by those whose clock is running. Requests whose clock is paused come
-last, because their deadline is not approaching. Within each group, the earliest deadline comes first.
+last, because their deadline is not getting closer. Within each group, the earliest deadline comes first.
 """
 
 import dataclasses
@@ -25,9 +25,9 @@ from lethe.contract.sets import ClockState, RequestOrder, RequestStatus
 router = pages.new_router()
 
 _ROWS = 25
-"""Number of requests on a page, which a laptop shows without scrolling."""
+"""Number of requests per page: as many as a laptop shows without scrolling."""
 _CLOCKS: Mapping[str, OpenClock] = {"o": ClockState.OVERDUE, "r": "running", "p": ClockState.PAUSED}
-"""States of the clock, most urgent first, by the first character of a cursor. Each open request is in one of them."""
+"""Clock states, most urgent first, by the first character of a cursor. Every open request is in one of them."""
 RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,64}$")]
 
 

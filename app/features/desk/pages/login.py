@@ -1,4 +1,4 @@
-"""Login with an API key, or with an e-mail address, a password and a code; logout; and choice of language."""
+"""Login with an API key, or with an e-mail address, password and code; logout; and choice of language."""
 
 import hmac
 import time
@@ -26,7 +26,7 @@ from lethe.features.people.contract import LoginRefused
 router = pages.new_router()
 
 _MAX_CODE_SECONDS = 300
-"""Maximum time between the password and the code."""
+"""Maximum time between entering the password and entering the code."""
 _YEAR_SECONDS = 365 * 86400
 
 
@@ -61,7 +61,7 @@ async def log_in(request: Request, installation: At) -> Response:
 
 @router.post("/login/code")
 async def send_code(request: Request, installation: At) -> Response:
-    """Exchange the first step's result and a code for a session."""
+    """Exchange the result of the first login step and a code for a session."""
     form = await gate.form_of(request, installation.settings)
     onward = str(form.get("next", ""))
     state: Known = request.app.state.known
@@ -212,7 +212,7 @@ def _code_form(
     error: Problem | None = None,
     secret: str = "",
 ) -> Response:
-    """Return the second step's form, which is valid in this browser for `_MAX_CODE_SECONDS`."""
+    """Return the form for the second login step, which is valid in this browser for `_MAX_CODE_SECONDS`."""
     token = sessions.new_token()
     until = str(int(time.time()) + _MAX_CODE_SECONDS)
     mac = _mac(installation, user, until, sessions.form_token(token))

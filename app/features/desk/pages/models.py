@@ -27,7 +27,7 @@ from lethe.proof.guarantees import Notion
 router = pages.new_router()
 
 _MAX_NEWEST = 5
-"""Number of versions, exports and rehearsals on the page of a model, which links to all of them."""
+"""Number of versions, exports and rehearsals shown on a model's page, which links to the full lists."""
 
 Done = Literal["", "made", "relearn", "audit", "rehearsal", "retired"]
 
@@ -36,14 +36,14 @@ QUESTIONS: dict[str, str] = {
     Notion.RELEASE: marked("Leakage of this version about remaining people"),
     Notion.ADAPTIVE: marked("Cumulative leakage of all versions"),
 }
-"""For each notion of guarantee, the question about a model that it answers."""
+"""Question about a model that each notion of guarantee answers."""
 
 
 @router.get("/models")
 def list_models(
     context: TheContext, place: ThePlace, order: ModelOrder = ModelOrder.NEWEST, danger: ModelDanger | Literal[""] = ""
 ) -> Response:
-    """List models, newest first, or the models in service that most need attention first."""
+    """List models: newest first, oldest first, or only those in service with the most urgent first."""
     page = context.ask(models.list_models, order=order, danger=danger or None, limit=place.size, cursor=place.cursor)
     query = {name: value for name, value in {"order": order, "danger": danger}.items() if value not in ("", "newest")}
     titles = {
@@ -65,7 +65,7 @@ def list_models(
 
 @router.get("/models/{model_id}")
 def show_model(context: TheContext, model_id: str, done: Done = "") -> Response:
-    """Show a model. Its curve takes longer and is loaded separately by the page."""
+    """Show a model. Its curve takes longer to compute, so the page loads it separately."""
     standing = _standing(context, model_id)
     model: ModelOut = standing["model"]
     return context.page(

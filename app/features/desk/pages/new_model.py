@@ -37,7 +37,7 @@ router = pages.new_router()
 
 _MAX_DATASETS = 500
 _SETTINGS = tuple(field.name for field in fields(ModelSettings) if field.name in ModelIn.model_fields)
-"""The settings of the mechanism, each of which has a default."""
+"""Settings of the mechanism, all of which have defaults."""
 _PARTS = {
     "epsilon": "target",
     "delta": "target",
@@ -48,9 +48,9 @@ _PARTS = {
     "threshold": "quality",
     "rank": "tangent",
 }
-"""Number fields, each with the object that contains it in the body of the API."""
+"""Number fields, each with the object that contains it in the API request body."""
 _FIELDS_OF_PARTS = {"quality": "metric", "tangent": "network_id"}
-"""Field that shows the error of a whole object."""
+"""Field that shows an error concerning a whole object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class ModelForecast:
 
 @router.get("/models/new")
 def new_model(context: TheContext, dataset_id: str = "") -> Response:
-    """Show the form for a model."""
+    """Show the form for creating a model."""
     context.require(models.create_model)
     return _form(context, {"dataset_id": dataset_id} if dataset_id else {})
 
@@ -100,7 +100,7 @@ def _written(form: FormData) -> dict[str, str]:
 
 
 def _body(values: Mapping[str, str]) -> ModelIn:
-    """Return the body of the API call. Raises `InputInvalid`, whose paths are the names of form fields."""
+    """Return the API call's body. Raises `InputInvalid`, whose errors are located by the names of form fields."""
     fields: dict[str, Any] = {"name": values.get("name", ""), "dataset_id": values.get("dataset_id", "")}
     for name in ("evaluation_dataset_id", "objective"):
         fields[name] = values.get(name) or None
@@ -168,7 +168,7 @@ def _form(
 
 
 def _networks(context: RequestContext) -> list[tuple[str, str]]:
-    """Return the options of the network field, including no network; empty if the caller may not see networks."""
+    """Return the network field's options, including "none"; an empty list if the caller may not see networks."""
     page = context.ask_if_allowed(networks.list_networks, limit=_MAX_DATASETS)
     if page is None:
         return []

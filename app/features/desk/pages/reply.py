@@ -1,6 +1,6 @@
-"""Reply to a person, including what an officer types into it; the evidence pack; and the public certificate check.
+"""Reply to a person, including what an officer enters in it; the evidence pack; and the public certificate check.
 
-The public page is the only one that requires no login. Given a certificate's code, it shows the certificate.
+The check is the only page that requires no login. Given a certificate's code, it shows the certificate.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ public = APIRouter(prefix="/verify", route_class=pages.PageRoute, include_in_sch
 
 @router.get("/requests/{request_id}/reply")
 def show_reply(context: TheContext, request_id: str, language: ReplyLanguage = ReplyLanguage.EN) -> Response:
-    """Show the reply to the person, which can be addressed, copied, printed or saved."""
+    """Show the reply to a request, ready to be addressed, copied, printed or saved."""
     context.require(case_endpoints.get_reply)
     return _reply(context, request_id, language)
 
@@ -44,7 +44,7 @@ def save_reply(
     # The API uses this name for the parameter.
     format: ReplyFormat = ReplyFormat.PDF,  # noqa: A002
 ) -> Response:
-    """Download the reply with its annex, without an address."""
+    """Download the reply with its annex, without a recipient's address."""
     return context.ask(case_endpoints.get_reply, request_id=request_id, language=language, format=format)
 
 
@@ -107,7 +107,7 @@ def save_evidence_pack(
     # The API uses this name for the parameter.
     format: EvidenceFormat = EvidenceFormat.ZIP,  # noqa: A002
 ) -> Response:
-    """Download all evidence about the request."""
+    """Download a request's evidence pack."""
     return context.ask(case_endpoints.get_evidence_pack, request_id=request_id, language=language, format=format)
 
 

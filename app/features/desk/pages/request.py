@@ -1,6 +1,6 @@
-"""A request's page: state, history, next step, decisions, notes, attachments and the reply.
+"""A request's page: state, history, next step, decisions, notes, attachments and reply.
 
-Requests that arrive by post or by phone are entered by hand.
+Requests that arrive by post or phone are entered by hand.
 """
 
 import datetime
@@ -111,13 +111,13 @@ def _request_body(form: FormData, *, zone: str) -> dict[str, Any]:
 
 
 def _to_confirm(form: FormData) -> str:
-    """Return what a confirmation refers to. If the person, number or verification changes, it must be repeated."""
+    """Return the entries that a confirmation covers, as text. If one of them changes, the user must confirm again."""
     return " ".join(text(form, name) for name in ("identity_verified", "external_id", "kind", "subject_id"))
 
 
 def _doubts(context: RequestContext, body: contract.DeletionRequestIn) -> list[Markup]:
-    """Return what to confirm before a request is created: that erasure starts at once, and that other requests have the
-    same person or case number."""
+    """Return the points to confirm before a request is created: that erasure starts at once, or that other requests
+    have the same person or case number."""
     doubts = []
     policy = context.caller.policy
     if body.identity_verified and policy.auto_accept and not policy.grace_seconds:
@@ -381,7 +381,7 @@ def next_step(request: contract.DeletionRequestOut, *, may_reply: bool) -> Marku
 
 
 def waits(model: ModelToForgetOut) -> Markup:
-    """Describe what a model waits for before it forgets, the latest end of the wait, and the run's duration."""
+    """Describe what a model is waiting for before it forgets, when that wait will end, and how long its run takes."""
     reason = labels("reasons").get(model.reason or "none", str(model.reason))
     if model.reason == WaitReason.BATCH:
         of_batch = gettext("waits for a batch: {waiting} of {batch} requests so far")

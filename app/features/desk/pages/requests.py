@@ -1,4 +1,4 @@
-"""Requests: the list, search and export, and decisions on selected or all matching requests."""
+"""Requests: the list, search and export, and decisions on selected requests or on all that match."""
 
 import csv
 import datetime
@@ -35,9 +35,9 @@ _MAX_CHOSEN_REQUESTS = 200
 """Maximum number of requests on a page."""
 _MAX_MATCHES = 500
 _BATCH_SIZE = 100
-"""Number of requests in one transaction, which holds the write lock."""
+"""Number of requests per transaction, which holds the write lock."""
 _MAX_SECONDS = 20.0
-"""Time after which a decision about all requests shows its progress, to be continued."""
+"""Time after which a decision on all requests shows its progress and offers to continue."""
 _SEARCHES = {
     "subject_id": marked("subject id"),
     "subject_sha256": marked("SHA-256 of the subject id"),
@@ -46,7 +46,7 @@ _SEARCHES = {
     PHONE: marked("phone number"),
 }
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""First characters of cells that spreadsheets compute instead of showing them."""
+"""First characters of cells that spreadsheets would evaluate as formulas."""
 _DUE = {
     "soon": marked("Due soon"),
     "overdue": marked("Overdue"),
@@ -58,7 +58,7 @@ _RESULTS = {Decision.APPROVE: "approved", Decision.REJECT: "rejected"}
 Done = Literal["", "approved", "rejected"]
 Queue = Literal["all", "mine", "unassigned"]
 QUEUES = get_args(Queue)
-"""Queues of the inbox, to which forms that were sent from there lead back."""
+"""Queues of the inbox, to which forms submitted from there return."""
 
 
 class _SeenBefore(BaseModel):

@@ -1,4 +1,4 @@
-"""Runs and workers: current runs, failed runs with their causes, the queue, and the workers."""
+"""Runs and workers: runs in progress, failed runs and why they failed, the queue, and the workers."""
 
 import datetime
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ ModelId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Runs that failed for the same reason."""
+    """Failed runs with the same error code."""
 
     error_code: str
     count: int
@@ -47,7 +47,7 @@ def _filters(status: StatusFilter = "", model_id: ModelId = "", order: RunOrder 
 
 
 TheFilters = Annotated[dict[str, Any], Depends(_filters)]
-"""The filters and the order in the address."""
+"""Filters and sort order from the URL."""
 
 
 @router.get("/runs")

@@ -1,4 +1,4 @@
-"""The tables of the feature lineage in release 0.1.0."""
+"""Tables of the `lineage` feature in release 0.1.0."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The tables of the feature people in release 0.1.0."""
+"""Tables of the `people` feature in release 0.1.0."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The table of the feature stores in release 0.1.0."""
+"""Table of the `stores` feature in release 0.1.0."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The tables of the feature trainers in release 0.1.0."""
+"""Tables of the `trainers` feature in release 0.1.0."""
 
 import sqlalchemy as sa
 from alembic import op

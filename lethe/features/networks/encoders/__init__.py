@@ -1,1 +1,1 @@
-"""Public networks at work: examined and run in a separate process, by the gateway and by a caller's dry run."""
+"""Examining and running public networks in a separate process, both for the gateway and for a caller's dry run."""

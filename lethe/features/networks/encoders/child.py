@@ -1,8 +1,8 @@
 """Process that runs a network: it receives a file and rows, and returns features or the reason for a refusal.
 
-The process is started for one network and exchanges all messages over one end of a socket pair. A file seen for the
-first time is examined (`_examined`): the network must compute the same features twice from the same rows. The network
-sees one row at a time, so that no row's features can depend on another row.
+The process is started for one network and exchanges all messages over one end of a socket pair. A file that has not
+been seen before is examined (`_examined`): the network must compute the same features twice from the same rows. The
+network sees one row at a time, so that no row's features can depend on another row.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Graph of an ONNX file, refused unless the network is a deterministic function of one row.
+"""Graph of an ONNX file, refused unless the network is a deterministic function of a single row.
 
 A file counts as hostile until it has been read, first of all in the process of `encoders.child`. Only files that pass
 there are read by `tangents`, which has no separate process. The permitted operators always compute the same output from
@@ -19,14 +19,14 @@ from lethe.proof.network import MAX_DP_LEDGER_LENGTH, MAX_LAYERS
 OPSETS = range(9, 26)
 """Permitted versions of the ONNX operator set."""
 MAX_INPUTS = 2**20
-"""Maximum number of input values of one row."""
+"""Maximum number of input values per row."""
 MAX_OUTPUTS = 65_536
 MAX_TENSOR_SIZE = 2**28
 """Maximum number of values that an operator may compute per row."""
 _MAX_SHAPE_BYTES = 1024
-"""Maximum length in bytes of an initializer that can be a shape."""
+"""Maximum size in bytes of an initializer that can be a shape."""
 _QUOTED_LENGTH = 60
-"""Maximum number of characters of a name that a refusal quotes."""
+"""Maximum number of characters of a name that are quoted in a refusal."""
 
 _OPERATOR_NAMES = """
 Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh Attention AveragePool BatchNormalization Cast CastLike Ceil
@@ -52,7 +52,7 @@ class NetworkRefused(Exception):
 class NetworkGraph:
     """Network as declared in its file.
 
-    `input_shape` is the shape of one row. `parameters` lists the name and shape of each float32 initializer.
+    `input_shape` is one row's shape. `parameters` lists the name and shape of each float32 initializer.
     """
 
     opset: int
@@ -87,9 +87,9 @@ def parse(content: bytes) -> NetworkGraph:
 
 
 def check_sizes(content: bytes) -> None:
-    """Check that no tensor is too large for a row, whether declared in the file or inferred from its shapes.
+    """Check that no tensor is too large for a row, whether declared in the file or inferred from the declared shapes.
 
-    Raises `NetworkRefused`. Sizes that depend on the row are limited only by the memory of the process.
+    Raises `NetworkRefused`. Sizes that depend on the row are limited only by the process's memory.
     """
     model = _model(content)
     declared = [tuple(tensor.dims) for tensor in _tensors(model.graph)]
@@ -176,7 +176,7 @@ def _tensors(graph: Any) -> Iterator[Any]:
 
 
 def _input(graph: Any) -> tuple[str, tuple[int, ...]]:
-    """Return the name of the network's only input and the shape of one row."""
+    """Return the name of the network's only input, and one row's shape."""
     weights = {tensor.name for tensor in graph.initializer}
     inputs = [candidate for candidate in graph.input if candidate.name not in weights]
     expected = "Expected one input of 32-bit floats, (batch, ...), whose batch is dynamic and whose other sizes are not"

@@ -1,4 +1,4 @@
-"""Limits for the process in which a public network runs."""
+"""Limits on the process in which a public network runs."""
 
 from dataclasses import dataclass
 

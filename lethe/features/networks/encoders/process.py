@@ -26,7 +26,7 @@ from lethe.features.networks.encoding import NO_TELEMETRY
 _START_SECONDS = 60.0
 """Seconds allowed for starting a process, in addition to the time limit of its network."""
 _MEMORY_BYTES, _MEMORY_PER_BYTE = 2**30, 16
-"""Memory of a process, within its limit: a fixed part, plus a part for each byte of the network's file."""
+"""Memory of a process, within its limit: a fixed amount, plus an amount per byte of the network's file."""
 _BATCH_ROWS = 32
 _MAX_MESSAGE_BYTES = 2**26
 """Maximum size of a message from the process, excluding features."""
@@ -39,7 +39,7 @@ _ONNX = b"\x08"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedNetwork:
-    """Network file that passed the examination, with the facts established there (`encoders.child`)."""
+    """Network file that passed the examination, with the facts that it established (`encoders.child`)."""
 
     content: bytes
     sha256: str
@@ -47,7 +47,7 @@ class ExaminedNetwork:
 
 
 class ProcessPipe:
-    """Connection to a network's process, which is killed if it does not reply in time."""
+    """Connection to a network's process. The process is killed if it does not reply in time."""
 
     def __init__(self, mine: socket.socket, child: "subprocess.Popen[bytes]", limits: Limits) -> None:
         self.limits = limits
@@ -84,7 +84,7 @@ class ProcessPipe:
             self._mine.shutdown(socket.SHUT_RDWR)
 
     def send(self, content: bytes) -> None:
-        """Send a message. If the process has exited, the next call of `answer` reports that."""
+        """Send a message. If the process has exited, the next call to `answer` reports that."""
         with contextlib.suppress(OSError):
             self._connection.send_bytes(content)
 
@@ -122,7 +122,7 @@ class ProcessPipe:
 
 
 class Encoder:
-    """Running network. `facts` are those that its process reported on start-up."""
+    """Running network. `facts` are what its process reported about it on start-up."""
 
     def __init__(self, line: ProcessPipe, *, input_size: int, output_size: int, facts: dict[str, Any]) -> None:
         self.facts = facts
@@ -137,7 +137,7 @@ class Encoder:
         `progress` is called with the number of encoded rows after each batch.
 
         Raises:
-            NetworkFailed: if the network takes too long or too much memory, or its process exits.
+            NetworkFailed: if the network uses too much time or memory, or its process exits.
         """
         if rows.ndim != 2 or rows.shape[1] != self._input_size:
             raise ValueError(f"Expected rows (n, {self._input_size}), got {rows.shape}")
@@ -156,7 +156,7 @@ def examine(content: bytes, limits: Limits) -> ExaminedNetwork:
 
     Raises:
         NetworkInvalid: if the file is not an ONNX file, or its network cannot be run deterministically.
-        NetworkFailed: if the network takes too long or too much memory.
+        NetworkFailed: if the network uses too much time or memory.
         UploadTooLarge: if the file has more than `limits.file_bytes` bytes.
     """
     if len(content) > limits.file_bytes:
@@ -188,7 +188,7 @@ def examined(content: bytes, limits: Limits) -> Iterator[Encoder]:
 
 @contextmanager
 def started(content: bytes, *, input_size: int, output_size: int, limits: Limits) -> Iterator[Encoder]:
-    """Run a network that was examined before until the `with` block ends. Raises `NetworkFailed`."""
+    """Until the `with` block ends, run a network that has already been examined. Raises `NetworkFailed`."""
     with _opened(content, limits, examines=False) as (line, facts):
         yield Encoder(line, input_size=input_size, output_size=output_size, facts=facts)
 

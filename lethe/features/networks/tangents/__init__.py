@@ -1,4 +1,4 @@
-"""Tangent models: a public network, linearised in its weights at their values (docs/mathematics/tangents.md).
+"""Tangent models: a public network linearised in its weights around their public values (docs/mathematics/tangents.md).
 
-Workers and served models share this code. No other part of the SDK needs torch (extra `tangents`).
+Workers and served models share this code. No other part of the SDK requires torch (extra `tangents`).
 """

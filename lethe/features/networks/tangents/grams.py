@@ -1,7 +1,7 @@
-"""The k x k matrix J J^T of each row, without forming Jacobians of matrix products, convolutions and biases.
+"""Each row's k x k matrix J J^T, without forming Jacobians of matrix products, convolutions and biases.
 
 The derivative of score c in a weight of a product y_t = W h_t is the sum over places t of D_ct h_t^T, where D_ct is the
-derivative of the score in y_t. For a single place J J^T is |h|^2 D D^T (for one output: Goodfellow 2015,
+derivative of the score with respect to y_t. For a single place, J J^T is |h|^2 D D^T (for one output: Goodfellow 2015,
 arXiv:1510.01799). k reverse passes through the network compute the D of all rows together.
 """
 
@@ -55,10 +55,10 @@ def grams(
     scores: Callable[[Tensor], Tensor],
     factors: Mapping[str, Tensor],
 ) -> Tensor:
-    """Return J J^T of each row for these layers, at the network's own weights  # (b, k, k)
+    """Return each row's J J^T for these layers, at the network's own weights  # (b, k, k)
 
-    `base` has those values for the rows that do not depend on a moving weight, `scores` selects the scores among the
-    outputs, and `factors` has A (r, in) for each layer that moves by U A.
+    `base` has the values that no moving weight affects, for all rows; `scores` selects the scores among the outputs,
+    and `factors` has A (r, in) for each layer whose weight moves by U A.
     """
     weights = {name: value for name, value in graph.weights.items() if name not in base}
     tapped = {layer.node.outputs[0] for layer in layers}
@@ -129,7 +129,7 @@ _FACTORS = {
 
 
 def _is_plain(node: Node, weight: Tensor) -> bool:
-    """Return True for the usual settings of the operators in `_FACTORS`."""
+    """Return True if a node of an operator in `_FACTORS` has the usual settings."""
     match node.operator:
         case "Conv":
             return weight.dim() == 1 or (weight.dim() == 4 and node.attributes.get("group", 1) == 1)

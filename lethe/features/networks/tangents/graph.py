@@ -1,4 +1,4 @@
-"""ONNX network as a function of its weights and input that torch can differentiate."""
+"""ONNX network as a function of its weights and input, which torch can differentiate."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from lethe.features.networks.tangents.operators import OPERATORS, UnsupportedOpe
 from lethe.features.networks.tangents.supported import unsupported
 
 Values = Mapping[str, Tensor | None]
-"""Values of a network for a batch of rows, by name; None for an omitted input."""
+"""A network's values for a batch of rows, by name; None for an omitted input."""
 
 NO_TAPS: Mapping[str, Tensor] = {}
 
@@ -72,7 +72,7 @@ class Graph:
         return self
 
     def base_values(self, rows: Tensor, *, but: Collection[str] = ()) -> dict[str, Tensor | None]:
-        """Return those values for rows (batch, *input_shape) that do not depend on the weights named in `but`."""
+        """For rows (batch, *input_shape), return the values that do not depend on the weights named in `but`."""
         base = self.constants(but=but) | {self._input: rows}
         self._run(base, NO_TAPS)
         return base

@@ -20,18 +20,18 @@ from lethe.features.networks.tangents.graph import Graph, Values
 from lethe.proof.network import Linearisation
 
 SLACK = 1 + 2.0**-10
-"""Factor by which computed norms are rounded up, far above the error of single precision."""
+"""Factor by which computed norms are rounded up; the margin is far larger than the error of single precision."""
 _BATCH_ROWS = 256
-"""Maximum number of rows that go through the network together."""
+"""Maximum number of rows that pass through the network together."""
 _JACOBIAN_NUMBERS = 2**25
 """Maximum number of Jacobian entries held in memory."""
 
 Slopes = Callable[[Tensor, slice], Tensor]
-"""Function from the scores (b, k) of a slice of the rows to the slopes of their losses (b, k)."""
+"""Function that maps the scores (b, k) of a slice of the rows to the slopes of their losses (b, k)."""
 
 
 class Tangent:
-    """Tangent model of a network.
+    """A network's tangent model.
 
     `num_scores` is k for k classes or labels. It is 1 for two classes, where the network has one output, or two outputs
     whose difference is the score.
@@ -68,7 +68,7 @@ class Tangent:
                 yield name, torch.from_numpy(factor).to(self._some)
 
     def scales(self, rows: Tensor) -> Tensor:
-        """Return 1 / max(rho, rho_0) of rows (n, features); rho is the Jacobian's norm, rounded up  # (n,) float32"""
+        """Return 1 / max(rho, rho_0) for rows (n, features); rho is the Jacobian's norm, rounded up  # (n,) float32"""
         scales = []
         for start in range(0, len(rows), self._at_a_time):
             gram = self._grams(rows[start : start + self._at_a_time]).double()
@@ -77,11 +77,11 @@ class Tangent:
         return torch.cat(scales).float()
 
     def jacobians(self, rows: Tensor) -> Tensor:
-        """Return J for each row; only for a few rows (n, features)  # (n, k, parameters)"""
+        """Return J for each of a small number of rows (n, features)  # (n, k, parameters)"""
         return torch.cat(self._jacobians(rows, self._origin), 2)
 
     def _jacobians(self, rows: Tensor, moved: Mapping[str, Tensor]) -> list[Tensor]:
-        """Return the part of J for each of these layers  # (n, k, parameters of the layer)"""
+        """Return the part of J for each layer in `moved`  # (n, k, parameters of the layer)"""
 
         def of_row(moves: Mapping[str, Tensor], base: Values) -> Tensor:
             return self._outputs_of_row({**self._origin, **moves}, base)
@@ -90,7 +90,7 @@ class Tangent:
         return [parts[name].flatten(2) for name in moved]
 
     def _grams(self, rows: Tensor) -> Tensor:
-        """Return J J^T of each row  # (n, k, k)"""
+        """Return each row's J J^T  # (n, k, k)"""
         gram = self._some.new_zeros(len(rows), self._num_scores, self._num_scores)
         if self._structured:
             gram = vmap(self._gram_of_row)(self._base_values(rows))
@@ -106,7 +106,7 @@ class Tangent:
         )
 
     def gradient(self, parameters: Tensor, rows: Tensor, scales: Tensor, slopes: Slopes) -> Tensor:
-        """Return the sum over rows (n, features) of J~^T times the slope of the row's loss  # (parameters,) float64"""
+        """Return J~^T times the slope of a row's loss, summed over rows (n, features)  # (parameters,) float64"""
         total = torch.zeros(self.num_parameters, dtype=torch.float64, device=rows.device)
         moves = self._unflattened(parameters)
         for block in _blocks(len(rows)):
@@ -123,7 +123,7 @@ class Tangent:
         return scores + outputs if self._chosen.offset else scores
 
     def _base_values(self, rows: Tensor) -> dict[str, Tensor]:
-        """Return the network's values for rows (n, features) that do not depend on the chosen layers  # (n, 1, ...)"""
+        """For rows (n, features), return the network's values that do not depend on the chosen layers  # (n, 1, ...)"""
         return dict(vmap(self._base_of_row)(rows))
 
     def _base_of_row(self, row: Tensor) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ class UnsupportedOperator(ValueError):
 
 
 def pads(attributes: Attributes, sizes: Sequence[int], kernel: Sequence[int], ceil: bool = False) -> list[int]:
-    """Return a convolution's or pool's padding for torch: (before, after) for each spatial axis, last axis first."""
+    """Return torch's padding for a convolution or pool: (before, after) for each spatial axis, last axis first."""
     axes = len(kernel)
     strides, dilations = attributes.get("strides", [1] * axes), attributes.get("dilations", [1] * axes)
     match attributes.get("auto_pad", "NOTSET"):
@@ -220,4 +220,4 @@ OPERATORS: dict[str, Operator] = {
     "Transpose": lambda a, x: x.permute(a.get("perm", tuple(reversed(range(x.dim()))))),
     "Unsqueeze": _unsqueeze,
 }
-"""Map each operator to its function of a node's attributes and inputs; an omitted input is None."""
+"""Each operator's function of a node's attributes and inputs; an omitted input is None."""

@@ -1,9 +1,9 @@
-"""Networks whose derivatives can be computed here. This module needs no torch."""
+"""Which networks can be differentiated here. This module does not need torch."""
 
 from collections.abc import Iterable
 
 OPSETS = range(13, 25)
-"""Versions of the ONNX operator set whose operators the tests compare with onnxruntime."""
+"""Versions of the ONNX operator set whose operators the tests compare with onnxruntime's."""
 _OPERATOR_NAMES = """
 Add AveragePool BatchNormalization Cast Clip Concat Constant Conv Div Dropout Elu Erf Exp Flatten Gather Gelu Gemm
 GlobalAveragePool HardSigmoid HardSwish Identity LayerNormalization LeakyRelu MatMul MaxPool Mod Mul Neg Pow
