@@ -48,8 +48,8 @@ def tenant(started: Service, tmp_path: Path) -> Tenant:
 
 def test_regression_example_prints_its_page(tenant: Tenant) -> None:
     """The diabetes example prints the output on its page, apart from differences caused by the noise in training. R^2
-    is 0.35 with a standard deviation of 0.03. The lower limit of this test is seven standard deviations below, so R^2
-    falls short of it once in 10^11 runs."""
+    is 0.35 with a standard deviation of 0.03. The test's lower limit is seven standard deviations below that, so R^2
+    falls below the limit about once in 10^11 runs."""
     printed = run(tenant, "diabetes", "regression.py")
     found = REGRESSED.findall(printed)
     assert len(found) == 2
@@ -58,9 +58,9 @@ def test_regression_example_prints_its_page(tenant: Tenant) -> None:
 
 
 def test_embeddings_text_and_label_examples_learn_and_forget(tenant: Tenant) -> None:
-    """The examples with embedded digits, with languages and with several labels per person train without a warning and
-    come within twenty points of scikit-learn's accuracy. With so few people, epsilon 1 costs about ten of these points.
-    Each example forgets a person and gets a certificate that verifies."""
+    """The digit-embedding, language and multi-label examples train without a warning, and their accuracy is within
+    twenty points of scikit-learn's. With so few people, epsilon 1 accounts for about ten of these points. Each example
+    forgets a person and gets a certificate that verifies."""
     environment = tenant.environment()
     for script in ("embeddings/digits.py", "multilabel/conditions.py", "text/languages.py"):
         command = [sys.executable, str(EXAMPLES / script)]
@@ -72,10 +72,10 @@ def test_embeddings_text_and_label_examples_learn_and_forget(tenant: Tenant) -> 
         assert re.search(r"^completed: epsilon = [01]\.\d+ of [a-z]+-0042 is left, verified", done.stdout, re.MULTILINE)
 
 
-def test_count_examples_learn_and_forget(tenant: Tenant) -> None:
-    """The doctor-visits example's improvement over predicting the mean is within 40 % of scikit-learn's, and in most
-    runs within 10 %. It forgets a person, gets a certificate that verifies, and predicts a higher rate for ill
-    people."""
+def test_the_count_example_learns_and_forgets(tenant: Tenant) -> None:
+    """On the doctor-visits example, the deviance saved over predicting the mean is within 40 % of what scikit-learn
+    saves, and in most runs within 10 %. The example forgets a person, gets a certificate that verifies, and predicts a
+    higher rate for ill people."""
     environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "counts" / "visits.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -88,8 +88,9 @@ def test_count_examples_learn_and_forget(tenant: Tenant) -> None:
 
 
 def test_opacus_network_stays_within_its_ledger(tenant: Tenant) -> None:
-    """Opacus trains a network on digits, and Lethe's epsilon for one row agrees with Opacus's to within 5 %. Requests
-    are bounded until one of them has to wait; retraining completes that request with a bundle that verifies."""
+    """Opacus trains a network on digits, and Lethe's epsilon for one row agrees with Opacus's to within 5 %. Deletion
+    requests are completed from the ledger, without retraining, until one would exceed the budget and has to wait.
+    Retraining completes that request with a bundle that verifies."""
     environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "ledgers" / "digits.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -129,8 +130,8 @@ def test_one_email_request_reaches_every_system(tenant: Tenant) -> None:
 
 
 def test_frozen_encoder_example_prints_its_page(tenant: Tenant) -> None:
-    """The image example prints the output on its page, apart from differences caused by the noise in training and by
-    the last bits of the encoder's cosines. It classifies 93 % of 449 images correctly, with a standard deviation of one
+    """The image example prints the output on its page, apart from differences caused by the training noise and by
+    rounding in the encoder's cosines. It classifies 93 % of 449 images correctly, with a standard deviation of one
     percentage point."""
     printed = run(tenant, "images", "forget.py")
     found = [float(accuracy) for _, accuracy, _ in CLASSIFIED.findall(printed)]

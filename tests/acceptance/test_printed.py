@@ -60,7 +60,7 @@ def test_values_that_differ_between_runs_are_ignored() -> None:
         ("canary test ", "canary tests "),
     ],
 )
-def test_other_numbers_are_noticed(old: str, new: str) -> None:
+def test_changed_numbers_and_words_are_noticed(old: str, new: str) -> None:
     """Two outputs count as different if any step, version, epsilon, count or word differs."""
     assert lines(PRINTED.replace(old, new)) != lines(PRINTED)
 
@@ -83,7 +83,7 @@ def test_only_elided_fields_may_be_missing() -> None:
         ("ds_", "mdl_"),
     ],
 )
-def test_other_answers_are_noticed(old: str, new: str) -> None:
+def test_changed_responses_are_noticed(old: str, new: str) -> None:
     """A response counts as different from the printed one if a number or word differs or a printed field is missing."""
     [stated] = documents(STATED.replace(old, new))
     assert steady(stated) != steady(shortened(ANSWER, like=stated))

@@ -30,7 +30,7 @@ def alone(settings: Settings, admin_key: str) -> Iterator[TestClient]:
         yield client
 
 
-def test_answers_equal_those_of_the_gateway(
+def test_responses_equal_those_of_the_gateway(
     alone: TestClient, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """Every accounting endpoint gives the same response from the standalone service as from the gateway."""
@@ -100,8 +100,8 @@ def test_the_service_needs_only_the_public_key(
 def test_the_account_states_the_steps_of_a_reset(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """The account states how many steps it takes until the start of the chain no longer matters, and one step fewer
-    would miss the target."""
+    """The account states after how many steps the start of the chain no longer matters; with one step fewer, the
+    guarantee would miss the target."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     reset = gateway.get(f"/v1/accounting/models/{model['id']}").json()["reset"]

@@ -10,9 +10,9 @@ from tests.command_line import Lethe, refused
 def test_a_ledger_verifies_with_and_without_the_service(
     certified: Path, live: Lethe, lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger of a trained model and a completed request verifies on the service's host, which also prints the hash
-    of the ledger's head. An exported ledger verifies elsewhere against a head that was saved earlier. If an export is
-    refused, the existing file is kept."""
+    """The ledger of a trained model and a completed request verifies on the service's host, and the command prints the
+    hash of the ledger's head. An exported ledger verifies on another host against a head that was saved earlier. If an
+    export is refused, the existing file is kept."""
     verified = live("ledger", "verify")
     assert (verified.code, verified.err) == (0, "")
     first, last, signed = verified.out.splitlines()

@@ -219,8 +219,8 @@ def test_invalid_export_lines_are_refused(story: Story, lethe: Lethe) -> None:
 
 
 def test_mismatched_heads_are_refused(story: Story, lethe: Lethe, gateway: TestClient, tmp_path: Path) -> None:
-    """Another issuer's key, another tenant's export, a newer head and a file without a head each cause a
-    different error."""
+    """Verification against another issuer's key, another tenant's export, a newer head or a file without a head is
+    refused, each with a different error."""
     jwks = tmp_path / "stranger.json"
     jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}))
     assert "not signed with any of the given keys" in corrupt(lethe, story.export, "--jwks", jwks)

@@ -70,8 +70,8 @@ def _run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_program_re_executes_itself_once() -> None:
-    """The process re-executes itself once with the same arguments. It then overwrites freed memory, writes no core file
-    and is not dumpable."""
+    """The program re-executes itself once with the same arguments. After that, its process overwrites freed memory,
+    writes no core file and is not dumpable."""
     first, second, last = _run("-c", BEGIN, "one", "two words").stdout.splitlines()
     pid = first.split()[0]
     assert (first, second) == (f"{pid} False", f"{pid} True")
@@ -115,9 +115,9 @@ def test_memory_is_locked_where_permitted() -> None:
     assert int(kilobytes) > 1000
 
 
-def test_memory_is_not_locked_with_a_limit() -> None:
-    """A process with a low limit on locked memory locks no memory at all, so that it cannot hit the limit later while
-    it works."""
+def test_memory_is_not_locked_under_a_low_limit() -> None:
+    """A process with a low limit on locked memory locks no memory at all, so that it cannot hit the limit later during
+    its work."""
     assert _run("-c", LOCK_UP_TO_A_LIMIT + LOCKED).stdout == "False\n0\n"
 
 

@@ -131,7 +131,7 @@ def test_a_changed_key_is_refused_at_start(settings: Settings, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_changed_key_stops_the_running_service(
+def test_a_changed_key_stops_a_running_service(
     settings: Settings,
     gateway: TestClient,
     installation: Installation,

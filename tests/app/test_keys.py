@@ -173,7 +173,7 @@ def test_a_rotation_changes_the_key(key_encryption: KeyEncryptionFile, tmp_path:
     assert [path.name for path in file.parent.iterdir()] == ["kek"]
 
 
-def test_a_rotation_interrupted_before_the_rename(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
+def test_a_new_key_not_yet_renamed_is_used(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
     """If a crash leaves the old key zeroed and the new key not yet renamed, the new key is used."""
     key_encryption.begin_rotation()
     new = key_encryption.wrap(DATA_KEY, "ver_1")

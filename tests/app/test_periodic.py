@@ -53,7 +53,7 @@ def test_the_function_is_called_until_the_block_ends(calls: Calls) -> None:
 
 
 def test_the_first_call_waits(calls: Calls) -> None:
-    """The first call happens after one interval, and stopping the thread does not wait for that call."""
+    """The function is first called after one interval. Stopping the thread before then does not wait for that call."""
     began = time.monotonic()
     with Periodic("rare", calls, seconds=HOURS):
         time.sleep(0.05)
@@ -119,8 +119,8 @@ def test_a_function_can_stop_its_own_thread() -> None:
 
 
 def test_a_failure_is_logged_by_its_class(calls: Calls, capsys: Any) -> None:
-    """A failure is logged by its class without the message, and only once until a call succeeds. Failures do not
-    prevent later calls."""
+    """If a call fails, the error's class is logged without its message, and only once until a call succeeds. Failures
+    do not prevent later calls."""
     telemetry.configure("info")
     with Periodic("fails", calls, seconds=0.01):
         for fails in (True, False, True):

@@ -72,9 +72,9 @@ def test_up_replaces_a_killed_worker_until_sigterm(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_up_restarts_on_its_data_folder(tmp_path: Path) -> None:
-    """A `lethe up` with two workers, the second for deletions only, is not disturbed by a second `lethe up`, and on
-    Ctrl-C exits with code 0 after both workers. When restarted on the same data folder, it has the same keys, and on
-    SIGTERM during a run it lets the worker publish the run before exiting."""
+    """A `lethe up` with two workers, the second for deletions only, is not disturbed by a second `lethe up`. On Ctrl-C,
+    it exits with code 0 after both workers have exited. When restarted on the same data folder, it has the same keys.
+    On SIGTERM during a run, it lets the worker publish the run before it exits."""
     data = tmp_path / "data"
     with processes.up(data, workers="2") as up:
         address = up.address()

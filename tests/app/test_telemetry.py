@@ -219,7 +219,8 @@ def test_celery_logs_json(settings: Settings, tmp_path: Path) -> None:
 
 
 def test_only_recent_signs_of_life_count(tmp_path: Path) -> None:
-    """A worker counts as alive while it writes heartbeats, but not if it has only just started or ended long ago."""
+    """A worker counts as alive while it writes heartbeats. A worker that has only just started, or ended long ago, does
+    not."""
     assert not heartbeat.this_host_is_alive(tmp_path)
     with heartbeat.Heartbeat(tmp_path, seconds=60):
         time.sleep(0.05)

@@ -26,7 +26,7 @@ def test_tenants_are_served_round_robin() -> None:
     assert order == ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]
 
 
-def test_a_caller_during_a_turn_is_served_before_the_next() -> None:
+def test_a_new_caller_is_served_before_the_current_tenants_next_call() -> None:
     """A caller that arrives while a tenant is being served goes before that tenant's next call."""
     turns = Turns()
     first, second = turns.ask("a"), turns.ask("a")
@@ -35,9 +35,9 @@ def test_a_caller_during_a_turn_is_served_before_the_next() -> None:
     assert (second.done(), other.done()) == (False, True)
 
 
-def test_a_tenant_leaves_places_to_others() -> None:
-    """When a tenant has reached its maximum, the remaining places are left to other tenants, whose calls begin
-    at once."""
+def test_a_tenant_leaves_places_for_others() -> None:
+    """When a tenant occupies as many places as it is allowed, the remaining places are left to other tenants, whose
+    calls begin at once."""
     turns = Turns(3, of_one=2)
     asked = {name: turns.ask(name[0]) for name in ("a1", "a2", "a3", "b1", "b2")}
     assert begun(asked) == ["a1", "a2", "b1"]
@@ -47,7 +47,7 @@ def test_a_tenant_leaves_places_to_others() -> None:
     assert begun(asked) == ["a1", "a2", "a3", "b1", "b2"]
 
 
-def test_a_cancelled_turn_is_skipped() -> None:
+def test_a_caller_that_gives_up_is_skipped() -> None:
     """A caller that gives up or waits too long leaves the queue without delaying the others, and a timeout is
     reported."""
     turns = Turns()
@@ -63,7 +63,7 @@ def test_a_cancelled_turn_is_skipped() -> None:
         assert num_waiting(turns) == 0
 
 
-def test_cancelled_turns_leave_nothing_behind() -> None:
+def test_callers_that_give_up_leave_no_state() -> None:
     """Tenants that give up at once while all places are taken leave no state behind."""
     turns = Turns()
     with turns.taken("a"):
@@ -73,7 +73,7 @@ def test_cancelled_turns_leave_nothing_behind() -> None:
         assert num_waiting(turns) == 0
 
 
-def test_a_thread_cannot_wait_for_its_own_turn() -> None:
+def test_a_thread_cannot_hold_one_place_and_wait_for_another() -> None:
     """A thread that holds a place and requests another is refused at once, and keeps its place until it ends."""
     turns = Turns()
     with turns.taken("a"):
@@ -88,8 +88,8 @@ def test_a_thread_cannot_wait_for_its_own_turn() -> None:
         pass
 
 
-def test_limits_on_concurrent_turns_are_kept() -> None:
-    """No more threads than allowed work at the same time, no tenant exceeds its share, and every thread is
+def test_limits_on_concurrent_threads_are_kept() -> None:
+    """No more threads than allowed hold a place at the same time, no tenant exceeds its share, and every thread is
     eventually served."""
     turns, lock = Turns(2, of_one=1), threading.Lock()
     at_work: list[str] = []

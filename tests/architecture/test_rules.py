@@ -54,7 +54,7 @@ def test_only_the_command_line_prints() -> None:
 
 
 def test_no_code_compares_sentences() -> None:
-    """Code decides by kinds and codes, so it compares no value with a string of several words."""
+    """Code makes decisions based on kinds and codes, and never compares a value with a string of several words."""
     sentences = {text for path in SOURCES for _, text in facts(path).compared if re.search("[a-z] [a-z]", text)}
     assert sentences == set()
 
@@ -128,7 +128,8 @@ NEVER_A_CALLERS_FAULT = {
 
 @each("condition", conditions())
 def test_every_condition_has_a_status(condition: type[Problem]) -> None:
-    """Every error that a caller can cause or wait out has a specific status; all other errors return 500."""
+    """Every error that a caller can cause, or that goes away if the caller waits, has a specific status; all other
+    errors return 500."""
     status = problems.status_of(condition)
     assert (status == 500) == (condition in NEVER_A_CALLERS_FAULT)
     assert 400 <= status <= 503

@@ -138,7 +138,7 @@ def test_environment_variables_are_settings(name: str) -> None:
 
 def test_only_the_edge_is_published() -> None:
     """Only the edge is published, and only on the local machine. Apart from the edge, the gateway and the accounting
-    service, no service has an outgoing network."""
+    service, no service is on a network with outgoing connections."""
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert published.keys() == {"edge"}
     assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
@@ -230,15 +230,15 @@ def test_a_worker_is_checked_by_its_own_heartbeat(tmp_path: Path) -> None:
 
 
 def test_accounting_sees_neither_rows_nor_weights() -> None:
-    """The accounting service has the public key and its own database role. It has no data, no signing or reference key,
-    and no password of the database owner."""
+    """The accounting service has the public key and its own database role. It has neither data, nor the signing or
+    reference key, nor the database owner's password."""
     assert SERVICES["accounting"]["volumes"] == [
         "public:/var/lib/lethe/public:ro",
         "secrets-accounting:/run/secrets:ro",
     ]
 
 
-def test_worker_has_no_admin_key() -> None:
+def test_the_worker_has_no_admin_key() -> None:
     """The first admin key is in a separate volume, and the worker has neither that volume nor the key's path."""
     having = {name for name, one in SERVICES.items() if any("secrets-admin:" in at for at in one.get("volumes", []))}
     assert having == {"secrets", "migrate", "gateway"}

@@ -4,6 +4,6 @@ from tests.deploy import configuration
 
 
 def test_every_setting_is_documented() -> None:
-    """The table of settings in the documentation matches the settings in the code; if not, `python -m
-    tests.deploy.configuration` rewrites the table."""
+    """The table of settings in the documentation matches the settings in the code; if they differ, run `python -m
+    tests.deploy.configuration` to rewrite the table."""
     assert configuration.written() == configuration.table()

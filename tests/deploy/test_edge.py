@@ -141,9 +141,9 @@ def trickle(connection: socket.socket) -> None:
         time.sleep(0.25)
 
 
-def test_incomplete_heads_are_closed_in_time(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """A connection on which a request head trickles in or stops is closed after a timeout, and other calls are served
-    in the meantime."""
+def test_connections_with_incomplete_heads_are_closed(gateway: str, edge: Start, key: dict[str, str]) -> None:
+    """If a request head arrives very slowly or stops arriving, its connection is closed after a timeout. Other calls
+    are served in the meantime."""
     proxy = edge(gateway, {"read_header 10s": "read_header 2s"})
     with contextlib.ExitStack() as stack:
         half = [stack.enter_context(proxy.connect()) for _ in range(300)]
@@ -155,7 +155,7 @@ def test_incomplete_heads_are_closed_in_time(gateway: str, edge: Start, key: dic
         assert all(b"200 OK" not in everything(connection) for connection in half[1:])
 
 
-def test_trickling_bodies_are_closed_in_time(gateway: str, edge: Start, key: dict[str, str]) -> None:
+def test_uploads_that_never_end_are_cut_off(gateway: str, edge: Start, key: dict[str, str]) -> None:
     """An upload that never ends is cut off and does not use up another call's place."""
     proxy = edge(gateway, {"read_body 30m": "read_body 3s"})
     head = f"POST /v1/datasets HTTP/1.1\r\nAuthorization: {key['Authorization']}\r\nHost: lethe\r\n".encode()
@@ -171,7 +171,7 @@ def test_trickling_bodies_are_closed_in_time(gateway: str, edge: Start, key: dic
 
 
 def test_slow_bodies_without_a_key_take_no_place(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """A client without a key that stops in the middle of a body is refused at once, or at least does not block
+    """If a client without a key stops sending in the middle of a body, it is refused at once or at least does not block
     other calls."""
     proxy = edge(gateway)
     with contextlib.ExitStack() as stack:
@@ -193,7 +193,7 @@ def test_the_head_is_bounded(gateway: str, edge: Start) -> None:
 
 
 def test_the_body_is_bounded(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """A body larger than the edge accepts is refused with the same problem as the gateway returns."""
+    """A body larger than the edge accepts is refused with the same problem document that the gateway would return."""
     proxy = edge(gateway, MAX_BODY="100KB")
     answer = httpx.post(f"{proxy.url}/v1/deletion-requests:batch", headers=key, content=b" " * 200_000, timeout=60)
     assert (answer.status_code, answer.json()["code"]) == (413, "upload_too_large")
@@ -242,7 +242,7 @@ def refused_until_limited(call: Callable[[dict[str, str]], httpx.Response]) -> i
 
 
 def test_the_address_of_a_client_is_passed_on(gateway: str, edge: Start) -> None:
-    """Calls with wrong keys count against the address that they are sent from, whatever address the client claims to
+    """A call with a wrong key counts against the address that it is sent from, whatever address the client claims to
     have."""
     proxy = edge(gateway)
     assert 5 <= refused_until_limited(lambda headers: proxy.get("/v1/models", source="127.0.0.2", **headers)) < 30

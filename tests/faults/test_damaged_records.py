@@ -84,7 +84,8 @@ def test_a_flipped_bit_does_not_count_as_absence(
     work: Callable[[], int],
 ) -> None:
     """A flipped bit in a record is detected and reported by name. Until the record is repaired and rechecked, no person
-    is erased and no request completes with nothing held, even after a restart. Afterwards all requests are served."""
+    is erased and no request completes with the outcome that nothing was held, even after a restart. Afterwards all
+    requests are served."""
     dataset_id = new_dataset(rows=30)["id"]
     slots = slots_of(installation, dataset_id, "p3", "p4")
     bit = Bit(installation, dataset_id, slots[0], column)
@@ -173,8 +174,8 @@ def test_a_run_verifies_reserved_slots(
 def test_an_earlier_request_does_not_complete_during_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, work: Callable[[], int]
 ) -> None:
-    """A request made before damage was found does not complete with nothing held when its grace period ends. Once the
-    record is repaired, the person is found and forgotten."""
+    """When its grace period ends, a request made before damage was found does not complete with the outcome that
+    nothing was held. Once the record is repaired, the person is found and forgotten."""
     patient = Policy(grace_seconds=3600)
     dataset_id = new_dataset(rows=30)["id"]
     [slot] = slots_of(installation, dataset_id, "p3")
@@ -225,8 +226,8 @@ def test_a_request_waits_for_damaged_datasets(
 def test_no_absence_is_signed_during_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
-    """While damage makes it doubtful that nothing was held, a completed request has no signed statement that nothing
-    was held."""
+    """While damage makes it doubtful that nothing was held, a completed request gets no signed statement to that
+    effect."""
     dataset_id = new_dataset(rows=30)["id"]
     asked = forget("stranger")["id"]
     assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None

@@ -29,8 +29,8 @@ def upload(client: httpx.Client) -> None:
 def test_a_gateway_killed_under_load_loses_no_request(
     settings: Settings, installation: Installation, admin_key: str
 ) -> None:
-    """After a gateway under load is killed with SIGKILL, every request that it answered is stored completely, and no
-    request is stored partially."""
+    """If a gateway under load is killed with SIGKILL, every request that it had responded to is stored completely, and
+    no request is stored partially."""
     answered: list[str] = []
     enough = threading.Event()
     headers = {"Authorization": f"Bearer {admin_key}"}

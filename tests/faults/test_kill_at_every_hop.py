@@ -233,7 +233,7 @@ def test_gateway_killed_while_accepting_loses_no_request(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """After a gateway is killed with SIGKILL, every request that it answered with 202 is stored completely, and
+    """If a gateway is killed with SIGKILL, every request for which it had returned 202 is stored completely, and
     repeating all requests with their idempotency keys creates no duplicate."""
     dataset = new_dataset(rows=400)
     new_model(dataset["id"], noise_scale=0.02)

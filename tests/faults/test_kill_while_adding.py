@@ -90,8 +90,8 @@ def test_worker_killed_while_adding(
 def test_a_worker_that_slept_writes_nothing(
     hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get, work: Callable[[], int]
 ) -> None:
-    """A worker that wakes after another worker has written and erased the rows writes none of its own pending
-    changes."""
+    """If a worker sleeps while another worker writes and erases the rows, it writes none of its own pending changes
+    when it wakes."""
     with processes.worker(settings, name="sleeper", hop=hop, act=hops.stop) as sleeper:
         sleeper.pause()
         wait_until(lambda: work() and get(f"/deletion-requests/{waiting['request']}")["status"] == "completed")

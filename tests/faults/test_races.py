@@ -128,7 +128,7 @@ def test_processes_share_the_work(
         ["claimed", "rows written beside", "confirmed", "mid-chain", "weights put"], besides=("claimed", "mid-chain")
     ),
 )
-def test_a_worker_sleeps_through_its_lease(
+def test_a_worker_that_slept_through_its_lease_changes_nothing(
     hop: str,
     settings: Settings,
     installation: Installation,
@@ -138,8 +138,8 @@ def test_a_worker_sleeps_through_its_lease(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A worker that was stopped past the end of its lease changes nothing when it wakes after another worker has
-    executed its run."""
+    """If a worker sleeps past the end of its lease and another worker executes its run, the first worker changes
+    nothing when it wakes."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1

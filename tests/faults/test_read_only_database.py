@@ -84,7 +84,7 @@ def test_unrecorded_lookups_are_refused(gateway: TestClient, read_only: Switch, 
     assert [look().status_code for look in looks] == [200, 200, 200]
 
 
-def test_accounting_answers_from_a_read_only_database(
+def test_accounting_works_on_a_read_only_database(
     settings: Settings, admin_key: str, read_only: Switch, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
     """The accounting service gives the same responses from a read-only database."""
@@ -110,8 +110,8 @@ def test_a_worker_survives_a_read_only_database(
     get: Get,
     work: Any,
 ) -> None:
-    """If the database becomes read-only during a run, the worker publishes nothing, and works again once the
-    database is writable."""
+    """If the database becomes read-only during a run, the worker publishes nothing. It works again once the database is
+    writable."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     request = forget("p3")

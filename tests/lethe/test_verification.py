@@ -37,7 +37,7 @@ def jwks(gateway: TestClient) -> Any:
 
 def test_a_certificate_is_verified_offline(certificate: Any, jwks: Any, gateway: TestClient) -> None:
     """With the issuer's keys, the client reaches the same verdict as the gateway, with the same recomputed guarantees
-    and the same statement. No call is made, so the gateway does not have to be reachable and cannot influence the
+    and the same statement. Verification makes no call, so the gateway need not be reachable and cannot influence the
     verdict."""
     verdict = verification.verify(certificate["jws"], jwks)
     by_gateway = gateway.post("/v1/certificates:verify", json={"jws": certificate["jws"]}).json()

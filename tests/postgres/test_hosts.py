@@ -48,7 +48,7 @@ def runs(installation: Installation) -> list[tuple[str, str]]:
 def test_another_host_takes_over(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get
 ) -> None:
-    """If a worker is killed, a worker on another host repeats its run once the lease has expired."""
+    """If a worker is killed, a worker on another host repeats the killed worker's run once its lease has expired."""
     with processes.worker(settings, name="w@one", hop="mid-chain", act=hops.stop) as one:
         one.pause()
         one.kill()

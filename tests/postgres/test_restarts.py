@@ -203,7 +203,7 @@ def test_a_run_survives_a_restart(
 def test_an_idle_worker_survives_a_restart(
     settings: Settings, mortal: Server, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """A worker that is polling during a restart of the database server finds work that arrives later."""
+    """A worker that is polling during a restart of the database server finds work that arrives after the restart."""
     with processes.worker(settings) as worker:
         wait_until(lambda: worker.logged("worker.started"))
         mortal.stop()

@@ -163,7 +163,8 @@ def test_a_run_that_cannot_write_its_weights_is_retried(
 def test_weights_of_dead_runs_and_old_versions_are_destroyed(
     installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """Stored weights are destroyed unless they belong to a live version or a current run. Repeating this is a no-op."""
+    """Stored weights are destroyed unless they belong to a live version or a current run. Repeating the cleanup is a
+    no-op."""
     new_model(new_dataset()["id"])
     assert work() == 1
     new_model(new_dataset()["id"])
@@ -183,7 +184,7 @@ def test_weights_of_dead_runs_and_old_versions_are_destroyed(
 
 
 @pytest.mark.parametrize("damage", ["destroyed", "changed"])
-def test_damaged_weights_are_never_continued(
+def test_runs_never_continue_from_damaged_weights(
     settings: Settings,
     installation: Installation,
     new_dataset: Make,
@@ -218,7 +219,8 @@ def test_damaged_weights_are_never_continued(
 def test_a_model_of_another_size_is_refused(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """If the mechanism states a different number of parameters from the model's, no run is executed or published."""
+    """If a model's mechanism states a number of parameters that differs from the model's own, no run is executed or
+    published."""
     model = new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         stored = session.get_one(Model, model["id"])

@@ -81,8 +81,8 @@ def _read(schedule: Schedule, done: int, until: int) -> set[int]:
 
 @pytest.mark.parametrize("batches", [1, 2, 7, 20, NUM_SLOTS])
 def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
-    """No step of a run reads blocks that need more memory than announced. With full batches, the announced memory is
-    that of all blocks."""
+    """No step of a run reads blocks that need more memory than `bytes_of_a_step` states in advance. With full batches,
+    this is the memory of all blocks."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, steps=1)
     at_most = windows.bytes_of_a_step(schedule, SHAPE)
     looked_at = range(0, batches, max(1, batches // 500))
@@ -181,7 +181,7 @@ def test_a_step_outside_its_window_ends_the_run(missing: str, data: tuple[Any, A
 
 
 def test_a_run_that_counts_other_rows_fails(data: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run fails if its process reports a different number of rows from the number that it was given."""
+    """A run fails if its process reports a number of rows that differs from the number it was given."""
     show = OpenedRows.show
     monkeypatch.setattr(
         OpenedRows, "show", lambda *given, **named: {n: count - 1 for n, count in show(*given, **named).items()}

@@ -118,8 +118,8 @@ def test_certificates_are_signed_outside_write_transactions(forgotten: Callable[
 def test_a_request_that_joins_after_signing_is_certified(
     gateway: TestClient, installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A request that joins a run after the certificates were signed gets a new certificate. The certificate signed
-    first refers to another ledger entry and is not stored."""
+    """If a request joins a run after the run's certificates were signed, all of the run's requests get newly signed
+    certificates. The certificate signed first refers to another ledger entry and is not stored."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     ask = functools.partial(gateway.post, "/v1/deletion-requests", json={"subject_id": "p0"})
@@ -147,7 +147,7 @@ def test_a_request_that_joins_after_signing_is_certified(
 
 
 def test_signatures_of_other_facts_are_not_used() -> None:
-    """A signature is used only for the facts that it covers. With `at_once`, a missing signature is made
+    """A signature is used only for the facts that it covers. With `at_once`, a missing signature is created
     immediately."""
     ahead = SignedAhead(few=0)
     with pytest.raises(NotSigned):

@@ -156,7 +156,8 @@ def test_uses_noted_by_another_gateway_are_not_written_again(
 
 
 def test_noted_uses_survive_an_outage(installation: Installation, add: Add, uses: LastUses) -> None:
-    """Recorded key uses are kept while the database refuses writes, and written once it accepts them again."""
+    """Key uses noted in memory are kept while the database refuses writes, and are written once it accepts them
+    again."""
     key, key_id = add()
     Callers(installation.database, used=uses.note).authenticate(key)
     broken = sa.exc.OperationalError("UPDATE", {}, Exception("away"))
@@ -173,7 +174,7 @@ def test_noted_uses_survive_an_outage(installation: Installation, add: Add, uses
 
 
 def test_noted_uses_survive_an_older_schema(installation: Installation, add: Add, uses: LastUses) -> None:
-    """While the database has an older schema, recorded key uses are kept and no error is raised."""
+    """While the database has an older schema, key uses noted in memory are kept and no error is raised."""
     key, key_id = add()
     Callers(installation.database, used=uses.note).authenticate(key)
     with installation.database.engine.begin() as connection:

@@ -24,7 +24,7 @@ def database(installation: Installation) -> Database:
     return installation.database
 
 
-def test_repeated_calls_get_the_stored_answer(database: Database) -> None:
+def test_repeated_calls_get_the_stored_response(database: Database) -> None:
     """The first call with an idempotency key finds no stored response; a repeated call returns the stored one."""
     with database.writing() as session:
         assert idempotency.replay(session, ONCE) is None
@@ -43,14 +43,14 @@ def test_reusing_a_key_for_another_call_is_a_conflict(database: Database) -> Non
 
 
 def test_calls_without_a_key_are_not_stored(database: Database) -> None:
-    """Without an idempotency key, every repetition of a call is executed."""
+    """A call without an idempotency key is executed, and its response is not stored for replay."""
     call = Once(name=None, fingerprint="f")
     with database.writing() as session:
         assert idempotency.perform(session, call, make) == ANSWER
         assert idempotency.replay(session, call) is None
 
 
-def test_stored_answers_roll_back_with_their_call(database: Database) -> None:
+def test_stored_responses_roll_back_with_their_call(database: Database) -> None:
     """If the transaction fails after a response was stored, the stored response is rolled back too."""
 
     def fail() -> None:

@@ -59,7 +59,7 @@ def test_a_key_can_lower_the_limit(limited: Limited, all_keys: int, this_key: in
 
 
 def test_wrong_keys_are_limited_by_address(limited: Limited, minute: Callable[[int], None]) -> None:
-    """After too many wrong keys, an address cannot try another key during the same minute, but other addresses can."""
+    """After sending too many wrong keys, an address is blocked for the rest of the minute; other addresses are not."""
     gateway = limited(failed=3)
     for _ in range(3):
         gateway.admit("192.0.2.1")

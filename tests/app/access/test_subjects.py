@@ -24,13 +24,14 @@ COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"
     ],
 )
 def test_ids_of_one_person_have_the_same_form(rule: SubjectRule, same: list[str], other: list[str]) -> None:
-    """Under a rule, all ids of one person have the same normal form, and ids of different people have different normal
-    forms."""
+    """Each subject rule gives all spellings of one person's id the same normal form, and gives ids of different people
+    different normal forms."""
     (form,) = {normal(one, rule) for one in same}
     assert form not in {normal(one, rule) for one in other}
 
 
 @given(st.text(), st.sampled_from(RULES))
 def test_normalizing_is_idempotent(subject_id: str, rule: SubjectRule) -> None:
-    """Normalizing a normalized subject id does not change it, so other systems can compute its hash."""
+    """Normalizing a subject id a second time does not change it, so other systems can hash an id that is already
+    normalized."""
     assert normal(normal(subject_id, rule), rule) == normal(subject_id, rule)

@@ -156,7 +156,7 @@ def test_no_version_exceeds_the_budget(
         )
 
 
-def test_a_run_is_not_published_if_the_budget_was_spent_meanwhile(
+def test_a_run_is_not_published_once_the_budget_is_spent(
     installation: Installation,
     budgeted: Budgeted,
     new_model: Make,

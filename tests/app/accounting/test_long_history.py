@@ -57,8 +57,8 @@ def test_a_ledger_with_dropped_runs_verifies(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """The verifier drops the same old runs as the accountant and computes the same numbers. The large ball ensures that
-    the dropped runs noticeably affect these numbers."""
+    """The verifier drops the same old runs as the accountant and computes the same numbers. The model's large radius
+    ensures that the dropped runs noticeably affect these numbers."""
     dataset = new_dataset(rows=240)
     model = new_model(dataset["id"], l2=0.3, noise_scale=0.02, radius=1e9)
     work()

@@ -170,7 +170,7 @@ def test_rehashing_changes_nothing(story: Story) -> None:
 
 
 @pytest.mark.parametrize("name", ["steps", "variance", "presence", "influence"])
-def test_a_wrong_state_of_the_chain_is_refused(story: Story, name: str) -> None:
+def test_a_wrong_chain_state_is_refused(story: Story, name: str) -> None:
     """A chain state that does not follow from the runs is refused, and the error names the incorrect number."""
     chain = story.body(1)["chain"]
     story.rewrite(1, chain=chain | {name: chain[name] * 2})
@@ -217,7 +217,7 @@ def test_a_wrong_guarantee_is_refused(story: Story, name: str, which: int) -> No
 )
 def test_altered_runs_are_refused(story: Story, changed: dict[str, Any], named: str) -> None:
     """If the steps, records, kinds, formats or positions in an entry differ from the recorded runs, the entry is
-    refused, and the error names the model, the entry and the part."""
+    refused, and the error names the model, the entry and what differs."""
     story.rewrite(1, **changed)
     said = refusal(story)
     assert said.startswith(f"Model {story.entries[1].model_id}, ledger entry 2: ")
@@ -225,7 +225,8 @@ def test_altered_runs_are_refused(story: Story, changed: dict[str, Any], named: 
 
 
 def test_a_missing_guarantee_is_refused(story: Story) -> None:
-    """An entry that does not state every guarantee for all people exactly once and in order is refused."""
+    """An entry is refused unless it lists every guarantee for all people, each exactly once and in the expected
+    order."""
     claimed = story.body(1)["guarantees"]
     for stated in (claimed[:1], claimed * 2, claimed[::-1]):
         story.rewrite(1, guarantees=stated)

@@ -58,8 +58,8 @@ def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused:
 def test_a_malformed_key_is_refused(
     gateway: TestClient, get: Get, refused: Refused, wrong: dict[str, Any], path: str
 ) -> None:
-    """A new key is refused without a name, with unknown scopes, with an expiry in the past, or with a secret chosen by
-    the caller."""
+    """A new key is refused if it has no name, an unknown scope, an expiry in the past or a secret chosen by the
+    caller."""
     answer = gateway.post("/v1/api-keys", json={"name": "a", "scopes": ["admin"]} | wrong)
     assert [fault["path"] for fault in refused(answer, 422, "input_invalid")["errors"]] == [path]
     assert len(get("/api-keys")["items"]) == 1
@@ -121,8 +121,8 @@ def at_the_door(settings: Settings) -> Iterator[TestClient]:
 def test_wrong_keys_block_an_address(
     at_the_door: TestClient, admin_key: str, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a few wrong keys, an address cannot try another key during that minute. A valid key that is already known
-    still works, and calls without a key do not count."""
+    """After a few wrong keys, an address cannot try another key during that minute. A valid key that the gateway has
+    already seen still works from that address, and calls without a key do not count as wrong keys."""
     monkeypatch.setattr(callers, "_BELIEVED_SECONDS", -1.0)  # each call looks its key up again
     assert at_the_door.get("/v1/models", headers=_as(admin_key)).status_code == 200
     for _ in range(5):

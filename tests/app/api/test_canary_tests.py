@@ -14,8 +14,8 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_every_run_has_a_canary_test(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """A run reports the observations of its canary lanes, the model shows those of its latest run, and a certificate
-    states those of the run that it certifies."""
+    """A run reports the observations of its canary lanes. The model shows the observations of its latest run, and a
+    certificate states the observations of the run that it certifies."""
     request = forget("p1")
     work()
     unlearned, learned = get("/runs")["items"]
@@ -82,7 +82,7 @@ def test_a_malformed_canary_test_is_refused(
     assert stored()["models"] == 0
 
 
-def test_a_model_without_lanes(
+def test_a_model_without_lanes_has_no_canary_test(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
     """Runs of a model without lanes are published without a canary test, and their certificates state this. A request

@@ -14,7 +14,7 @@ Work = Callable[[], int]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_a_class_with_a_low_weight_is_predicted_less(
+def test_a_class_with_a_low_weight_is_predicted_less_often(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """Class weights are given by class name, and the model states them in normalised form. A model whose first class

@@ -69,8 +69,8 @@ def test_counts_are_learned_predicted_and_forgotten(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Poisson regression is the default for counts, and its predictions are rates. A forgotten person's certificate
-    states the loss and the score at which it bends, so that a verifier can recompute the constants."""
+    """Poisson regression is the default for counts, and its predictions are rates. The certificate for a forgotten
+    person states the loss and its width, so that a verifier can recompute the mechanism's constants."""
     assert visits["target"] == {"min": 0, "max": 30, "outside": "error", "counts": True}
     held_out = uploaded(table(seed=1, first=1000)).json()
     gate = {"metric": "mean_poisson_deviance", "threshold": 2.0}
@@ -173,7 +173,7 @@ def test_only_poisson_regression_has_a_deviance(
 
 
 def test_counts_are_planned_as_poisson_regression(gateway: TestClient, visits: dict[str, Any], get: Get) -> None:
-    """The plan for a dataset of counts without a model assumes Poisson regression."""
+    """If a count dataset has no model yet, its plan assumes Poisson regression."""
     plan = get(f"/accounting/datasets/{visits['id']}/plan")
     assert plan["objective"] == "poisson_regression"
     assert {cost["l2"] for cost in plan["costs"] if cost["epsilon"] == 1} == {0.00125, 0.005, 0.02}
@@ -198,7 +198,7 @@ def test_counts_pass_canary_tests_and_can_be_added(
     assert get(f"/models/{model['id']}")["live_version"] == 3
 
 
-def test_a_rehearsal_of_counts(
+def test_a_rehearsal_measures_errors_in_counts(
     gateway: TestClient, visits: dict[str, Any], new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A rehearsal on a dataset of counts measures errors before and after forgetting, in the unit of the counts."""

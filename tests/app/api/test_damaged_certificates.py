@@ -44,7 +44,7 @@ def test_a_damaged_certificate_is_named(
     place: int, installation: Installation, gateway: TestClient, request_id: str, get: Get, refused: Refused
 ) -> None:
     """A certificate whose header, statement or signature is damaged is refused with a specific error code. The
-    request's proof names the damaged certificate and contains the intact ones without a joint guarantee; as a whole, it
+    request's proof names the damaged certificate and still contains the intact ones, but it has no joint guarantee and
     does not verify offline. The request and its account can still be read."""
     proof = get(f"/deletion-requests/{request_id}/certificate")
     first, second = proof["certificates"]

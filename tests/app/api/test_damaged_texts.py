@@ -122,7 +122,7 @@ def test_damaged_details_are_not_overwritten(
 
 
 @pytest.mark.parametrize("what", ["bit of the key", "page"])
-def test_damaged_details_are_erased_in_time(
+def test_damaged_details_are_erased_on_schedule(
     what: str, installation: Installation, gateway: TestClient, forget: Make, get: Get, policy: Callable[..., None]
 ) -> None:
     """Details are erased at the end of their retention period even if they cannot be read, and they do not prevent

@@ -252,8 +252,8 @@ def test_admins_see_how_many_rows_are_held_about_a_person(
     refused: Callable[..., dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """An admin sees the number of rows held about a person and gets 404 for an unknown person; callers without the
-    scope are refused."""
+    """An admin sees the number of rows held about a person and gets 404 for an unknown person; callers without
+    accounting:read are refused."""
     created = upload(CSV.encode(), filename="rows.csv", schema=json.dumps(SCHEMA)).json()
     place = f"/datasets/{created['id']}/subjects"
     assert get(f"{place}/ann") == {"num_records": 2}

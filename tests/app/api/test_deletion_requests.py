@@ -105,7 +105,7 @@ def test_an_unstorable_item_is_refused_alone(gateway: TestClient, live: dict[str
     assert [item["status"] for item in answer.json()["items"]] == [202, 422, 202]
 
 
-def test_a_stored_answer_does_not_identify_the_person(
+def test_a_stored_response_does_not_identify_the_person(
     gateway: TestClient, live: dict[str, Any], installation: Installation
 ) -> None:
     """The response stored for an idempotency key does not identify the person, and repeating the call returns
@@ -122,8 +122,8 @@ def test_a_stored_answer_does_not_identify_the_person(
 def test_repeating_a_request_creates_one(
     gateway: TestClient, live: dict[str, Any], refused: Refused, stored: Callable[[], dict[str, int]], work: Work
 ) -> None:
-    """Repeating a request with the same Idempotency-Key of at most 255 characters creates no second request, even after
-    the first has completed. Reusing the key with a different body is a conflict."""
+    """Repeating a request with the same Idempotency-Key, which can be up to 255 characters long, creates no second
+    request, even after the first has completed. Reusing the key with a different body is a conflict."""
     once = {"Idempotency-Key": "k" * 255}
     first = gateway.post(PLACE, json={"subject_id": "p1"}, headers=once)
     work()

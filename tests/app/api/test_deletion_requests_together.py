@@ -153,8 +153,8 @@ def test_a_request_may_name_its_datasets(
 def test_a_dataset_without_a_model_needs_no_certificate(
     new_dataset: Make, forget: Make, shown: Make, get: Get, work: Work
 ) -> None:
-    """If no model was trained on the rows, they are erased and the request completes without certificates. Its proof
-    has no joint number, as opposed to a joint number of 0."""
+    """If no model was trained on the rows, they are erased and the request completes without certificates. The joint
+    guarantee in its proof is null."""
     dataset = new_dataset()
     request = forget("p1")
     assert request["estimate"] == {"steps": 0, "models": []}

@@ -93,8 +93,8 @@ def test_overlapping_evaluation_data_is_refused(
     measured: bytes,
     said: str,
 ) -> None:
-    """Evaluation data is refused with a specific error if it contains a person from the training dataset, or one of its
-    rows under another id."""
+    """Evaluation data is refused with a specific error if it contains a person from the training dataset, or one of the
+    training rows under another id."""
     problem = refused(ask(sent(npz()), sent(measured)), 409, "evaluation_overlaps")
     assert problem["detail"].startswith(said)
     assert "p3" not in problem["detail"]
@@ -104,7 +104,7 @@ def test_overlapping_evaluation_data_is_refused(
 def test_a_dataset_cannot_be_its_own_evaluation_data(
     sent: Callable[[bytes], str], ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """A dataset cannot be its own evaluation data, even if it is unknown whose rows it contains."""
+    """A dataset cannot be its own evaluation data, even if the upload does not state whose rows it contains."""
     dataset = sent(npz())
     refused(ask(dataset, dataset), 409, "evaluation_overlaps")
 

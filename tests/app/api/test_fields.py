@@ -149,7 +149,7 @@ def test_an_unknown_field_is_refused_with_the_known_fields(gateway: TestClient, 
     assert expected in said[place]
 
 
-def test_a_misspelled_csv_header_is_refused_with_the_spelling(gateway: TestClient) -> None:
+def test_a_misspelled_csv_header_is_refused_with_the_correct_spelling(gateway: TestClient) -> None:
     """A CSV file of requests with a misspelled header or boolean is refused, and the error states the correct
     spelling."""
 

@@ -162,7 +162,7 @@ def test_a_file_without_a_name_is_refused_with_advice(gateway: TestClient) -> No
     assert answer.json()["errors"] == [{"path": "file", "message": expected}]
 
 
-def test_tenants_take_turns_at_reading_forms(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_tenants_forms_do_not_delay_others(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files beyond a tenant's share wait without occupying a thread, and delay neither other calls nor the files of
     other tenants."""
     turns = Turns(2, of_one=1)

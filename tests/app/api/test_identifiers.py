@@ -93,7 +93,7 @@ def test_invisible_characters_make_no_difference(
 
 @each(("name", "way"), BY_TEXT)
 def test_an_id_rewritten_as_a_number_is_refused(gateway: TestClient, name: str, way: str) -> None:
-    """An id that a spreadsheet has rewritten as a number is refused on every path and under every rule, because no
+    """An id that a spreadsheet has rewritten as a number is refused by every endpoint and under every rule, because no
     upload would accept such an id either."""
     assert rule(gateway, name).is_success
     for written in ("4.86E+16", "4712.0", " 4712,0\u200b"):
@@ -107,7 +107,7 @@ def test_an_id_rewritten_as_a_number_is_refused(gateway: TestClient, name: str, 
 def test_a_person_is_found_under_every_spelling(
     gateway: TestClient, installation: Installation, upload: Upload, work: Callable[[], int], way: str
 ) -> None:
-    """A request erases rows that were uploaded under another spelling of its id, whichever path it was submitted on. A
+    """A request erases rows that were uploaded under another spelling of its id, however the request was submitted. A
     hash is assumed to be computed from the normal form."""
     assert upload(people("p0", "p1", "p2", "p3", *SPELLINGS[:2])).json()["num_subjects"] == 5
     assert WAYS[way](gateway, SPELLINGS[1]).is_success
@@ -177,7 +177,7 @@ def test_the_subject_rule_is_fixed_once_people_are_known(
     work: Callable[[], int],
     refused: Refused,
 ) -> None:
-    """The subject rule can be changed as long as there are no datasets or requests, and is fixed from then on."""
+    """The subject rule can be changed until there is a dataset or a request; after that, it is fixed."""
     assert rule(gateway, "email").is_success
     upload(people("p0", "p1", "p2", "Ann@Example.com"))
     forget("ann@EXAMPLE.com")
@@ -327,8 +327,8 @@ def test_a_request_joins_requests_at_different_stages(
 
 
 def test_requests_can_have_more_aliases_than_a_statement_takes(installation: Installation) -> None:
-    """Requests with 130,000 aliases, more than one SQL statement can have parameters, can be looked up and are found in
-    the queue."""
+    """Requests with 130,000 aliases, which exceeds the number of parameters that one SQL statement can have, can be
+    looked up and are found in the queue."""
     aliases = [f"sub_{number}" for number in range(130_000)]
     with installation.database.writing() as session:
         hold(session, ["sub_held"])
@@ -354,7 +354,7 @@ def test_cancelling_a_request_lifts_the_suppression_of_its_aliases(
     assert of == dict.fromkeys([stands["subject_ref"], *stands["alias_refs"]], stands["id"])
 
 
-def test_held_and_unknown_aliases_get_the_same_answers(
+def test_held_and_unknown_aliases_get_the_same_responses(
     gateway: TestClient, crowd: dict[str, Any], key_with: Callable[..., dict[str, str]], work: Callable[[], int]
 ) -> None:
     """A key that is not allowed to know who is held gets the same responses for held and unknown aliases, before and

@@ -107,7 +107,7 @@ def test_estimates_include_earlier_requests(live: dict[str, Any], forget: Make) 
     wait_until(lambda: time.sleep(0.3) or forget(next(people))["estimate"]["steps"] > first)
 
 
-def test_tenants_take_turns_at_storing_requests(gateway: TestClient, installation: Installation, by: Actor) -> None:
+def test_one_tenants_requests_do_not_delay_others(gateway: TestClient, installation: Installation, by: Actor) -> None:
     """While one tenant posts many requests, both in batches and singly, another tenant's request is stored ahead of all
     but at most two of the batches and two of the single requests."""
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]

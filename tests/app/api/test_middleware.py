@@ -32,9 +32,9 @@ STRICT = {
         "/nowhere",
     ],
 )
-def test_every_answer_has_security_headers(gateway: TestClient, path: str) -> None:
-    """The headers of every response forbid browsers to guess its content type, load resources, display it in a frame,
-    send a referrer, or cache anything that is not public."""
+def test_every_response_has_security_headers(gateway: TestClient, path: str) -> None:
+    """The headers of every response tell browsers not to guess its content type, load resources, display it in a frame,
+    send a referrer, or cache it unless it is public."""
     headers = gateway.get(path).headers
     assert STRICT.items() <= dict(headers).items()
     assert headers.get("cache-control") == (None if path in ("/openapi.json", "/.well-known/jwks.json") else "no-store")
@@ -49,8 +49,8 @@ def test_errors_have_security_headers_too(gateway: TestClient) -> None:
     assert STRICT.items() <= dict(answer.headers).items()
 
 
-def test_https_answers_have_hsts(settings: Settings) -> None:
-    """A response over HTTPS has a Strict-Transport-Security header with a duration of one year."""
+def test_https_responses_have_hsts(settings: Settings) -> None:
+    """A response over HTTPS has a Strict-Transport-Security header with a max-age of one year."""
     with TestClient(create_app(settings), base_url="https://lethe.example") as client:
         assert client.get("/healthz").headers["strict-transport-security"] == "max-age=31536000"
 
@@ -107,7 +107,8 @@ def test_a_malformed_origin_is_refused(wrong: str) -> None:
 @each("key", ["wrong", None])
 @each("path", ["/v1/deletion-requests", "/v1/deletion-requests:batch", "/v1/datasets"])
 def test_large_bodies_need_a_key(gateway: TestClient, key: str | None, path: str) -> None:
-    """A call without a key is refused before its body uses memory or time; the body of a call with a key is read."""
+    """A call without a key is refused before its body costs memory or processing time. If a call has a key, its body is
+    read."""
     read: list[bytes] = []
 
     def pieces() -> Iterator[bytes]:

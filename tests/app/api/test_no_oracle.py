@@ -54,7 +54,7 @@ def statements() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_held_and_unknown_people_get_the_same_answers(
+def test_held_and_unknown_people_get_the_same_responses(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], name: str
 ) -> None:
     """For a discreet caller, responses about a held person and an unknown person have the same length and headers. Both
@@ -83,7 +83,8 @@ def test_response_times_reveal_nothing_to_discreet_callers(
     gateway: TestClient, installation: Installation, key_with: Callable[..., dict[str, str]]
 ) -> None:
     """A discreet caller cannot tell from response times whether a call had to wait for another transaction: the AUC is
-    within four standard errors of 0.5, and no response takes less time than the interval."""
+    within four standard errors of 0.5, and no response takes less time than the interval at which such callers get
+    responses."""
     gateway.headers.update(key_with(Scope.REQUESTS_WRITE))
     dice = random.Random(0)
     arms = [True, False] * 40
@@ -116,8 +117,8 @@ def test_response_times_reveal_nothing_to_discreet_callers(
 def test_only_changes_by_discreet_callers_are_delayed(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], who: str
 ) -> None:
-    """Calls that change nothing and calls by callers who may know what is held are not delayed: the fastest of ten
-    responses takes less time than the interval."""
+    """Calls that change nothing are not delayed, and neither are calls by callers who may know what is held: the
+    fastest of ten responses takes less time than the interval at which discreet callers get responses."""
     times = []
     for number in range(10):
         method, path, body, headers = {

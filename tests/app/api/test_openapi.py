@@ -291,7 +291,7 @@ def test_every_operation_is_called() -> None:
 
 
 @pytest.mark.parametrize("operation", CALLED)
-def test_every_answer_is_in_the_document(operation: str, service: Service) -> None:
+def test_every_response_is_in_the_document(operation: str, service: Service) -> None:
     """Generated requests, which use the examples and limits in the document, receive only documented responses, and no
     status above 499."""
     call(operation, service.check, on_every_run, tuple(HypothesisTestMode))
@@ -299,7 +299,7 @@ def test_every_answer_is_in_the_document(operation: str, service: Service) -> No
 
 @pytest.mark.soak
 @pytest.mark.parametrize("operation", CALLED)
-def test_every_answer_is_documented_while_a_worker_runs(operation: str, served: Service) -> None:
+def test_every_response_is_documented_while_a_worker_runs(operation: str, served: Service) -> None:
     """In a long series of generated requests, all responses are documented, even while a worker changes objects."""
     call(operation, served.check, at_length, [HypothesisTestMode.FUZZING])
 

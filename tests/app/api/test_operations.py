@@ -76,9 +76,9 @@ def comparing_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("comparing_always")
 def test_a_newer_release_migrates_a_running_gateway(gateway: TestClient, installation: Installation) -> None:
-    """A running gateway stays ready while a newer release migrates the database to a revision that declares
-    compatibility. If the new revision does not, or if the schema is older or unknown, the gateway is not ready and
-    refuses calls."""
+    """A running gateway stays ready when a newer release migrates the database to a revision that declares itself
+    compatible with the gateway's revision. If the new revision does not, or if the schema is older or unknown, the
+    gateway is not ready and refuses calls."""
 
     def migrated(core: str) -> tuple[int, str, int]:
         with installation.database.engine.begin() as connection:
@@ -98,7 +98,7 @@ def test_a_newer_release_migrates_a_running_gateway(gateway: TestClient, install
 
 
 def test_readiness_does_not_wait_for_writers(gateway: TestClient, installation: Installation) -> None:
-    """A readiness check does not wait for a writing transaction."""
+    """A readiness check does not wait for an open write transaction."""
     with installation.database.writing():
         assert gateway.get("/readyz").status_code == 200
 
@@ -181,9 +181,9 @@ def test_requests_that_are_not_due_do_not_age_the_queue(
     assert ready["queue_age_seconds"] == pytest.approx(DAY.total_seconds() / 2, rel=0.1)
 
 
-def test_readiness_sees_a_worker_by_its_sign_of_life(gateway: TestClient, settings: Settings, sample: Sample) -> None:
-    """A sign of life that a worker leaves in the data folder is valid for a minute. Readiness returns 200 even if there
-    is none."""
+def test_readiness_sees_a_worker_by_its_heartbeat_file(gateway: TestClient, settings: Settings, sample: Sample) -> None:
+    """A worker counts as alive for a minute after it last wrote its heartbeat file in the data folder. Readiness
+    returns 200 even if no worker is alive."""
     assert sample("lethe_worker_silence_seconds") == float("inf")
     alive(settings)
     assert gateway.get("/readyz").json()["workers"] == "alive"
@@ -196,7 +196,7 @@ def test_readiness_sees_a_worker_by_its_sign_of_life(gateway: TestClient, settin
 def test_readiness_sees_a_worker_by_its_lease(
     gateway: TestClient, new_dataset: Make, new_model: Make, installation: Installation
 ) -> None:
-    """The lease of a run in progress counts as a sign of life of the worker that holds the lease."""
+    """If a worker holds the lease of a run in progress, readiness reports the worker as alive."""
     new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         lease_seconds = installation.settings.lease_seconds
@@ -225,7 +225,7 @@ def test_readiness_reports_a_crash_loop(
     workers: str,
 ) -> None:
     """Readiness reports a crash loop after three consecutive recent runs without a result, even if the worker has just
-    given a sign of life."""
+    written a heartbeat."""
     new_dataset()
     alive(settings)
     add_runs(installation, *statuses, ago=ago)

@@ -148,7 +148,8 @@ def test_callers_without_a_key_have_separate_places() -> None:
 
 
 def test_a_body_is_read_before_a_place_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call whose small body has not yet arrived occupies no place, and is refused after a timeout."""
+    """While a call's small body has not yet arrived, the call occupies no place. If the body does not arrive before a
+    timeout, the call is refused."""
     monkeypatch.setattr(places, "_READ_SECONDS", 0.5)
     half: list[Message] = [{"type": "http.request", "body": b"{", "more_body": True}]
 
@@ -188,8 +189,8 @@ def test_the_application_gets_the_whole_body() -> None:
 
 @pytest.mark.parametrize(("size", "code"), [(65_536, None), (65_537, "upload_too_large"), (None, "upload_too_large")])
 def test_bodies_without_a_key_are_small(size: int | None, code: str | None) -> None:
-    """A body sent without a key must be short and must declare its length. A body sent with a key can be longer. Pages
-    check their own bodies."""
+    """A body sent without a key must be short and must declare its length. A body sent with a key can be longer. HTML
+    pages are exempt, because they check bodies themselves."""
 
     async def story(crowd: Crowd) -> None:
         crowd.end.set()

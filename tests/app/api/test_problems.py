@@ -85,7 +85,7 @@ FORMS = {
 
 @each(("path", "case"), [("/v1/models", case) for case in UNREADABLE] + [("/v1/datasets", case) for case in FORMS])
 def test_an_unreadable_body_is_a_422(gateway: TestClient, refused: Refused, path: str, case: str) -> None:
-    """An unreadable body returns 422, even where the framework would send a response of its own."""
+    """An unreadable body results in a 422, even where the framework itself would send a different response."""
     content, kind = (UNREADABLE | FORMS)[case]
     refused(gateway.post(path, content=content, headers={"Content-Type": kind}), 422, "input_invalid")
 
@@ -211,7 +211,7 @@ def test_json_in_forms_has_the_same_depth_limit(upload: Callable[..., httpx.Resp
 
 
 @given(st.recursive(st.text('[]{}"\\,: a'), lambda inner: st.lists(inner) | st.dictionaries(st.text('[]{}"\\'), inner)))
-def test_nesting_depth_is_counted_like_a_parser(value: object) -> None:
+def test_nesting_depth_is_counted_as_a_parser_counts_it(value: object) -> None:
     """Nested lists and objects count towards the depth. Brackets and quotes within strings do not, regardless of how
     they are escaped."""
     text = json.dumps(value).encode()

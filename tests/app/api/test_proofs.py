@@ -35,7 +35,7 @@ def two_models(new_dataset: Make, new_model: Make, work: Work) -> tuple[str, str
     return first, second
 
 
-def test_several_models_have_a_joint_number(
+def test_several_models_have_a_joint_guarantee(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """The mu^2 of the joint guarantee is the sum of the certificates' mu^2, both in a request's proof and in its
@@ -58,11 +58,11 @@ def test_several_models_have_a_joint_number(
     assert get(f"/accounting/deletion-requests/{request['id']}")["joint"] == joint
 
 
-def test_there_is_no_joint_number_while_a_model_is_pending(
+def test_there_is_no_joint_guarantee_while_a_model_is_pending(
     gateway: TestClient, two_models: tuple[str, str], forget: Make, get: Get, work: Work
 ) -> None:
-    """A proof has no joint number while one of the models is still trained on the person's data. A second request made
-    in the meantime gets the joint number of both models, although only one of them owes it a certificate."""
+    """A proof has no joint guarantee until every model has unlearned the person's data. A second request made before
+    then gets a joint guarantee for both models, although only one of them owes it a certificate."""
     first = forget("p3")
     work()
     again = forget("p3")

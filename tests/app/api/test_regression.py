@@ -118,8 +118,8 @@ def test_a_number_is_learned_predicted_and_forgotten(
 def test_regression_constants_are_stated(
     costs: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int], asked: Any, bound: float
 ) -> None:
-    """The stated M follows from the radius for least squares and from the width for Huber regression. Models with
-    either objective can forget people and pass their canary tests."""
+    """The stated gradient bound is derived from the radius for least squares and from the loss width for Huber
+    regression. Models with either objective can forget people and pass their canary tests."""
     model = new_model(costs["id"], l2=0.05, **asked)
     assert model["mechanism"]["gradient_bound"] == bound
     assert ("loss_width" in model["mechanism"]) == ("loss_width" in asked)
@@ -129,7 +129,7 @@ def test_regression_constants_are_stated(
 
 
 def test_contract_and_proof_have_the_same_objectives() -> None:
-    """The contract does not import the proof, but lists the same objectives."""
+    """The contract lists the same objectives as the proof package, without importing it."""
     assert list(get_args(contract.Objective)) == [one.value for one in Objective]
 
 

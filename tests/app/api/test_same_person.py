@@ -55,11 +55,11 @@ def test_a_request_names_the_one_that_erased_its_rows(
 
 
 @pytest.mark.parametrize(("days_ago", "outcome"), [(0, "nothing_held"), (3, "erased_already")])
-def test_a_late_entry_counts_from_its_receipt(
+def test_a_request_entered_late_counts_from_its_receipt(
     new_dataset: Make, forget: Make, work: Callable[[], int], days_ago: int, outcome: str
 ) -> None:
-    """A request that is entered after an erasure but was received before it counts as a request about held rows. A
-    request received after the erasure counts as a request about a person of whom nothing was held."""
+    """A request that was received before an erasure but entered after it counts as a request about held rows. A request
+    received after the erasure counts as a request about a person for whom nothing was held."""
     new_dataset()
     erased = forget("p1")["id"]
     work()

@@ -14,9 +14,9 @@ MOMENTS = ", ".join(["'2026-01-01 00:00:00'"] * 4)
 
 
 def test_counting_waiting_work_takes_linear_time(installation: Installation) -> None:
-    """Even if some requests have aliases, SQLite without statistics reads each of two thousand requests in review and
-    twenty thousand rows about once. Reading all rows for each request used to take half a minute of processor time
-    every two seconds."""
+    """Even if some requests have aliases and SQLite has no statistics, counting the waiting work reads each of two
+    thousand requests in review and twenty thousand rows about once. Reading all rows for each request used to take half
+    a minute of processor time every two seconds."""
     with installation.database.writing() as session:
         dataset = Dataset(id="ds_1", tenant_id=DEFAULT_TENANT, name="d", classes=[], num_features=1, num_slots=20_000)
         dataset.digest, dataset.revision, dataset.created_at = "", 0, now(session)

@@ -109,8 +109,8 @@ def test_a_changed_entry_is_named(
 def test_removed_and_swapped_entries_are_named(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified]
 ) -> None:
-    """If an entry is missing or repeated, or if two entries are swapped, verification names the first place where the
-    expected entry is missing."""
+    """If an entry is missing or repeated, or if two entries are swapped, verification names the first position at which
+    the expected entry is missing."""
     entries, signed = log
     for forged in (
         [*entries[:5], *entries[6:]],

@@ -72,7 +72,8 @@ def test_a_read_only_database_refuses_to_change(installation: Installation, by: 
 
 
 def test_a_writer_without_the_lock_times_out(url: str) -> None:
-    """A writer that does not get the write lock in time raises the same error as when the database is unreachable."""
+    """If a writer does not get the write lock before the timeout, it raises the same error as for an unreachable
+    database."""
     with opened(url + "?options=-c%20lock_timeout%3D200ms") as database, opened(url) as other:
         with other.writing() as first:
             first.execute(sa.text("SELECT 1"))
@@ -158,7 +159,7 @@ def test_a_session_does_not_inherit_the_mode_of_its_connection(installation: Ins
         assert session.scalar(sa.text("SHOW transaction_isolation")) == "read committed"
 
 
-def test_more_sessions_than_connections(installation: Installation) -> None:
+def test_excess_sessions_wait_for_a_connection(installation: Installation) -> None:
     """If there are more sessions than connections in the pool, the excess sessions wait for a connection, and
     all succeed."""
     together = threading.Barrier(20)

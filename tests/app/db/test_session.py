@@ -87,7 +87,7 @@ def test_writers_queue_up(database: Database) -> None:
     assert names(database) == ["40"]
 
 
-def test_writers_take_turns_by_tenant(database: Database, by: Actor) -> None:
+def test_one_tenants_writers_do_not_delay_others(database: Database, by: Actor) -> None:
     """A writer of another tenant, or of the service itself, waits for only one of a tenant's many queued writers.
     Queued writers hold no connection, so they do not block readers."""
     order: list[str] = []

@@ -74,7 +74,7 @@ def owed(installation: Installation, request_id: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_a_second_request_waits_for_models_that_carry_the_person(installation: Installation, served: bool) -> None:
+def test_a_second_request_waits_for_models_trained_on_the_person(installation: Installation, served: bool) -> None:
     """If a request's grace period ends after an earlier request has erased the rows, the request waits for the models
     that were trained on the rows and have not yet forgotten them. If the earlier request has already completed, the
     later one completes at once."""
@@ -107,7 +107,7 @@ def test_a_second_request_waits_for_models_that_carry_the_person(installation: I
     assert statuses(installation) == {first: "completed", second: "completed"}
 
 
-def test_a_second_request_completes_if_no_model_carries_the_person(installation: Installation) -> None:
+def test_a_second_request_completes_if_all_models_forgot_the_person(installation: Installation) -> None:
     """A second request completes as soon as it is claimed if all models of its dataset have already forgotten the
     person, even though the first request is still waiting for another dataset."""
     with installation.database.writing(by=OFFICER) as session:
@@ -130,7 +130,7 @@ def test_a_second_request_completes_if_no_model_carries_the_person(installation:
     assert owed(installation, second) == {}
 
 
-def test_a_run_serves_a_bounded_number_of_requests_of_one_person(
+def test_a_run_serves_a_bounded_number_of_requests_about_one_person(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run serves a limited number of requests about one person. The remaining requests complete right afterwards

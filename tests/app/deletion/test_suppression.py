@@ -29,7 +29,7 @@ def test_a_request_suppresses_its_person_in_its_datasets(installation: Installat
 
 
 @pytest.mark.parametrize("few", [1, 1000])
-def test_many_are_looked_up_at_once(installation: Installation, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_people_are_looked_up(installation: Installation, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lookup of 2000 people finds the suppressed ones, whether few or many are suppressed."""
     monkeypatch.setattr(search_repository, "_FEW_SUPPRESSIONS", few)
     with installation.database.writing() as session:

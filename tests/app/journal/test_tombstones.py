@@ -99,7 +99,8 @@ def test_a_backlog_is_written_in_portions(
 def test_withdrawals_reviews_and_extensions_are_recorded(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """A withdrawal, a review and an extension are each recorded in a separate line that states the clock's state."""
+    """A withdrawal, a review and an extension are each recorded in a separate line, which includes the state of the
+    request's clock."""
     new_dataset()
     asked = forget("p1")
     tombstones.record(installation)

@@ -117,7 +117,7 @@ def test_damage_is_found_by_the_periodic_check(
     assert get(f"/datasets/{sound}")["damage"] is None
 
 
-def test_idempotent_answers_expire(
+def test_idempotent_responses_expire(
     gateway: TestClient, installation: Installation, new_dataset: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stored response is kept for LETHE_IDEMPOTENCY_DAYS. After that, the same idempotency key creates a new

@@ -54,7 +54,7 @@ def test_every_record_is_stored_with_its_check_value(installation: Installation,
     assert _damage(installation, dataset_id) == "record"
 
 
-def test_every_record_is_verified_once_a_round(installation: Installation) -> None:
+def test_every_record_is_verified_once_per_round(installation: Installation) -> None:
     """Each portion continues where the previous one ended, across all datasets. After the last portion, no check is due
     for an hour."""
     a, b = "ds_1", "ds_2"

@@ -47,8 +47,9 @@ def test_all_orders_are_equally_likely(tmp_path: Path, parts: int, held_bytes: i
     assert stats.chisquare(counts).statistic < stats.chi2.isf(1e-9, 23)
 
 
-def test_a_shuffle_leaves_no_file(tmp_path: Path) -> None:
-    """A shuffle's file has no name in its folder, and a small upload needs no file at all."""
+def test_a_shuffle_creates_no_named_file(tmp_path: Path) -> None:
+    """A shuffle's temporary file is unnamed, so that it never appears in the folder. A small upload needs no file at
+    all."""
     with Shuffle(tmp_path / "nowhere", most_bytes=2**30) as rows:
         rows.add(np.arange(1000).view(PLACE))
         assert len(list(rows.shuffled())) > 1

@@ -41,16 +41,16 @@ def sorted_by_label(gateway: TestClient) -> dict[str, Any]:
 
 
 def test_a_sorted_file_is_stored_mixed(installation: Installation, sorted_by_label: dict[str, Any]) -> None:
-    """After a file sorted by class is uploaded, the number of rows of either class in every hundredth of the slots is
-    within 6.5 standard deviations of its expectation. A correct permutation fails this check less than once in ten
-    million runs."""
+    """After a file sorted by class is uploaded, each class's number of rows in every hundredth of the slots is within
+    6.5 standard deviations of the expected number. A correct permutation fails this check less than once in ten million
+    runs."""
     labels = rows_of(installation, sorted_by_label["id"]).labels
     of_one_class = labels.reshape(100, -1).sum(axis=1)
     assert labels.sum() == ROWS // 2
     assert np.abs(of_one_class - 50).max() < 6.5 * np.sqrt(100 * 0.25)
 
 
-def test_uploading_a_file_again_draws_other_slots(installation: Installation, new_dataset: Make) -> None:
+def test_uploading_a_file_again_shuffles_it_differently(installation: Installation, new_dataset: Make) -> None:
     """Each upload of the same file draws a new permutation."""
     people = [f"p{row}" for row in range(40)]
     one, other = new_dataset(rows=40)["id"], new_dataset(rows=40)["id"]
@@ -118,7 +118,7 @@ def test_a_reference_that_is_too_long_is_refused() -> None:
         packed(["sub_" + 41 * "a"])
 
 
-def test_tenants_take_turns_at_reading_uploads(
+def test_one_tenants_uploads_do_not_delay_others(
     installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While many files of one tenant are being read, batches of another tenant's file alternate with batches of the

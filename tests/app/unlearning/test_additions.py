@@ -64,8 +64,8 @@ def _claim(installation: Installation) -> queue.ClaimedRun:
 def test_a_claim_puts_additions_before_erasures(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
-    """Added batches get the next revision, and erasures get the revision after that. The run starts from scratch at the
-    last revision and includes the slots of both."""
+    """Added batches get the next revision, and erasures get the revision after that. The run trains from scratch at the
+    last revision and covers the slots of both added and erased rows."""
     addition = add(live["dataset_id"], "new1", "new2")
     slots = slots_of(installation, live["dataset_id"], "new1", "new2")
     forget("new1")
@@ -149,7 +149,7 @@ def test_added_rows_count_as_edits_until_relearning(
     assert standing().chain.influence == 0
 
 
-def test_a_certificate_of_an_added_person_counts_steps_since(
+def test_an_added_persons_certificate_counts_steps_since_the_addition(
     installation: Installation,
     live: dict[str, Any],
     add: Callable[..., str],
@@ -157,8 +157,8 @@ def test_a_certificate_of_an_added_person_counts_steps_since(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """The certificate of an added person counts the steps since the model was trained on the added rows, counts all
-    versions published so far, and verifies."""
+    """An added person's certificate counts the steps taken since the model started training on the added rows and all
+    versions published so far, and it verifies."""
     add(live["dataset_id"], "new1")
     assert work() == 1
     request = forget("new1")
@@ -250,8 +250,8 @@ def test_a_damaged_batch_is_dropped_alone(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """A damaged addition fails the run and is dropped without being written, as the audit log and the process log
-    record. Its people are no longer held, and its batch is destroyed before any of them counts as erased. The dataset's
-    other additions and erasures continue, even for people whose rows a lost run had claimed."""
+    record. The addition's people no longer count as held, and its batch is destroyed before any of them counts as
+    erased. The dataset's other additions and erasures continue, even for people whose rows a lost run had claimed."""
     dataset = live["dataset_id"]
     for subject in ("p8", "p9"):
         forget(subject)
@@ -294,11 +294,11 @@ def test_a_damaged_batch_is_dropped_alone(
     assert get("/runs?limit=1")["items"][0]["kind"] == "unlearn"
 
 
-def test_a_missing_batch_stops_the_dataset(
+def test_a_missing_batch_halts_the_dataset(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], settings: Settings, get: Get
 ) -> None:
-    """If a batch's file is missing, as after a restore of rows from another point in time, the dataset is halted and
-    the batch is not dropped."""
+    """If a batch's file is missing, for example because rows were restored from another point in time, the dataset is
+    halted and the batch is not dropped."""
     addition = add(live["dataset_id"], "new1")
     [block] = (settings.data_dir / "blocks").glob(f"{addition}.*.sealed")
     block.unlink()

@@ -63,11 +63,11 @@ def publish(installation: Installation, claimed: ClaimedRun, observed: Observed 
         )
 
 
-def test_lanes_go_through_the_steps_of_the_run(
+def test_lanes_take_the_same_steps_as_the_chain(
     installation: Installation, gateway: Any, live: dict[str, Any], forget: Make, claim: Claim, work: Callable[[], int]
 ) -> None:
-    """In a run that continues a chain, the lanes have taken all the steps since the model last started from scratch. A
-    run from scratch has new lanes."""
+    """In a run that continues a chain, the canary lanes continue from all the steps taken since the model last started
+    from scratch. A run from scratch has new lanes."""
     learned = live["mechanism"]["learn_steps"]
     forget("p1")
     work()
@@ -106,8 +106,8 @@ def test_a_run_refuted_by_its_canary_test_is_not_published(
     version: int,
     case: str,
 ) -> None:
-    """A run whose audit is missing, differs from the plan or has a finding is not published. Its request stays open,
-    and the next run completes the request."""
+    """A run is not published if its canary test is missing, differs from the plan or has a finding. Its request stays
+    open, and the next run completes the request."""
     observe, refusal = OBSERVED[case]
     request = forget(f"p{version}")
     claimed = claim()
@@ -129,8 +129,7 @@ def test_a_run_refuted_by_its_canary_test_is_not_published(
 def test_a_run_over_an_unexpected_number_of_records_is_refused(
     installation: Installation, live: dict[str, Any], forget: Make, claim: Claim
 ) -> None:
-    """A run that read a number of records other than the recorded one is refused, because it does not match its
-    plan."""
+    """A run is refused if it read more or fewer records than are recorded, because it then does not match its plan."""
     forget("p1")
     claimed = claim()
     assert claimed.audit

@@ -62,7 +62,7 @@ def test_unlearning_goes_before_training(
 def test_a_run_from_scratch_for_a_deletion_does_not_give_way(
     new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
-    """A run from scratch gives way to deletions, unless a deletion request waits for that run itself."""
+    """A run from scratch gives way to deletions, unless a deletion request is waiting for that run itself."""
     new_model(new_dataset("nobody asked")["id"])
     claimed = claim()
     assert claimed
@@ -94,7 +94,7 @@ def test_a_training_run_gives_way_and_continues(
     assert not runner.run_next(installation, worker="w")
 
 
-def test_a_death_during_suspended_training_hands_back_both_runs(
+def test_both_runs_are_handed_back_if_a_worker_dies_during_suspended_training(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, claim: Claim
 ) -> None:
     """If a worker dies while its training run is suspended for a deletion, both runs are handed back and repeated."""

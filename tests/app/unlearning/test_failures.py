@@ -53,8 +53,8 @@ def test_a_failed_run_backs_off_and_is_tried_again(
 def test_a_failed_run_is_reported_twice(
     claim: Claim, fail: Callable[[ClaimedRun | None], None], live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A request whose run fails reports the reason and, after the second failure, that the run will be repeated until
-    it succeeds. Further failures are not reported."""
+    """When its run fails, a request reports the reason. After the second failure, it reports that the run will be
+    repeated until it succeeds. Further failures are not reported."""
     request = forget("p3")
     for _ in range(5):
         fail(claim())
@@ -136,7 +136,8 @@ def test_a_failed_model_completes_waiting_requests(
 def test_a_late_failure_does_not_affect_the_successor(
     claim: Claim, live: Any, forget: Make, installation: Installation
 ) -> None:
-    """A worker that fails after it lost its lease neither ends nor delays the run of its successor."""
+    """If a worker fails after losing its lease, its failure neither ends nor delays the run of the worker that took
+    over."""
     forget("p3")
     lost = claim(lease_seconds=-1.0)
     held = claim()

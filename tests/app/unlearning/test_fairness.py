@@ -39,11 +39,11 @@ def claim(installation: Installation) -> Callable[[], ClaimedRun]:
     return take
 
 
-def test_models_of_one_dataset_take_turns(
+def test_models_of_one_dataset_are_all_served(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """Both models of a dataset keep up, and the first request completes, although a new request arrives before
-    every run."""
+    """Even if a new request arrives before every run, both models of a dataset are served and the first request
+    completes."""
     dataset = new_dataset()
     new_model(dataset["id"]), new_model(dataset["id"])
     work()
@@ -80,7 +80,8 @@ def test_a_new_model_is_trained_despite_a_stream_of_requests(
 def test_datasets_are_served_by_deadline(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """A dataset whose models never catch up does not delay a request that is due next on another dataset."""
+    """A dataset whose models never catch up with their requests does not delay another dataset's request that is due
+    next."""
     busy, quiet = new_dataset("busy"), new_dataset("quiet")
     for dataset in (busy, busy, quiet):
         new_model(dataset["id"])
@@ -191,8 +192,8 @@ def test_a_retrained_model_owes_certificates_again(
     get: Get,
     claim: Any,
 ) -> None:
-    """If a failed model is retrained, people whose rows still existed when it failed, and who are in the retrained
-    model, get a certificate."""
+    """If a failed model is retrained, each person whose rows still existed when the model failed, and on whose rows the
+    model is retrained, gets a certificate."""
     model = new_model(new_dataset()["id"])
     for _ in range(2):
         run_id = claim().run_id
@@ -211,11 +212,11 @@ def test_a_retrained_model_owes_certificates_again(
         assert (done["status"], [owed["status"] for owed in done["models"]]) == ("completed", ["completed"])
 
 
-def test_the_guarantee_of_a_lagging_model_counts_its_people(
+def test_a_lagging_models_guarantee_counts_people_not_yet_unlearned(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """While rows are already nulled but a model has not yet unlearned their people, the model's guarantee counts these
-    people. Once it has unlearned them, the guarantee meets the target."""
+    """After people's rows have been nulled, and until a model has unlearned those people, the model's guarantee still
+    counts them. Once the model has unlearned them, its guarantee meets the target."""
     dataset = new_dataset()
     models = [new_model(dataset["id"], noise_scale=0.02) for _ in range(2)]
     work()
@@ -240,7 +241,8 @@ def test_a_prediction_retries_with_the_next_version(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If a prediction finds that its version has been destroyed, it is made with the next version."""
+    """If the version that a prediction was about to use has been destroyed, the prediction is made with the next
+    version."""
     model = new_model(new_dataset()["id"])
     work()
     forget("p1")

@@ -47,8 +47,8 @@ def test_one_record_is_unlearned() -> None:
 
 
 def test_retraining_is_planned_if_it_is_cheaper() -> None:
-    """If the noise is far too small for the target, the plan is to retrain, and its reason is that unlearning would be
-    no shorter."""
+    """If the noise is far too small for the target, the plan is to retrain, and the reason it states is that unlearning
+    would take at least as many steps."""
     chain = learned(noise_scale=1e-9)
     plan = planner.forget(chain, records=1, epsilon=0.01, delta=1e-9)
     assert (plan.kind, plan.steps) == ("relearn", chain.mechanism.learn_steps)
@@ -64,7 +64,8 @@ def test_nothing_to_forget_still_takes_a_step() -> None:
 
 @given(records=st.integers(1, 1000), epsilon=st.floats(0.05, 10), noise_scale=st.floats(1e-4, 0.1))
 def test_every_plan_reaches_the_target(records: int, epsilon: float, noise_scale: float) -> None:
-    """For any chain and target, the plan meets (epsilon, delta) and would miss it with one step fewer."""
+    """For any chain and any target (epsilon, delta), the plan meets the target and would miss it with one step
+    fewer."""
     chain = learned(noise_scale)
     plan = planner.forget(chain, records=records, epsilon=epsilon, delta=DELTA)
     if plan.kind == "relearn":

@@ -137,7 +137,8 @@ def test_only_accepted_requests_are_queued(installation: Installation, wait: Wai
 def test_the_queue_reflects_changes_to_a_request(
     installation: Installation, wait: Wait, status: RequestStatus, held_until: datetime.timedelta | None
 ) -> None:
-    """After any change to a request, its erasures have the same place in the queue as if they had just been queued."""
+    """After any change to a request, its erasures have the same position in the queue as if they had been queued after
+    the change."""
     _, request_id = wait()
     change(installation, request_id, status=status, held_until=held_until, deadline=3 * DAY)
     with installation.database.reading() as session:
@@ -157,9 +158,9 @@ def test_the_earliest_deadlines_are_served_first(installation: Installation, wai
         assert {request.id for _, request in taken} == near
 
 
-def test_all_requests_of_a_person_are_taken_together(installation: Installation, wait: Wait) -> None:
-    """A run takes all requests of a person together, even one with a late deadline, before it takes a request
-    of another person."""
+def test_all_requests_about_one_person_are_taken_together(installation: Installation, wait: Wait) -> None:
+    """A run takes all requests about one person together, even one with a late deadline, before it takes a request
+    about another person."""
     first, later = wait(due_in=DAY, subject_ref="sub_1")[1], wait(due_in=20 * DAY, subject_ref="sub_1")[1]
     wait(due_in=2 * DAY)
     with installation.database.reading() as session:
@@ -167,7 +168,7 @@ def test_all_requests_of_a_person_are_taken_together(installation: Installation,
         assert {request.id for _, request in taken} == {first, later}
 
 
-def test_tenants_take_turns(installation: Installation, wait: Wait) -> None:
+def test_a_tenants_backlog_does_not_delay_another_tenant(installation: Installation, wait: Wait) -> None:
     """A tenant with several due datasets does not delay another tenant, whose dataset is served first or second. A
     dataset that is due within a week is served before any other."""
     for number in range(4):
@@ -219,7 +220,7 @@ def test_estimates_are_for_one_run(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Callable[[str], Any]
 ) -> None:
     """The estimate for a request and the account of its dataset are based on the number of requests that one run takes,
-    and they match the run that follows."""
+    and they match what the next run actually does."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")
     request = [forget(f"p{person}") for person in range(5)][-1]

@@ -106,8 +106,8 @@ def test_cancelling_a_retraining_keeps_the_live_version(
 def test_cancelling_a_first_run_completes_waiting_requests(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, call: Call, claim: Any, work: Any
 ) -> None:
-    """A request made while a model is first trained completes if that run is cancelled, because the model then owes the
-    request nothing."""
+    """A request made during a model's first training run completes if that run is cancelled, because the model then
+    owes the request nothing."""
     new_model(new_dataset()["id"])
     claimed = claim()
     request = forget("p1")
@@ -120,7 +120,7 @@ def test_cancelling_a_first_run_completes_waiting_requests(
 def test_a_run_for_a_deletion_cannot_be_cancelled(
     live: dict[str, Any], new_model: Make, forget: Make, get: Get, call: Call, claim: Any
 ) -> None:
-    """A run for which a deletion request waits cannot be cancelled."""
+    """A run that a deletion request is waiting for cannot be cancelled."""
     new_model(live["dataset_id"])
     forget("p1")
     claimed = claim()
@@ -131,7 +131,7 @@ def test_a_run_for_a_deletion_cannot_be_cancelled(
 def test_a_mandatory_retraining_cannot_be_cancelled(
     installation: Installation, live: dict[str, Any], call: Call, claim: Any
 ) -> None:
-    """The retraining of a model whose weights are lost cannot be cancelled, but retiring the model ends it."""
+    """If a model's weights are lost, its retraining cannot be cancelled, but retiring the model ends the retraining."""
     with installation.database.writing() as session:
         model = session.get_one(Model, live["id"])
         model.wanted, model.error_code = "relearn", "weights_destroyed"
@@ -199,8 +199,8 @@ def test_a_model_that_owes_a_version_cannot_be_retired(
 def test_a_model_in_training_can_be_retired(
     installation: Installation, new_dataset: Make, new_model: Make, call: Call, claim: Any, work: Callable[[], int]
 ) -> None:
-    """Retiring a model during training ends its run. Weights that its worker may still write are destroyed, like those
-    of any ended run."""
+    """Retiring a model during training ends the model's run. Any weights that the run's worker writes afterwards are
+    destroyed, like those of any run that has ended."""
     model = new_model(new_dataset()["id"])
     claimed = claim()
     assert call("DELETE", f"/models/{model['id']}")["status"] == "retired"
@@ -275,8 +275,8 @@ def test_waiting_batches_are_dropped_with_their_dataset(
 
 
 def test_an_interrupted_retirement_is_completed(installation: Installation, by: Actor, live: dict[str, Any]) -> None:
-    """A retirement that is killed after the commit, after the tombstones or after the rows is completed by the next
-    attempt. Until then, the dataset is not reported as destroyed."""
+    """If a retirement is killed after committing, after writing the tombstones or after destroying the rows, the next
+    attempt completes it. Until then, the dataset is not reported as destroyed."""
     with installation.database.writing(by=by) as session:
         retirement.retire_model(session, installation.keys, session.get_one(Model, live["id"]))
         retirement.retire_dataset(session, installation.keys, datasets.get(session, live["dataset_id"]))
@@ -300,8 +300,8 @@ def test_an_interrupted_retirement_is_completed(installation: Installation, by: 
 
 
 def test_blocks_written_after_a_retirement_are_swept(installation: Installation, new_dataset: Make, call: Call) -> None:
-    """Blocks that a worker left in the middle of an edit are swept at once. Their keys are not kept for an hour like
-    those of an unfinished upload."""
+    """Blocks that a worker left in the middle of an edit are swept at once. Unlike the keys of an unfinished upload,
+    their keys are not kept for an hour."""
     dataset = new_dataset()
     call("DELETE", f"/datasets/{dataset['id']}")
     for rows_id in (dataset["id"], "ds_uploaded"):

@@ -23,7 +23,7 @@ Claim = Callable[..., ClaimedRun | None]
 
 
 def test_nothing_is_claimed_if_nothing_is_due(claim: Claim, live: Any) -> None:
-    """No run can be claimed while every model is live and no request waits."""
+    """No run can be claimed while every model is live and no request is waiting."""
     assert claim() is None
 
 
@@ -152,7 +152,7 @@ def test_renewing_moves_the_end_of_the_lease(claim: Claim, live: Any, forget: Ma
 
 
 def test_a_run_is_published_once(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
-    """Publishing a run a second time is refused, which leaves one version and one ledger entry."""
+    """Publishing a run a second time is refused, so that there is only one version and one ledger entry."""
     forget("p3")
     claimed = claim()
     assert claimed

@@ -88,7 +88,7 @@ def test_the_order_keeps_deadlines_and_loses_nothing(
 
 
 @given(st.integers(1, 4), st.lists(st.tuples(anybody, st.integers(1, 6)), min_size=20, max_size=60), st.data())
-def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data: st.DataObject) -> None:
+def test_tenants_alternate_across_workers(workers: int, arrivals: list[tuple[str, int]], data: st.DataObject) -> None:
     """While a tenant without a running worker waits, every other tenant starts at most one run, however many
     workers there are."""
     waiting: list[DueDataset] = []
@@ -121,8 +121,8 @@ def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data:
 
 @given(st.integers(1, 3), st.floats(0.2, 45), st.floats(8, 45))
 def test_no_tenant_waits_forever(per_step: int, limit: float, mine: float) -> None:
-    """A tenant with endless work and earlier deadlines cannot delay another tenant forever: at most the work that was
-    requested before the other tenant's deadline goes first."""
+    """A tenant with endless work and earlier deadlines cannot delay another tenant forever: only work that was
+    requested before the other tenant's deadline can go first."""
     waiting = [due("quiet", "b", mine)]
     ran = {"b": TenantShare(last_began_at=NOW)}
     for step in range(int(per_step * 2 * (mine + 45) * 4)):

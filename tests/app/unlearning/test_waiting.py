@@ -35,8 +35,8 @@ def reasons(waiting: dict[str, Any]) -> dict[str, int]:
 def test_waiting_people_are_reported_beside_an_epsilon_of_zero(
     patient: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """People whose accepted requests wait for a batch are counted next to an epsilon of 0, along with the first
-    deadline and the end of their wait. Before these requests are made, all counts are zero."""
+    """If people's accepted requests are waiting for a batch, their number is reported next to the epsilon of 0, along
+    with the first deadline and the time at which the wait ends. Before these requests are made, all counts are zero."""
     nobody = {"people": 0, "requests": 0, "first_due_at": None, "reasons": []}
     assert get(f"/models/{patient['id']}")["waiting"] == nobody
     made = [forget("p1"), forget("p2"), forget("p3", regulation="ccpa"), forget("p1")]
@@ -73,7 +73,7 @@ def test_requests_in_review_and_in_the_grace_period_count(
     patient: dict[str, Any], new_dataset: Make, forget: Make, get: Get, gateway: TestClient
 ) -> None:
     """A request in review is counted if any of its ids matches, but only for its own datasets. A request in its grace
-    period is counted in the same way, with the end of that period."""
+    period is counted in the same way, and the end of the grace period is reported."""
     elsewhere = new_dataset(name="elsewhere")["id"]
     forget("p1", identity_verified=False)
     forget("stranger", aliases=["p2"], identity_verified=False)

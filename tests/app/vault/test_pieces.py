@@ -130,8 +130,8 @@ def test_the_key_encryption_key_can_be_rotated(vault: Vault, tmp_path: Path, key
 def test_opening_many_pieces_checks_the_key_once(
     vault: Vault, key_encryption: KeyEncryptionFile, tmp_path: Path
 ) -> None:
-    """While many pieces are opened together, the key-encryption key is checked only once. A change of the key in the
-    meantime is noticed, and another thread makes its own check."""
+    """While many pieces are opened together, the key-encryption key is checked only once. If the key changes in the
+    meantime, the change is noticed. Another thread checks the key separately."""
     sealed = [vault.seal(b"one"), vault.seal(b"two")]
     file = tmp_path / "keys" / "kek"
     with vault.at_once():

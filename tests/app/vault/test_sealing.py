@@ -95,7 +95,7 @@ def test_keys_are_destroyed_before_objects(sealed: SealedStore, keys: Path, monk
 
 
 def test_keys_are_zeroed_before_removal(sealed: SealedStore, keys: Path, tmp_path: Path) -> None:
-    """A key file is overwritten before it is removed, as a hard link to the file shows."""
+    """A key file is overwritten before it is removed. The test reads the overwritten content through a hard link."""
     os.link(keys / "ds_1.a.key", tmp_path / "link")
     sealed.destroy("ds_1.a")
     content = (tmp_path / "link").read_bytes()
@@ -113,7 +113,7 @@ def test_sealing_again_replaces_the_object(sealed: SealedStore, objects: ObjectS
         sealed.get("ds_1.a")
 
 
-def test_a_group_is_destroyed_except_named_objects(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
+def test_a_group_is_destroyed_except_for_named_objects(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
     """Destroying a group removes all its objects except the named ones, including objects that a crash left incomplete.
     Other groups are kept."""
     for name in ("ds_1.b", "ds_1.c", "ds_1.d", "ds_2.a"):
@@ -128,7 +128,7 @@ def test_a_group_is_destroyed_except_named_objects(sealed: SealedStore, objects:
 
 
 @pytest.mark.parametrize("position", [0, 20, -1])
-def test_damage_is_noticed(sealed: SealedStore, objects: ObjectStore, position: int) -> None:
+def test_damage_is_detected(sealed: SealedStore, objects: ObjectStore, position: int) -> None:
     """An object cannot be opened if any bit of it was flipped."""
     content = bytearray(objects.get("ds_1.a.sealed"))
     content[position] ^= 1
@@ -148,7 +148,7 @@ def test_an_incomplete_object_is_reported_as_damage(sealed: SealedStore, objects
 
 
 @pytest.mark.parametrize("position", [0, 20, -1])
-def test_a_faulty_store_is_noticed_on_writing(
+def test_a_faulty_store_is_detected_on_writing(
     sealed: SealedStore, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
     """If a store saves bytes other than those it was given, writing raises an error."""

@@ -46,8 +46,8 @@ def test_spooled_content_is_read_in_any_span(
 
 
 def test_spooled_content_is_encrypted_and_unnamed(spooled: Spool, tmp_path: Path) -> None:
-    """The content on disk appears to be noise and does not even reveal whether two spools or two blocks are equal. Its
-    file has no name."""
+    """The content on disk appears to be noise and does not even reveal whether two spools or two blocks are equal. The
+    spool's file is unnamed."""
     with store.create(tmp_path) as other:
         for file in (spooled, other):
             for _ in range(100):

@@ -74,8 +74,8 @@ def test_a_deleted_object_is_gone(objects: ObjectStore) -> None:
 
 
 def test_a_group_lists_only_its_names(objects: ObjectStore) -> None:
-    """Listing a group returns exactly the names that begin with the group and a '.', along with the time of each last
-    write."""
+    """Listing a group returns exactly the names that begin with the group and a '.', along with the time at which each
+    was last written."""
     for name in ("a.x", "a.y.z", "ab.x", "a_b.x"):
         objects.put(name, b"")
     assert objects.names("a").keys() == {"a.x", "a.y.z"}
@@ -85,7 +85,7 @@ def test_a_group_lists_only_its_names(objects: ObjectStore) -> None:
 
 
 @pytest.mark.slow
-def test_more_than_one_page_is_listed(objects: ObjectStore) -> None:
+def test_listings_of_several_pages_are_complete(objects: ObjectStore) -> None:
     """Listing a store returns all names, even if they do not fit in one page of a bucket's listing."""
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: objects.put(f"a.{number}", b""), range(1001)))
@@ -123,7 +123,7 @@ def test_files_are_private(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("go", [lambda objects: objects.delete("a.x"), lambda objects: objects.put("a.x", b"new")])
 def test_deleted_content_is_overwritten(tmp_path: Path, go: Callable[[FolderStore], None]) -> None:
-    """Deleted and replaced content is overwritten with zeros on disk, as a hard link to the file shows."""
+    """Deleted and replaced content is overwritten with zeros on disk. The test reads the zeros through a hard link."""
     objects = FolderStore(tmp_path / "objects")
     objects.put("a.x", b"someone")
     os.link(tmp_path / "objects" / "a.x", tmp_path / "link")

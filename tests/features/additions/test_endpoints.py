@@ -118,8 +118,8 @@ def test_rows_beyond_the_free_slots_are_refused(
     installation: Installation,
     work: Callable[[], int],
 ) -> None:
-    """An addition with more rows than free slots is refused with the number of free slots. Rows of waiting batches
-    already occupy their slots."""
+    """An addition with more rows than free slots is refused with the number of free slots. Slots reserved for rows of
+    waiting batches do not count as free."""
     problem = refused(add(dataset["id"], people("a", "b", "c", "d")), 409, "dataset_full")
     assert problem["detail"].startswith("3 slots")
     assert add(dataset["id"], people("a", "b")).status_code == 202
@@ -170,8 +170,8 @@ def test_a_request_before_rows_are_applied_nulls_them(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A deletion request that arrives while a batch is waiting finds a person in the batch. The person's rows are
-    nulled, and the batch is deleted."""
+    """A deletion request that arrives while a batch is waiting also finds a person whose rows are only in the batch.
+    The person's rows are nulled, and the batch is deleted."""
     assert add(dataset["id"], people("new1", "new2")).status_code == 202
     null, there = slots_of(installation, dataset["id"], "new1", "new2")
     request = forget("new1")

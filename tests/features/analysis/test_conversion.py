@@ -14,7 +14,7 @@ from tests.tables import each
 NAN_INF_NEGATIVE = [math.nan, math.inf, -math.inf, -0.1]
 
 
-def test_identical_laws_cost_nothing():
+def test_identical_distributions_cost_nothing():
     """Epsilon is 0 for mu = 0."""
     assert renyi.gaussian_epsilon_cks(mu=0.0, delta=1e-5) == renyi.AtOrder(epsilon=0.0, order=math.inf)
     assert renyi.gaussian_epsilon_mironov(mu=0.0, delta=1e-5) == renyi.AtOrder(epsilon=0.0, order=math.inf)

@@ -44,7 +44,7 @@ def test_delta_of_one_order_matches_known_values(order, divergence, epsilon, del
         (2.0, 1e-9, (14.8757961577, 4.21894903943), (14.1501475539, 4.10729000829)),
     ],
 )
-def test_gaussian_curve_at_its_best_order(tau, delta, mironov, cks):
+def test_the_best_order_of_a_gaussian_curve_is_found(tau, delta, mironov, cks):
     """Both conversions find the smallest epsilon on the curve tau * alpha and the order that attains it."""
     mu = math.sqrt(2 * tau)
     for found, expected in [
@@ -96,8 +96,8 @@ def test_zero_divergence_is_free_and_infinite_divergence_is_unbounded(order):
     ],
 )
 def test_orders_and_divergences_are_validated(check, accepted, refused):
-    """The checks accept every order and divergence that the theorem allows. For any other number they raise a
-    DomainError with its name and value."""
+    """The checks accept every order and divergence that the theorem allows. For any other number, they raise a
+    DomainError that names the argument and its value."""
     for value in accepted:
         check(some_name=value)
     for value in [*refused, math.nan]:

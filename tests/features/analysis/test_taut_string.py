@@ -94,8 +94,8 @@ def test_extreme_numbers_of_steps_reach_their_limits(c, steps):
 
 
 def test_expansion_and_contraction_cancel():
-    """Ten million steps of expansion followed by the same number of steps of the inverse contraction give the original
-    mu again."""
+    """Ten million expanding steps followed by the same number of steps with the inverse contraction lead back to the
+    original mu."""
     grown = Stretch(steps=10**7, contraction=2.0, variance=1e-6)
     shrunk = Stretch(steps=10**7, contraction=0.5, variance=1e-6)
     least = math.sqrt(1e-6 / 3 + 1e-6 * 4 / 3)
@@ -145,7 +145,7 @@ def test_time_varying_curvatures_attain_the_bound(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_local_search_never_exceeds_the_bound(seed):
-    """A local search over curvatures and pulls approaches the bound from below, and one of the searches reaches it."""
+    """Local searches over curvatures and pulls approach the bound from below, and one of them reaches it."""
     steps = random_steps(seed, most=5)
     count, bound = len(steps), taut_string.mu(chain_of(steps))
     contractions = np.array([c for c, _, _ in steps])
@@ -218,7 +218,7 @@ def test_the_slot_used_last_is_the_worst(batches, steps, after, c):
 
 
 def test_examples_in_docstrings_are_correct():
-    """The examples in the module's docstrings give the printed results."""
+    """The examples in the module's docstrings produce the results shown there."""
     failed, attempted = doctest.testmod(taut_string)
     assert attempted
     assert not failed

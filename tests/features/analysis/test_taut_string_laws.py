@@ -114,8 +114,9 @@ def test_mu_of_several_slots_is_subadditive(seeds, place):
 
 
 @given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=6), apart=positive)
-def test_restarts_equal_chains_that_start_there(stretches, apart):
-    """Each restart gives the mu of the chain that starts at that stretch with the given initial distance."""
+def test_each_restart_equals_a_chain_that_starts_there(stretches, apart):
+    """The mu of a restart at a stretch equals the mu of a chain that starts at that stretch with the given initial
+    distance."""
     alike = [
         Stretch(steps=stretch.steps, contraction=stretch.contraction, variance=stretch.variance, push=stretch.push)
         for stretch in stretches

@@ -53,7 +53,7 @@ def test_pieces_round_trip(tmp_path_factory: pytest.TempPathFactory, sizes: list
 
 
 @pytest.mark.parametrize("size", [2**20 - 20, 2**20 - 19, 2**20, 2**21 - 30, 3 * 2**20])
-def test_pieces_may_end_near_a_chunk(key: KeyEncryptionFile, size: int) -> None:
+def test_pieces_may_end_near_the_end_of_a_chunk(key: KeyEncryptionFile, size: int) -> None:
     """A piece that ends near the end of a chunk is read back whole."""
     assert [piece.content for piece in read(key, written(key, ("a", b"7" * size)))] == [b"7" * size]
 
@@ -79,7 +79,7 @@ def test_a_truncated_archive_is_refused(key: KeyEncryptionFile, cut: int) -> Non
         read(key, written(key, *LARGE)[:-cut])
 
 
-def test_reordered_chunks_are_refused(key: KeyEncryptionFile) -> None:
+def test_reordered_chunks_cannot_be_decrypted(key: KeyEncryptionFile) -> None:
     """Each chunk can be decrypted only at its own position."""
     whole = written(key, *LARGE)
     head, first, second, rest = (
@@ -137,7 +137,7 @@ def test_rows_of_another_shape_are_refused(
     of_rows: Callable[[bytes, bytes], list[bytes]],
     said: str,
 ) -> None:
-    """An archive that lacks a block of rows, or that describes their shape in an unknown way, is reported as
+    """An archive that lacks a block of rows, or whose description of the rows' shape is not recognised, is reported as
     damaged."""
     name = f"rows/{new_dataset()['id']}"
     back_up()

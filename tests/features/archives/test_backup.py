@@ -44,9 +44,9 @@ def new_database(kind: str, request: pytest.FixtureRequest) -> NewDatabase:
 @pytest.mark.soak
 def test_forgotten_people_do_not_return(tmp_path: Path, new_database: NewDatabase) -> None:
     """Everything except the archive, the key file and the tombstones is lost, and the restore is killed once and
-    repeated. Before anything is served, the rows of people who were forgotten or had requested deletion are null. Their
-    requests get new certificates, the ledger and the audit logs verify, and waiting rows of these people are not added
-    again."""
+    repeated. Before the restored service serves anything, the rows of people who were forgotten or had requested
+    deletion are null. These people's requests get new certificates, and their waiting rows are not added again. The
+    ledger and the audit logs verify."""
     data, kept = tmp_path / "data", tmp_path / "kept"
     kept.mkdir()
     tombstones, archive, key_file = kept / "tombstones.jsonl", kept / "archive", kept / "key"

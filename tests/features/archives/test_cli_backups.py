@@ -65,8 +65,8 @@ def test_restore_prints_a_summary(made: Path, lethe: Lethe) -> None:
 
 
 def test_a_restore_needs_a_tombstone_option(made: Path, lethe: Lethe) -> None:
-    """A restore needs exactly one tombstone option. The option `--no-tombstones` also needs `--lost-versions` and
-    prints a warning."""
+    """A restore needs exactly one tombstone option. The option `--no-tombstones` also requires `--lost-versions` and
+    causes a warning."""
     refused(lethe("restore", "archive", "--key-file", "key"), "backup_refused")
     refused(lethe("restore", "archive", "--key-file", "key", "--tombstones", made, "--no-tombstones"), "backup_refused")
     assert not Path("restored").exists()

@@ -34,8 +34,9 @@ def test_older_tombstones_are_refused(
     restore_with: RestoreWith,
     other: Settings,
 ) -> None:
-    """A tombstone file that is older than the backup is refused with the number of missing entries and the date of the
-    first, and nothing is restored. The newest file and the file from the time of the backup are accepted."""
+    """A tombstone file that is older than the backup is refused and nothing is restored; the error states the number of
+    missing entries and the date of the first one. The newest file and the file from the time of the backup are
+    accepted."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)

@@ -42,7 +42,7 @@ def test_lost_versions_are_counted(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Every `adaptive` number that is signed after a restore counts the versions published after the backup."""
+    """Every `adaptive` guarantee that is signed after a restore counts the versions published after the backup."""
     model = new_model(new_dataset(rows=60)["id"])
     assert work() == 1
     back_up()
@@ -78,7 +78,7 @@ def test_lost_models_are_counted(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A model created after the backup is lost in the restore, but its releases are still counted."""
+    """A model created after the backup is lost in the restore, but its published versions are still counted."""
     dataset = new_dataset(rows=60)
     kept = new_model(dataset["id"])
     assert work() == 1
@@ -108,7 +108,7 @@ def adaptive(client: TestClient, request: dict[str, Any]) -> float:
     return float(next(one["mu"] for one in stated if one["notion"] == "adaptive"))
 
 
-def test_chains_name_heads_signed_after_the_backup(
+def test_restored_chains_name_heads_signed_after_the_backup(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -184,8 +184,9 @@ def test_a_backup_of_a_rolled_back_database_can_be_restored(
     other: Settings,
     tmp_path: Path,
 ) -> None:
-    """If the database and the rows were rolled back without `restore`, a backup of that state can be restored with the
-    tombstones, however old they are. The person who had returned through the rollback is forgotten again."""
+    """If the database and the rows were rolled back by other means than `restore`, a backup of that state can still be
+    restored with the tombstones, however old the tombstones are. The person who had returned through the rollback is
+    forgotten again."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1")
     new_model(dataset["id"])

@@ -90,7 +90,7 @@ def test_every_flipped_bit_is_found(apart: Installation, file: Path) -> None:
 
 
 def test_moved_lines_are_found(apart: Installation, file: Path) -> None:
-    """Lines that were duplicated, swapped, removed or moved are found, and stop runs and backups."""
+    """Verification detects duplicated, swapped, removed and moved lines, and then no run or backup starts."""
     lines = file.read_bytes().splitlines(keepends=True)
     for changed in (
         [*lines[:3], lines[2], *lines[3:]],
@@ -143,7 +143,7 @@ def test_only_new_lines_are_verified(apart: Installation, file: Path, forget: Ma
 
 
 def test_the_whole_file_is_verified_every_hour(apart: Installation, file: Path) -> None:
-    """A byte changed in the middle of the file is found within an hour, even if nothing else changes the file."""
+    """A changed byte in the middle of the file is detected within an hour, even if nothing else in the file changes."""
     verification.verify(apart)
     whole = bytearray(file.read_bytes())
     whole[10] ^= 1
@@ -158,8 +158,8 @@ def test_the_whole_file_is_verified_every_hour(apart: Installation, file: Path) 
 
 
 def test_a_replaced_file_is_verified_before_a_run(apart: Installation, file: Path) -> None:
-    """Before a run erases rows, an earlier verdict is accepted only for the same file that was verified, not for its
-    replacement."""
+    """Before a run erases rows, an earlier verdict on the tombstone file is accepted only if the file has not been
+    replaced since."""
     verification.verify(apart)
     verification.require_whole(apart)
     whole = bytearray(file.read_bytes())
@@ -171,8 +171,8 @@ def test_a_replaced_file_is_verified_before_a_run(apart: Installation, file: Pat
 
 
 def test_damage_is_reported(apart: Installation, file: Path, admin_key: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """From the start of the gateway until the file is intact again, readiness, metrics and the gateway's log report the
-    damage."""
+    """From the gateway's startup until the tombstone file is intact again, readiness, metrics and the gateway's log
+    report that the file is damaged."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     whole = file.read_bytes()
     file.write_bytes(whole[:10] + b"x" + whole[11:])
@@ -208,7 +208,8 @@ def test_damage_stops_erasures(
 
 @pytest.mark.parametrize("kept", ["", "{", '{"at": 1}', "[]"])
 def test_an_unreadable_verdict_is_ignored(apart: Installation, file: Path, kept: str) -> None:
-    """A verdict file that is empty, truncated or malformed is ignored, and the whole file is verified again."""
+    """If the verdict file is empty, truncated or malformed, it is ignored, and the whole tombstone file is verified
+    again."""
     verification.verdict_file(apart.settings).write_text(kept)
     assert verification.last_verdict(apart.settings) is None
     verification.verify_on_schedule(apart)

@@ -79,8 +79,8 @@ def test_a_refused_manifest_serves_no_request(
     trainer: AttestedTrainer, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
     """A manifest is refused if it is signed with another key, is for another trainer or an earlier retraining, states
-    rows from the future or from before the request, has an unsigned list, or includes a person to be forgotten. The
-    response names the failed check, and the request stays open."""
+    that the rows were read in the future or before the request, has an unsigned list, or includes a person to be
+    forgotten. The response names the failed check, and the request stays open."""
     old = trainer.digests("ada", "eve")
     other = new_trainer("Other")
     request = forget("ada")
@@ -145,8 +145,8 @@ def test_an_artefact_of_an_earlier_retraining_is_refused(
     get: Get,
 ) -> None:
     """A manifest cannot name an artefact of an earlier retraining that read other people's rows, an artefact of another
-    trainer, or weights that Lethe destroyed. A trainer that never read the person's rows may produce the same artefact
-    again."""
+    trainer, or weights that Lethe destroyed. If the trainer never read the person's rows, its next retraining may
+    produce the same artefact again."""
     had = trainer.retrain("ada", "eve")["artefacts"]
     first = forget("ada")
     assert refused_by(trainer, trainer.manifest(trainer.digests("eve"), artefacts=had)) == "artefacts_new"
@@ -170,8 +170,8 @@ def test_serving_is_permitted_until_a_deadline(
     installation: Installation, trainer: AttestedTrainer, forget: New, gateway: TestClient
 ) -> None:
     """An artefact may be served from the arrival of its manifest until a later manifest serves a request from a person
-    whom the artefact may contain, or until that request's deadline. The permission states that deadline, and an unknown
-    digest is reported as unknown."""
+    whom the artefact may contain, or until that request's deadline if the deadline comes first. The permission states
+    this deadline. An unknown digest is reported as unknown."""
     assert trainer.serving("0" * 64) | {"artefact_sha256": ""} == {
         "artefact_sha256": "",
         "trainer_id": None,
@@ -212,8 +212,8 @@ def test_no_person_is_stored_or_named(
     forget: New,
     get: Get,
 ) -> None:
-    """A person's digest differs between trainers, and no table contains the digest of any person, whether they stay or
-    leave."""
+    """A person's digest differs between trainers, and no table contains the digest of any person, whether they are kept
+    or forgotten."""
     forget("ada")
     other = new_trainer("Other").digests("eve")["digests"]
     mine = trainer.digests("eve")["digests"]
@@ -261,8 +261,8 @@ def test_grace_cancellation_and_consent_permit_reading(
 def test_requests_wait_only_for_trainers_of_their_datasets(
     gateway: TestClient, new_dataset: New, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
-    """A request restricted to some datasets neither waits for a trainer that reads none of these datasets nor bans the
-    person from that trainer. No request waits for a retired trainer."""
+    """A request restricted to some datasets neither waits for a trainer that reads none of these datasets nor excludes
+    the person's rows from that trainer. No request waits for a retired trainer."""
     mine, other = new_dataset()["id"], new_dataset(name="other")["id"]
     trainer = new_trainer(dataset_ids=[mine])
     assert not is_waiting(get, forget("x1", dataset_ids=[other]))
@@ -273,10 +273,11 @@ def test_requests_wait_only_for_trainers_of_their_datasets(
     assert not is_waiting(get, forget("x4"))
 
 
-def test_a_limited_key_sees_all_banned_people(
+def test_a_limited_key_sees_all_excluded_people(
     installation: Installation, trainer: AttestedTrainer, forget: New, by: Actor
 ) -> None:
-    """An API key that sees only its own requests still sees every banned person and every overdue artefact."""
+    """An API key that sees only its own requests still sees every person whose rows must not be read, and every overdue
+    artefact."""
     artefact = trainer.retrain("ada", "eve")["artefacts"][0]
     request = forget("ada")
     key = access.new_key()

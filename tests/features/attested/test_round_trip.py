@@ -32,7 +32,7 @@ def test_a_webhook_leads_to_a_retraining(
     client: Client, installation: Installation, receiving: Callable[..., AbstractContextManager[Receiver]]
 ) -> None:
     """A trainer receives a signed webhook that names no person, and its manifest completes the request. A manifest is
-    refused if a later retraining has superseded its own."""
+    refused if its retraining has been superseded by a later one."""
     key = new_key()
     rows = [("ada", 1), ("eve", 2), ("eve", 3)]
     trained: list[list[tuple[str, int]]] = []

@@ -37,7 +37,7 @@ def test_a_notified_worker_completes_a_request(
     forget: Make,
     get: Get,
 ) -> None:
-    """When notified, a Celery worker trains a model and completes a request without a sweeper."""
+    """When notified, a Celery worker trains a model and completes a request even if no periodic sweep runs."""
     command = [sys.executable, "-m", "celery", "-A", "worker.celery_app", "worker", "--pool", "solo"]
     environment = processes.environment_of(settings.data_dir, broker_url=broker.url)
     with (

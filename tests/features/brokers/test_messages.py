@@ -67,7 +67,7 @@ def test_the_sweep_compensates_for_a_lost_message(
     forget: Make,
     get: Get,
 ) -> None:
-    """If the worker that received a request's only message dies, the request is served at the next sweep."""
+    """If the worker that received the only message about a request dies, the request is served at the next sweep."""
     with redis.Redis(port=broker.port) as client:
         # Drop the notification about the model.
         client.flushall()

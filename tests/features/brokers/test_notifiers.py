@@ -1,4 +1,4 @@
-"""Notifiers of a broker: the settings that choose it, and callers of a broker that is away."""
+"""The broker's notifier: which settings select it, and how callers behave if the broker is unreachable."""
 
 import socket
 import time
@@ -29,8 +29,8 @@ def test_a_broker_without_its_feature_is_refused(tmp_path: Path, monkeypatch: py
 
 
 def test_notifying_without_a_broker_does_not_block(capfd: pytest.CaptureFixture[str]) -> None:
-    """If the broker cannot be reached, notifying it neither fails nor blocks. The log reports the failure without the
-    broker's address."""
+    """Notifying an unreachable broker neither raises an error nor blocks the caller. The log reports the failure
+    without the broker's address."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"redis://:secret@127.0.0.1:{closed.getsockname()[1]}/0"

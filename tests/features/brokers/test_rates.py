@@ -18,7 +18,7 @@ Limited = Callable[..., Rates]
 
 @pytest.fixture
 def limited() -> Iterator[Limited]:
-    """Yield a function that creates a gateway's call counts. All of them are closed when the test ends."""
+    """Yield a function that creates a gateway's call counters. All counters are closed when the test ends."""
     made = []
 
     def make(calls: int = 0, *, failed: int = 0, redis_url: str | None = None) -> Rates:
@@ -75,7 +75,7 @@ def test_forged_counts_do_not_lock_out_a_key(
 @pytest.mark.redis
 @pytest.mark.parametrize("failure", ["killed", "silent"])
 def test_a_dead_redis_does_not_slow_calls(limited: Limited, server: processes.Redis, failure: str) -> None:
-    """While Redis is down or silent, each gateway counts and limits calls on its own at full speed. Once Redis is back,
+    """While Redis is down or silent, each gateway counts and limits its own calls at full speed. Once Redis is back,
     the counts are shared again."""
     gateway = limited(10**9, redis_url=server.url)
     gateway.count(caller())

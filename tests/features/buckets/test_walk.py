@@ -82,8 +82,8 @@ def test_rows_are_added(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Added rows are staged encrypted, written by another host, and later forgotten. No object of the batch remains in
-    the bucket."""
+    """Added rows are staged in encrypted form, written to the dataset by another host, and later forgotten. None of the
+    batch's objects remains in the bucket."""
     dataset = new_dataset(rows=20)
     new_model(dataset["id"], noise_scale=0.05)
     assert work() == 1
@@ -119,8 +119,8 @@ def test_hosts_can_share_a_bucket(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Two hosts that share a data folder, a database and a bucket serve requests alternately, and each host reads the
-    recorded rows."""
+    """Two hosts that share a data folder, a database and a bucket serve requests alternately, and each request is
+    completed exactly once."""
     dataset = new_dataset()
     new_model(dataset["id"], noise_scale=0.02)
     work()

@@ -23,8 +23,8 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_every_bound_describes_its_parameters(get: Get) -> None:
-    """The API describes each parameter's meaning, unit and range, and whether it is a precondition that the caller must
-    affirm."""
+    """The API describes each parameter's meaning, unit and range, and states whether the parameter is a precondition
+    that the caller must affirm."""
     page = get("/accounting/bounds")
     bounds = page["items"]
     assert page["next_cursor"] is None
@@ -45,7 +45,7 @@ def test_every_bound_describes_its_parameters(get: Get) -> None:
 
 
 def test_excessive_work_is_refused(gateway: TestClient, refused: Refused) -> None:
-    """A small request that would need seconds of computation returns 422 and states the limit."""
+    """A small request that would need seconds of computation gets a 422 response that states the limit."""
     asked = {"eps_target": 1.0, "sigma": 0.03, "total": 200, "batch": 1, "Mlip": 1, "m": 0.0119, "L": 0.26}
     answer = gateway.post("/v1/accounting/bounds/alg6_K_list", json={"params": asked | {"n": 11982, "delta": 1e-5}})
     assert "at most 3000000 units of work" in refused(answer, 422, "work_exceeded")["detail"]

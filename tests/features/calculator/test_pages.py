@@ -52,8 +52,8 @@ def test_the_page_shows_the_value(officer: Browser) -> None:
     ],
 )
 def test_lists_and_pairs_are_parsed(officer: Browser, name: str, params: dict[str, str], output: str | None) -> None:
-    """Lists use commas and pairs use colons. A value out of range is refused with a specific error, and the form keeps
-    its input."""
+    """List items are separated by commas, and the two parts of a pair by a colon. A value out of range is refused with
+    a specific error, and the form keeps its input."""
     page = officer.get(asked(name, **params))
     assert page.status_code == (422 if output is None else 200), page.text
     if output is not None:
@@ -71,7 +71,7 @@ def test_a_denied_hypothesis_is_refused(officer: Browser) -> None:
 
 
 def test_the_calculator_needs_a_scope(officer: Browser, somebody_with: SomebodyWith) -> None:
-    """The calculator needs the scope accounting:read. An unknown theorem returns 404."""
+    """The calculator's pages need the scope accounting:read. The page of an unknown theorem returns 404."""
     assert somebody_with(Scope.ACCOUNTING_READ).get("/admin/calculator/gdp_eps").status_code == 200
     assert somebody_with(Scope.REQUESTS_READ).get("/admin/calculator").status_code == 403
     assert officer.get("/admin/calculator/nothing").status_code == 404

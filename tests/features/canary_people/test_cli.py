@@ -33,8 +33,8 @@ def scored(folder: Path, known: list[dict[str, Any]]) -> Path:
 
 @pytest.mark.slow
 def test_rounds_of_an_external_pipeline_are_judged(lethe: Lethe, people: Path, tmp_path: Path) -> None:
-    """Each round plants canaries and then forgets them. A model that forgets them is clean, a model that keeps them
-    raises an alarm, and a model that was never trained on any yields "no power". Each outcome has its own exit
+    """Each round plants canaries and then forgets them. A model that forgets them is judged clean, a model that keeps
+    them raises an alarm, and a model that was never trained on any yields "no power". Each outcome has its own exit
     status."""
     first, second = tmp_path / "1", tmp_path / "2"
     draw = ("canaries", "draw", str(people))

@@ -27,8 +27,8 @@ def table() -> pa.Table:
 
 
 def test_canaries_have_the_values_and_types_of_the_table() -> None:
-    """Each value of a canary occurs in its column, has the column's type, and is never null or NaN. Rare values are as
-    frequent as common ones."""
+    """Each value of a canary occurs in its column, has the column's type, and is never null or NaN. Values that are
+    rare in the table are as frequent among the canaries as common values."""
     rows = table().drop_columns(["id"])
     drawn = drawing.draw(rows, number=100, rng=np.random.default_rng(1))
     assert (drawn.planted.num_rows, drawn.never.num_rows) == (100, drawing.NUM_NEVER)

@@ -37,8 +37,8 @@ def test_far_tail_has_full_precision() -> None:
 
 @pytest.mark.slow
 def test_p_values_are_valid_despite_ties() -> None:
-    """For exchangeable groups, the p-value is at most u in a fraction u of the tests, even if most losses are equal.
-    With 2,000 tests and five levels, a correct implementation fails this check once in ten thousand runs."""
+    """If the groups are exchangeable, a fraction u of the p-values is at most u, even if most losses are equal. With
+    2,000 tests and five levels, a correct implementation fails this check once in ten thousand runs."""
     rng = np.random.default_rng(5)
     p_values = []
     for _ in range(2000):
@@ -61,7 +61,8 @@ def test_levels_sum_to_the_stated_total() -> None:
 
 
 def test_power_is_the_share_of_alarms() -> None:
-    """The median estimate of the power is within 0.15 of the alarm rate for new groups from the same distribution."""
+    """The median estimated power is within 0.15 of the alarm rate observed for new groups from the same
+    distribution."""
     rng = np.random.default_rng(6)
     never, shift = rng.normal(size=100), 1.2
     estimates, alarms = [], 0

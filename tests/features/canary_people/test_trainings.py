@@ -59,9 +59,9 @@ def test_honest_trainer_is_clean(
     forget: New,
     get: Callable[[str], Any],
 ) -> None:
-    """The first training has no forgotten canaries and reports no power. The next training is clean and its request
-    completes. The bundle states the p-value, the power and the number of canaries. Canaries that are no longer needed
-    cannot be decrypted."""
+    """The first training has no forgotten canaries and reports no power. The next training is clean, and the deletion
+    request that it serves completes. The request's bundle states the p-value, the power and the number of canaries.
+    Canaries that are no longer needed cannot be decrypted."""
     assert train() == 1
     with installation.database.reading() as session:
         [before] = [row.content for row in session.query(CanaryRound)]

@@ -42,8 +42,8 @@ def _ask(gateway: TestClient, model: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("plan", [FORGETTING, CanaryPlan(lanes=4096, steps_before=0, steps=80)])
 def test_a_canary_test_covers_the_whole_plan(plan: CanaryPlan) -> None:
-    """The test trains on the canaries and forgets them step by step, and reports each step. The lower bound covers the
-    whole plan: it is at least three quarters of the certified bound and never exceeds it."""
+    """A canary test trains on the canaries, forgets them again, and reports each step. The lower bound covers the whole
+    plan: it is at least three quarters of the certified bound and never exceeds it."""
     told: list[int] = []
     observed = canaries.run(MECHANISM, plan, on_progress=told.append)
     assert told == list(range(1, plan.steps_before + plan.steps + 1))

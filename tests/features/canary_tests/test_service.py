@@ -89,8 +89,8 @@ def test_a_canary_test_gives_way_to_near_deadlines(
     claim: Claim,
     work: Callable[[], int],
 ) -> None:
-    """A request about another dataset that is due within a week runs before a canary test, however long the test has
-    been waiting."""
+    """A deletion request that is due within a week runs before a canary test of another dataset's model, however long
+    the test has been waiting."""
     audited = new_model(new_dataset()["id"])
     other = new_model(new_dataset(rows=20, seed=1)["id"])
     assert work() == 2

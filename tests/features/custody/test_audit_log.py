@@ -1,4 +1,4 @@
-"""The endpoints below `/v1/audit-log`, whose answers are all that an outsider needs."""
+"""The endpoints below `/v1/audit-log`, whose responses are all that an outsider needs to verify the log."""
 
 import hashlib
 import json
@@ -81,7 +81,7 @@ def test_checkpoints_are_paginated(gateway: TestClient, get: Get, installation: 
 @each("path", ["/v1/audit-log", "/v1/audit-log/checkpoints"])
 @each("cursor", ["", "x", "-1", "1.5", "٣", "9" * 30, "1e3"])
 def test_a_malformed_cursor_is_refused(gateway: TestClient, refused: Refused, path: str, cursor: str) -> None:
-    """A malformed cursor returns 422."""
+    """A request with a malformed cursor gets a 422 response."""
     refused(gateway.get(path, params={"cursor": cursor}), 422, "input_invalid")
 
 

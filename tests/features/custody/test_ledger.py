@@ -1,4 +1,4 @@
-"""The endpoints below `/v1/ledger`, whose answers are all that a stranger needs."""
+"""The endpoints below `/v1/ledger`, whose responses are all that an outsider needs to verify the ledger."""
 
 import hashlib
 import json

@@ -24,7 +24,7 @@ def test_empty_accounts_are_explained(officer: Browser, new_dataset: Make) -> No
 def test_an_account_shows_spent_and_remaining_budget(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Work, get: Get
 ) -> None:
-    """An account shows what one record has spent and how many more versions fit a given budget."""
+    """A dataset's account shows the epsilon spent per record and how many more versions fit within a given budget."""
     dataset = new_dataset()["id"]
     new_model(dataset, name="churn")
     work()
@@ -58,7 +58,7 @@ def test_requests_that_force_retraining_are_named(
 
 def test_accounts_need_their_scopes(somebody_with: SomebodyWith, new_dataset: Make) -> None:
     """A user who may not list datasets sees a message about the missing scope. A user who may not see accounts is
-    refused, and an unknown dataset returns 404."""
+    refused, and the page of an unknown dataset returns 404."""
     dataset = new_dataset()["id"]
     accountant = somebody_with(Scope.ACCOUNTING_READ)
     assert "Your key may not list datasets" in accountant.get("/admin/accounting").text
@@ -68,6 +68,6 @@ def test_accounts_need_their_scopes(somebody_with: SomebodyWith, new_dataset: Ma
 
 
 def test_an_invalid_budget_is_refused(officer: Browser) -> None:
-    """A budget out of range returns a page of the dashboard with status 422."""
+    """A request with a budget out of range gets a page of the dashboard with status 422."""
     for query in ("epsilon=-1", "epsilon=x", "delta=1", "delta=0"):
         assert officer.get(f"/admin/accounting?{query}").status_code == 422

@@ -16,7 +16,7 @@ ADVICE = glossary("en").runs
 
 
 def test_every_documented_failure_has_advice() -> None:
-    """The page has advice for each error code in docs/operations.md and for no unknown code."""
+    """Each error code in docs/operations.md has advice, and no advice refers to an unknown code."""
     section = (DOCS / "operations.md").read_text().partition("### RunsFailing")[2].partition("###")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     documented = {code for row in rows for code in re.findall(r"`(\w+)`", row)}
@@ -27,7 +27,7 @@ def test_every_documented_failure_has_advice() -> None:
 
 
 def test_every_named_condition_of_a_run_has_advice() -> None:
-    """There is advice for every error that a worker or the selection of people for a rehearsal raises by name. The only
+    """There is advice for every error raised by name in a worker or when people are selected for a rehearsal. The only
     exception is a lost lease, because it does not make a run fail."""
     sources = "".join(path.read_text() for path in (ROOT / "worker").rglob("*.py"))
     names = {*re.findall(r"raise (\w+)", sources), *re.findall(r"`(\w+)`", rehearsals.draw.__doc__ or "")}

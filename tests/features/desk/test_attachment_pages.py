@@ -21,7 +21,8 @@ def place(forget: Make) -> str:
 
 
 def test_a_file_is_added_saved_and_deleted(officer: Browser, place: str, get: Get) -> None:
-    """A file is added by a form, listed with its name as plain text, downloaded, and deleted after a confirmation."""
+    """A file is added through a form, listed with its name as plain text, downloaded, and deleted after a
+    confirmation."""
     answer = officer.send(f"{place}/attachments", file=(NAME, PDF))
     page = officer.get(answer.headers["location"]).text
     assert "File attached." in page
@@ -43,8 +44,8 @@ def test_a_file_is_added_saved_and_deleted(officer: Browser, place: str, get: Ge
 
 
 def test_a_refused_file_is_explained(officer: Browser, place: str) -> None:
-    """A missing file or a file of a wrong kind is reported at its field. A form without its token is refused, and an
-    unknown request returns a 404 page."""
+    """A missing file or a file of the wrong kind is reported next to the form field. A form without its token is
+    refused, and an unknown request's page returns 404."""
     page = officer.send(f"{place}/attachments", file=("Jane.pdf", b"MZ"))
     assert page.status_code == 422
     assert 'id="file-fault">' in page.text

@@ -43,8 +43,8 @@ def stored(installation: Installation) -> list[bytes]:
 
 
 def test_attachments_are_purged_with_the_details(installation: Installation) -> None:
-    """If a request has no other text, its details last as long as its attachments. After the retention period the
-    attachment's row and key are deleted, and its name and bytes in a backup of the database cannot be decrypted."""
+    """Attachments count as details of a request, even if it has no others. After the retention period the attachment's
+    row and key are deleted, and its name and bytes in a backup of the database cannot be decrypted."""
     request_id = ask(installation)
     attach(installation, request_id)
     before = stored(installation)
@@ -60,8 +60,8 @@ def test_attachments_are_purged_with_the_details(installation: Installation) -> 
 
 
 def test_name_and_bytes_have_one_key(installation: Installation) -> None:
-    """An attachment's name and bytes can be read until their common key is destroyed. Destroying the key affects no
-    other attachment."""
+    """An attachment's name and bytes can be read until the key that they share is destroyed. Destroying the key affects
+    no other attachment."""
     request_id = ask(installation)
     first, second = attach(installation, request_id), attach(installation, request_id)
     keys = [installation.vault.key_of(one) for one in stored(installation)]
@@ -77,7 +77,7 @@ def test_name_and_bytes_have_one_key(installation: Installation) -> None:
 
 
 def test_an_interrupted_deletion_can_be_repeated(installation: Installation) -> None:
-    """If the key of an attachment is destroyed but its row remains, the file cannot be read. Deleting the attachment
+    """If an attachment's key has been destroyed but its row remains, the file cannot be read. Deleting the attachment
     again removes the row."""
     request_id = ask(installation)
     attachment_id = attach(installation, request_id)

@@ -40,7 +40,8 @@ def test_entries_are_filtered(officer: Browser, keys: list[str]) -> None:
 
 @pytest.mark.usefixtures("keys")
 def test_the_chain_is_recomputed(officer: Browser, installation: Installation) -> None:
-    """The button reports that the chain is intact or, after manipulation, names the first wrong entry."""
+    """The page's verification reports that the chain is intact or, if an entry was manipulated, names the first wrong
+    entry."""
     periodic_jobs.sign_heads(installation)
     fragment = officer.client.post(
         "/admin/audit-log/verify",

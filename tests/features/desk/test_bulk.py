@@ -66,7 +66,8 @@ def test_a_long_decision_continues_with_the_next_call(officer: Browser, monkeypa
 
 @pytest.mark.usefixtures("many")
 def test_a_rejection_without_an_explanation_is_refused(officer: Browser) -> None:
-    """A bulk rejection without an explanation is refused with the fault at its field, and no request is decided."""
+    """A bulk rejection without an explanation is refused, the fault is shown at its field, and no request is
+    decided."""
     page = officer.get("/admin/requests/decide").text
     answer = officer.post("/admin/requests/decide-all", decision="reject", ground="legal_claims", **fields(page))
     assert answer.status_code == 422
@@ -74,7 +75,7 @@ def test_a_rejection_without_an_explanation_is_refused(officer: Browser) -> None
 
 
 def test_a_decision_about_selected_requests_keeps_the_filters(officer: Browser, forget: Make) -> None:
-    """After a decision about selected requests, the list has the same filters and page size."""
+    """After a decision about selected requests, the list keeps its filters and page size."""
     made = forget("p1", identity_verified=False, regulation="ccpa")["id"]
     page = officer.get("/admin/requests?regulation=ccpa&status=in_review&size=100").text
     form = page[page.index('<form id="decide"') :].partition("</form>")[0]
@@ -87,7 +88,7 @@ def test_a_decision_about_selected_requests_keeps_the_filters(officer: Browser, 
 
 
 def test_bulk_decisions_are_for_officers(somebody_with: Callable[..., Browser]) -> None:
-    """Users who may not decide are not offered the bulk decision, and its URL refuses them."""
+    """Users who may not decide are not offered the bulk decision and are refused at its URL."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get("/admin/requests/decide").status_code == 403
     assert "requests/decide" not in reader.get("/admin/requests").text

@@ -75,7 +75,7 @@ def test_a_refuted_run_is_explained(
 def test_missing_measurements_of_old_runs_are_omitted(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor
 ) -> None:
-    """The page of an old run omits quantities that were not measured, and the API returns null for them."""
+    """An old run's page omits quantities that were not measured, and the API returns null for them."""
     run_id = get(f"/models/{model}")["audit"]["last_run_id"]
     assert ">Schedule</button>" in officer.get(f"/admin/runs/{run_id}").text
     with installation.database.writing(by=by) as session:
@@ -100,7 +100,7 @@ def test_chi_squared_is_shown_in_standard_deviations(freedom: int) -> None:
 
 
 def test_a_canary_test_can_be_requested(officer: Browser, model: str, get: Get, work: Work) -> None:
-    """The button requests a canary test, and the page shows it as requested until it is done."""
+    """A canary test is requested with a button, and the page shows it as requested until it is done."""
     path = f"/admin/models/{model}"
     assert "Run a canary test" in officer.get(path).text
     answer = officer.post(f"{path}/audit")
@@ -117,8 +117,8 @@ def test_a_canary_test_can_be_requested(officer: Browser, model: str, get: Get, 
 def test_models_without_canary_tests_do_not_offer_one(
     officer: Browser, somebody_with: Callable[..., Browser], new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """The page of a model without canary lanes does not offer a canary test, nor does any page to a user without the
-    scope."""
+    """The page of a model without canary lanes does not offer a canary test. A user without the scope is not offered
+    one on any page."""
     dataset = new_dataset()["id"]
     none, some = (new_model(dataset, audit={"lanes": lanes})["id"] for lanes in (0, 8))
     work()
@@ -160,8 +160,8 @@ def test_no_number_is_rounded_in_our_favour() -> None:
 def test_canary_tests_are_plotted_over_time(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor, new_model: Make
 ) -> None:
-    """Both epsilons of every run are plotted, and are also listed together with the version. A refuted run is listed
-    first."""
+    """The measured and the certified epsilon of every run are plotted and also listed with the version. A refuted run
+    is listed first."""
     path = f"/admin/models/{model}/canary-tests"
     assert f'hx-get="{path}"' in officer.get(f"/admin/models/{model}").text
     page = officer.get(path).text

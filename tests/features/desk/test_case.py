@@ -23,9 +23,9 @@ Get = Callable[[str], Any]
 ENTERED = {"subject_id": "p1", "regulation": "gdpr", "identity_verified": "no", "came_by": "letter"}
 
 
-def test_a_letter_becomes_a_case(officer: Browser, get: Get, new_dataset: Make) -> None:
-    """The form creates the same request as the API, received on the day of the letter. The case is titled with its case
-    number, and no page shows the person's id."""
+def test_the_form_creates_a_case(officer: Browser, get: Get, new_dataset: Make) -> None:
+    """The form creates the same request as the API, with the entered date as its date of receipt. The case's title is
+    its case number, and no page shows the person's id."""
     new_dataset()
     received = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=3)
     form = ENTERED | {"external_id": "2026-0815", "received": received.isoformat(), "ground": "objection"}
@@ -110,8 +110,8 @@ def test_impossible_decisions_are_not_offered(officer: Browser, gateway: TestCli
 def test_completion_is_in_the_zone_of_the_policy(
     officer: Browser, gateway: TestClient, get: Get, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Like other dates, the completion time is shown in the policy's time zone, which the head of the page names. A
-    later change of the policy's zone does not change the dates of existing requests, on pages or in replies."""
+    """Like other dates, the completion time is shown in the policy's time zone, which is named at the top of the page.
+    A later change of the policy's zone does not change the dates of existing requests, on pages or in replies."""
     policy = gateway.get("/v1/tenant").json()["policy"] | {"time_zone": "Pacific/Kiritimati"}
     gateway.patch("/v1/tenant", json={"policy": policy}).raise_for_status()
     made = forget("stranger")
@@ -141,8 +141,8 @@ def _model(**of: Any) -> ModelToForgetOut:
 
 
 def test_the_reason_for_waiting_is_shown() -> None:
-    """The page shows how full a batch is, its latest start, and the duration of a run. Every reason for waiting is
-    described in words."""
+    """The page shows how full the batch is, when it will start at the latest, and how long a run takes. Every reason
+    for waiting is explained in words."""
     until = datetime.datetime(2026, 12, 3, tzinfo=datetime.UTC)
     said = waits(_model(reason=WaitReason.BATCH, until=until))
     assert "waits for a batch: 150 of 200 requests so far, at the latest <time" in said
@@ -224,8 +224,8 @@ def test_no_reply_claims_an_unknown_outcome() -> None:
 def test_a_reply_names_the_request_that_erased_the_rows(
     gateway: TestClient, officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """If another request of the same person erased the rows, the reply names it with that request's certificates and
-    does not claim that nothing was held. Each of the two cases links to the other."""
+    """If another request by the same person erased the rows, the reply names that request and its certificates and does
+    not claim that nothing was held. Each of the two cases links to the other."""
     new_model(new_dataset()["id"])
     work()
     first, second = (forget("p1", identity_verified=False, external_id=name)["id"] for name in ("A-1", "B-2"))

@@ -75,8 +75,8 @@ def test_assignments_are_hidden_from_readers(
 def test_notes_are_added_and_shown(
     officer: Browser, somebody_with: Callable[..., Browser], forget: Make, get: Get
 ) -> None:
-    """A note is added by a plain form and shown as it was written, with its author and time. Users who may not decide
-    cannot see it. A line break sent by a browser counts as one character."""
+    """A note is added through a plain form and shown as it was written, with its author and time. Users who may not
+    decide cannot see it. A line break sent by a browser counts as one character."""
     request_id = forget("p1", identity_verified=False)["id"]
     place, text = f"/admin/requests/{request_id}", "Jane <b>wrote</b>\r\nthat she moved."
     answer = officer.post(f"{place}/note", text=text)

@@ -58,7 +58,7 @@ def test_lists_mark_damaged_notes_and_files(gateway: TestClient, case: Case, ref
 def test_pages_mark_damaged_details(
     officer: Browser, gateway: TestClient, installation: Installation, case: Case
 ) -> None:
-    """The page of a case marks damaged notes, files and details. The list of requests is still shown."""
+    """A case's page marks damaged notes, files and details. The list of requests is still shown."""
     page = officer.get(f"/admin/requests/{case.id}")
     assert (page.status_code, page.text.count("Damaged: ")) == (200, 2)
     assert "second.pdf" in page.text
@@ -82,7 +82,8 @@ def test_pages_name_a_damaged_certificate(
     work: Callable[[], int],
     refused: Refused,
 ) -> None:
-    """The page of a request names a damaged certificate. No reply is drafted, because it would omit the certificate."""
+    """A request's page states which certificate is damaged. No reply is drafted, because it would omit the
+    certificate."""
     new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
     work()
     request = forget("p3")["id"]

@@ -48,7 +48,7 @@ def said(**changed: Any) -> list[str]:
     return [f"{one.subject} {one.predicate}" for one in found]
 
 
-def test_requests_in_time_are_not_dangers() -> None:
+def test_requests_within_their_limit_are_not_dangers() -> None:
     """Requests that have ended, or are still within their time limit, are not reported as dangers."""
     assert said() == []
 
@@ -141,7 +141,7 @@ def test_every_tile_links_to_its_list(
 
 def test_the_calendar_links_to_its_lists(officer: Browser, gateway: TestClient, forget: Make) -> None:
     """Each number in the calendar (days, overdue and later requests, bars) links to a list with exactly that number of
-    requests, in days of the policy's time zone. A day without requests has no link."""
+    requests. Days are counted in the policy's time zone. A day without requests has no link."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
     now = datetime.datetime.now(datetime.UTC)
     for n, (days, regulation) in enumerate([(100, "ccpa"), (35, "ccpa"), (35, "ccpa"), (20, "ccpa"), (1, "ccpa")]):

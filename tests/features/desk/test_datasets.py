@@ -49,7 +49,8 @@ def test_a_file_becomes_a_dataset(officer: Browser, get: Get) -> None:
 
 
 def test_a_file_of_numbers_becomes_a_dataset_with_a_target(officer: Browser, get: Get) -> None:
-    """For a schema with a target, and for vectors whose range was entered in the form, the page shows the range."""
+    """The dataset's page shows the target's range, whether the range comes from a schema or, for vectors, was entered
+    in the form."""
     rows = {"file": ("rows.csv", b"who,age,cost\nann,20,1\nbob,30,2.5\n")}
     answer = _send(officer, "/admin/datasets/new", name="costs", schema=("schema.json", OF_NUMBERS), **rows)
     page = officer.get(answer.headers["location"]).text
@@ -69,8 +70,9 @@ def test_a_file_of_numbers_becomes_a_dataset_with_a_target(officer: Browser, get
 
 
 def test_columns_are_stated_in_the_form(officer: Browser, get: Get) -> None:
-    """Without a schema file, the kinds and public facts entered for the columns form the schema. If a column lacks
-    facts, the column is named and nothing is stored. The form proposes the same columns for the next file."""
+    """Without a schema file, the schema is built from the kinds and public facts entered for the columns. If a column's
+    facts are missing, an error names the column and nothing is stored. The form proposes the same columns for the next
+    file."""
     kinds = {"who": ("subject", ""), "age": ("number", "0..120"), "paid": ("label", "no, yes")}
 
     def send(**changed: tuple[str, str]) -> httpx.Response:
@@ -124,8 +126,8 @@ def test_uploaded_files_are_never_in_clear(
 
 
 def test_forged_uploads_are_refused(officer: Browser, somebody_with: Callable[..., Browser], get: Get) -> None:
-    """A form from another site, without its token, or sent with a read-only key returns 403, and no dataset is
-    created."""
+    """An upload form that comes from another site, lacks its token, or is sent with a read-only key gets a 403, and no
+    dataset is created."""
     assert _send(officer, "/admin/datasets/new", origin="https://evil.example", **_csv()).status_code == 403
     assert _send(officer, "/admin/datasets/new", csrf="0" * 64, **_csv()).status_code == 403
     reader = somebody_with(Scope.MODELS_READ)

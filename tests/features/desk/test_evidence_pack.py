@@ -46,8 +46,8 @@ def members_of(pack: bytes) -> dict[str, bytes]:
 
 
 def test_a_pack_has_everything_and_verifies_offline(gateway: TestClient, forgotten: str, tmp_path: Path) -> None:
-    """The pack contains reply, certificates, keys, history and audit entries. The command verifies it with separately
-    saved keys, and its certificates can be extracted and verified on their own."""
+    """The pack contains the reply, certificates, keys, history and audit entries. The command-line tool verifies the
+    pack with separately saved keys, and the pack's certificates can be extracted and verified on their own."""
     pack = pack_of(gateway, forgotten, language="de")
     members = members_of(pack)
     assert set(members) == {
@@ -209,8 +209,8 @@ def test_a_long_log_is_not_linked(gateway: TestClient, forgotten: str, monkeypat
 
 
 def test_a_pack_is_downloaded_from_the_case(gateway: TestClient, officer: Browser, forget: Make, refused: Make) -> None:
-    """The page of a case links to its evidence pack. Each download is recorded in the audit log, and an unknown format
-    is refused."""
+    """A case's page links to its evidence pack. Each download is recorded in the audit log, and an unknown format is
+    refused."""
     made = forget("p1", identity_verified=False)["id"]
     refused(gateway.get(f"{PLACE}/{made}/evidence-pack?format=html"), 422, "input_invalid")
     page = officer.get(f"/admin/requests/{made}").text

@@ -47,8 +47,8 @@ def test_faults_are_explained_with_their_limits() -> None:
 
 
 def test_messages_of_validators_are_unchanged() -> None:
-    """Messages of our own validators are shown unchanged except for a capital letter. An unexpected fault has a
-    sentence too."""
+    """Messages from our own validators are shown unchanged except for a capital letter. An unexpected fault is also
+    described in a sentence."""
 
     class Asked(BaseModel):
         name: str

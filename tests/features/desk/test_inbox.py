@@ -66,8 +66,7 @@ def test_queues_are_filtered_by_assignee(officer: Browser, gateway: TestClient, 
 
 @each(("inbox", "leads"), [("unassigned", "/admin?queue=unassigned&case="), ("x", "/admin/requests/")])
 def test_forms_redirect_to_the_queue_or_the_case(officer: Browser, forget: Make, inbox: str, leads: str) -> None:
-    """A form about a case leads back to the queue if it was sent from the inbox, and otherwise to the page of the
-    case."""
+    """A form about a case leads back to the queue if it was sent from the inbox, and otherwise to the case's page."""
     made = forget("p1", identity_verified=False)["id"]
     answer = officer.post(f"/admin/requests/{made}/note", text="Called back.", inbox=inbox)
     assert answer.status_code == 303
@@ -80,8 +79,8 @@ def test_forms_redirect_to_the_queue_or_the_case(officer: Browser, forget: Make,
 
 
 def test_an_open_case_shows_queue_and_case(officer: Browser, forget: Make) -> None:
-    """The address of an open case shows the queue and the case, whose forms name the queue. The fragment alone is not a
-    complete page."""
+    """The URL of an open case shows the queue next to the case, and the case's forms contain the queue's name. The
+    fragment alone is not a complete page."""
     made = forget("p1", identity_verified=False, external_id="2026-0815")["id"]
     page = officer.get(f"/admin?queue=all&case={made}").text
     assert f'action="/admin/requests/{made}/approve"' in page
@@ -93,7 +92,7 @@ def test_an_open_case_shows_queue_and_case(officer: Browser, forget: Make) -> No
 
 
 def test_an_ended_case_is_not_polled(officer: Browser, forget: Make) -> None:
-    """The page of an open case polls its state, and the page of an ended case does not."""
+    """An open case's page polls the state of the case, and an ended case's page does not."""
     still_open = forget("p1", identity_verified=False)["id"]
     assert f'hx-get="/admin/requests/{still_open}/live' in officer.get(f"/admin/requests/{still_open}").text
     ended = forget("stranger")["id"]

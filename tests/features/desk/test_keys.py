@@ -80,8 +80,8 @@ def test_a_key_is_revoked(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_the_page_of_a_key_offers_revocation(officer: Browser, gateway: TestClient) -> None:
-    """The page of a valid key offers to revoke it, and the page of a revoked key does not. An unknown key returns
-    404."""
+    """The page of a valid key offers to revoke it, and the page of a revoked key does not. The page of an unknown key
+    returns 404."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     assert "Revoke it" in officer.get(f"/admin/keys/{made['id']}").text
     gateway.delete(f"/v1/api-keys/{made['id']}")

@@ -118,7 +118,8 @@ def test_every_text_is_translated(language: str) -> None:
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_translations_keep_placeholders_and_tags(language: str) -> None:
-    """Each translation has the placeholders of its text and no HTML tag or character that the text does not have."""
+    """Each translation has the same placeholders and HTML tags as its English text, and no special HTML character that
+    the English text does not have."""
     # the places of texts are no part of a catalogue's file
     in_templates = {one.id for one in catalogue.extracted() if any("/templates/" in name for name, _ in one.locations)}
     # Pages escape the texts of problems, which may have quotation marks and signs of comparison.

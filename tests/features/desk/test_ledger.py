@@ -23,7 +23,7 @@ def published(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> No
 
 @pytest.mark.usefixtures("published")
 def test_the_ledger_is_recomputed(officer: Browser, installation: Installation) -> None:
-    """The button reports that the whole ledger is valid or, after manipulation, names the fault."""
+    """The page's verification reports that the whole ledger is valid or, if it was manipulated, names the fault."""
     assert "Verify now" in officer.get("/admin/ledger").text
     page = officer.post("/admin/ledger/verify").text
     assert "The ledger is valid." in page

@@ -131,8 +131,8 @@ def test_a_rejection_cites_its_provision(
     language: str,
     cited: str | None,
 ) -> None:
-    """A letter cites the provision and the remedies of the request's own law, in the form that its language uses. If no
-    provision is known, the letter cites none and the officer is informed."""
+    """A letter cites the provision and the remedies of the law that applies to the request, in the form customary in
+    the letter's language. If no provision is known, the letter cites none and the officer is informed."""
     request_id = rejected("…", ground=ground, regulation=regulation)
     text = gateway.get(f"{PLACE}/{request_id}/reply?language={language}").text
     page = officer.get(f"/admin/requests/{request_id}/reply?language={language}").text
@@ -176,9 +176,9 @@ def test_a_reason_in_another_language_causes_a_warning(officer: Browser, rejecte
 
 
 def test_a_certificate_is_verified_by_its_code(gateway: TestClient, settings: Settings, forgotten: str) -> None:
-    """The reply's link opens a page that verifies the certificate by the reply's code, in any spelling, without a login
-    and without naming the person. A code with a wrong digit is not found. The link uses the configured public address.
-    If none is configured, the reply contains only the code."""
+    """The reply's link opens a page that verifies the certificate from the code in the reply, however the code is
+    typed, without a login and without naming the person. A code with a wrong digit is not found. The link uses the
+    configured public address. If none is configured, the reply contains only the code."""
     [certificate] = gateway.get(f"{PLACE}/{forgotten}/certificate").json()["certificates"]
     code = code_of(certificate["id"], certificate["jws"])
     text = gateway.get(f"{PLACE}/{forgotten}/reply").text

@@ -199,7 +199,7 @@ def test_forms_must_come_from_the_dashboard_origin(settings: Settings, admin_key
 
 
 def test_a_long_login_form_is_refused(browser: Browser) -> None:
-    """A login form much longer than a key returns 413."""
+    """A login form much longer than a key gets a 413 response."""
     answer = browser.client.post(
         "/admin/login", content=b"key=" + b"x" * 20_000, headers={"Content-Type": "application/x-www-form-urlencoded"}
     )

@@ -35,7 +35,7 @@ def test_an_empty_list_of_models_is_explained(officer: Browser) -> None:
 
 
 def test_a_model_shows_version_guarantee_and_target(officer: Browser, learned: dict[str, Any]) -> None:
-    """The list and the page of a model show its version, its guarantee and its target. Its name is shown as plain
+    """The list and the model's page show the model's version, guarantee and target. The model's name is shown as plain
     text."""
     page = officer.get("/admin/models").text
     assert f"/admin/models/{learned['id']}" in page
@@ -69,7 +69,7 @@ def test_waiting_people_are_shown_beside_an_epsilon_of_zero(
 
 
 def test_a_model_in_training_has_no_guarantee(officer: Browser, new_dataset: Make, new_model: Make) -> None:
-    """A model without a version has no guarantee, no curve, no price and an empty ledger. Its pages say so."""
+    """A model without a version has no guarantee, no curve, no cost estimate and an empty ledger. Its pages say so."""
     path = f"/admin/models/{new_model(new_dataset()['id'])['id']}"
     page = officer.get(path).text
     assert "No version yet" in page
@@ -84,7 +84,7 @@ def test_a_model_in_training_has_no_guarantee(officer: Browser, new_dataset: Mak
 
 @each("path", ["", "/live", "/curve", "/what-if", "/versions", "/exports", "/ledger"])
 def test_an_unknown_model_is_a_404(officer: Browser, path: str) -> None:
-    """Every page of an unknown model returns a 404 page of the dashboard."""
+    """Every page address of an unknown model returns the dashboard's 404 page."""
     page = officer.get(f"/admin/models/mdl_0{path}")
     assert page.status_code == 404
     assert "Not found" in page.text
@@ -106,7 +106,7 @@ def test_versions_and_copies_are_listed(
 
 
 def test_retraining_is_requested(officer: Browser, learned: dict[str, Any], work: Work) -> None:
-    """The button requests retraining, and the page then shows the request."""
+    """Retraining is requested with a button, and the page then shows the request."""
     answer = officer.post(f"/admin/models/{learned['id']}/relearn")
     assert answer.status_code == 303
     assert "retrains as soon as" in officer.get(answer.headers["location"]).text
@@ -117,8 +117,8 @@ def test_retraining_is_requested(officer: Browser, learned: dict[str, Any], work
 def test_the_ledger_is_recomputed(
     officer: Browser, learned: dict[str, Any], installation: Installation, by: Actor
 ) -> None:
-    """The verification reports a valid ledger. If a number is changed in the database with the triggers dropped, it
-    names the entry."""
+    """The page's verification reports a valid ledger. If a number was changed in the database after its triggers had
+    been dropped, the verification names the changed entry."""
     path = f"/admin/models/{learned['id']}/ledger/verify"
     assert "The ledger is valid." in officer.post(path).text
     with installation.database.writing(by=by) as session:
@@ -156,7 +156,7 @@ def test_retraining_needs_a_form_of_the_dashboard(officer: Browser, learned: dic
 def test_a_model_is_retired(
     officer: Browser, somebody_with: SomebodyWith, learned: dict[str, Any], forget: Make, work: Work
 ) -> None:
-    """A user who may change models can retire one on its page unless a request waits for it. The button then
+    """A user who may change models can retire a model from its page unless a request is waiting for it. The button then
     disappears."""
     path = f"/admin/models/{learned['id']}"
     assert "Retire it" not in somebody_with(Scope.MODELS_READ).get(path).text

@@ -51,8 +51,8 @@ def sealed(installation: Installation) -> list[bytes]:
 
 
 def test_notes_are_purged_with_the_details(installation: Installation) -> None:
-    """If a request has no other text, its details last as long as its notes. After the retention period the note's row
-    and key are deleted, and its text in a backup of the database cannot be decrypted."""
+    """Notes count as details of a request, even if it has no others. After the retention period the note's row and key
+    are deleted, and its text in a backup of the database cannot be decrypted."""
     request_id = ask(installation)
     assert kept(installation, request_id) == "request"
     write(installation, request_id)

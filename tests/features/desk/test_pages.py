@@ -80,8 +80,8 @@ def test_an_unknown_address_is_a_404(officer: Browser) -> None:
 
 
 def test_a_malformed_address_is_a_422(officer: Browser) -> None:
-    """An invalid filter or cursor returns a page with status 422 that names the fault and quotes no part of the
-    request."""
+    """A request with an invalid filter or cursor gets a page with status 422 that names the fault and quotes no part of
+    the request."""
     answer = officer.get("/admin/requests?status=<script>alert(1)</script>")
     assert answer.status_code == 422
     assert "alert(1)" not in answer.text

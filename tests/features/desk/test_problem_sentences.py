@@ -37,7 +37,8 @@ DECLARED = [
 
 @each(("kind", "name", "template"), DECLARED)
 def test_a_template_creates_its_condition(kind: str, name: str, template: str) -> None:
-    """Each template of a problem creates the problem, whose detail is the template filled with the facts."""
+    """Each of a problem's templates creates that problem, with the template, filled in with the facts, as its
+    detail."""
     condition = problem_sentences.CONDITIONS[kind]
     make = condition if name == "template" else getattr(condition, name)
     facts = dict.fromkeys(problem_sentences.places_of(template), 7)
@@ -50,7 +51,7 @@ def test_a_template_creates_its_condition(kind: str, name: str, template: str) -
 
 def test_every_place_fills_in_its_template() -> None:
     """Every place in the code that raises a problem uses a template, directly or through its class, and passes exactly
-    its facts."""
+    the template's facts."""
     places = list(problem_sentences.raised())
     assert len(places) > 250
     for place in places:
@@ -76,7 +77,7 @@ def test_every_sentence_of_a_problem_is_translated(language: str) -> None:
 
 
 def test_facts_are_in_the_language_of_the_page() -> None:
-    """A page translates numbers, statuses, damage and nested sentences into its own language. The API keeps them in
+    """A page shows numbers, statuses, kinds of damage and nested sentences in its own language. The API keeps them in
     English."""
     spent = problems.AdaptiveBudgetSpent(dataset_id="ds_1", mu=1.25, spent=1.2)
     waiting = problems.ModelNotLive(model_id="mdl_1", status="learning")
@@ -102,7 +103,7 @@ def test_facts_are_in_the_language_of_the_page() -> None:
     ],
 )
 def test_a_problem_is_translated_with_its_facts(officer: Browser, path: str, expected: str) -> None:
-    """The page of a problem shows the German sentence with its facts, and marks no part as English."""
+    """A problem's page shows the German sentence with the problem's facts and marks no part of it as English."""
     officer.post("/admin/language", language="de", next="/admin")
     page = officer.get(path).text.split('<main id="main"')[1]
     assert expected in page

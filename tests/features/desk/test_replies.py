@@ -71,7 +71,7 @@ def parts(sentence: str) -> list[str]:
 
 
 def test_every_language_has_every_sentence() -> None:
-    """Each language has every sentence in its own wording with the same placeholders, and twelve names of months."""
+    """Each language has every sentence in its own wording with the same placeholders, and twelve month names."""
     english = WORDINGS[ReplyLanguage.EN]
     for language in ReplyLanguage:
         wording = WORDINGS[language]
@@ -91,9 +91,9 @@ def test_every_language_has_every_sentence() -> None:
 def test_the_reply_to_a_forgotten_person_is_complete(
     gateway: TestClient, forgotten: str, language: ReplyLanguage
 ) -> None:
-    """Text and PDF agree in each language. They state what was done, with the case number, and on a separate page what
-    was erased and how to verify it. The id, epsilon and attacker accuracy of each certificate are in the language's
-    number format."""
+    """The text and the PDF agree in each language. They state the case number, what was done and, on a separate page,
+    what was erased and how to verify it. Each certificate's id, epsilon and attacker accuracy are given, with numbers
+    in the language's format."""
     wording = WORDINGS[language]
     [certificate] = gateway.get(f"{PLACE}/{forgotten}/certificate").json()["certificates"]
     text = text_of(gateway, forgotten, language=language)
@@ -147,8 +147,8 @@ def test_each_outcome_has_its_own_reply(gateway: TestClient, world: Callable[...
 def test_controller_and_contact_sign_the_reply(
     gateway: TestClient, world: Callable[..., str], language: ReplyLanguage
 ) -> None:
-    """The policy's controller is named in the head of the reply and in its signature, and the contact at its end, in
-    text and PDF. Without them, the reply leaves no gap."""
+    """In both text and PDF, the policy's controller is named at the top of the reply and in its signature, and the
+    contact at its end. Without them, the reply leaves no gap."""
     gateway.patch("/v1/tenant", json={"policy": {"controller": None, "contact": None}}).raise_for_status()
     request_id, wording = world("stranger"), WORDINGS[language]
     before = text_of(gateway, request_id, language=language)
@@ -192,8 +192,8 @@ def test_a_pdf_with_characters_missing_in_the_font_is_refused(
 def test_a_reply_is_a_download(
     gateway: TestClient, world: Callable[..., str], refused: Refused, installation: Installation
 ) -> None:
-    """Unknown languages and formats of a reply are refused. A reply is sent as a download and is not written to any
-    file."""
+    """A request for a reply in an unknown language or format is refused. A reply is sent as a download and is not
+    written to any file."""
     path = f"{PLACE}/{world('stranger')}/reply"
     for query in ("language=nl", "format=html", "lang=de"):
         refused(gateway.get(f"{path}?{query}"), 422, "input_invalid")

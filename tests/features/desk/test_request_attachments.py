@@ -41,8 +41,8 @@ def small(installation: Installation, gateway: TestClient) -> Iterator[TestClien
 
 
 def test_a_file_is_attached_saved_and_deleted(gateway: TestClient, path: str, get: Get) -> None:
-    """A file is attached, listed with its author and size, and downloaded byte for byte. Once deleted, it returns 404.
-    It can be found only under its own request."""
+    """A file is attached, listed with its author and size, and downloaded byte for byte. Once it is deleted, its URL
+    returns 404. The file can be found only under its own request."""
     answer = attach(gateway, path)
     made = answer.json()
     key = get("/api-keys")["items"][0]
@@ -97,7 +97,7 @@ def test_a_file_name_cannot_break_a_header(gateway: TestClient, path: str) -> No
     [(b"", "attachment_invalid"), (b"GIF89a", "attachment_invalid"), (PDF + b"\n", "upload_too_large")],
 )
 def test_a_refused_file_is_not_stored(small: TestClient, path: str, content: bytes, code: str) -> None:
-    """Files that are empty, too large or of a wrong kind are refused with a specific error. No part of them is quoted
+    """Files that are empty, too large or of the wrong kind are refused with a specific error. No part of them is quoted
     or stored."""
     answer = attach(small, path, "Jane.pdf", content)
     assert answer.json()["code"] == code

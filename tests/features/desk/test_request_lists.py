@@ -26,9 +26,9 @@ def test_a_list_explains_requests_left_out_by_its_order(officer: Browser, order:
 
 
 def test_headings_sort_the_list(officer: Browser, gateway: TestClient) -> None:
-    """A column heading sorts the list by its column and, if it is already sorted, reverses the order. Filters and page
-    size stay, and the total counts only the requests that the order includes. The date of receipt is not sortable,
-    because it can precede the date of entry."""
+    """Clicking a column heading sorts the list by that column or, if it is already sorted by it, reverses the order.
+    Filters and page size are kept, and the total counts only the requests that the order includes. The date of receipt
+    is not sortable, because it can precede the date of entry."""
     bodies = [{"subject_id": f"q{n}", "identity_verified": n % 2 == 0} for n in range(60)]
     gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
     way = "/admin/requests?regulation=gdpr&size=25"
@@ -80,8 +80,8 @@ def test_columns_are_chosen(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_days_are_in_the_zone_of_the_policy(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """In the list, its export and its bulk decision, a range of days is in the policy's time zone and includes its last
-    day. An invalid day is marked."""
+    """In the list, its export and its bulk decision, a range of days is interpreted in the policy's time zone and
+    includes its last day. An invalid day is marked."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
     # In Berlin this is the 2nd of January.
     asked = {"identity_verified": False, "submitted_at": "2026-01-01T23:30:00Z"}

@@ -39,7 +39,7 @@ def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[
 
 
 def test_an_empty_installation_is_explained(officer: Browser) -> None:
-    """The pages of an empty installation explain the first steps."""
+    """In an empty installation, the pages explain the first steps."""
     assert "No requests yet" in officer.get("/admin/requests").text
     assert "Nothing awaits a decision" in officer.get("/admin").text
     home = officer.get("/admin/overview").text
@@ -49,7 +49,7 @@ def test_an_empty_installation_is_explained(officer: Browser) -> None:
 
 
 def test_home_shows_numbers_deadlines_and_models(officer: Browser, forgotten: dict[str, Any], forget: Make) -> None:
-    """The overview shows the numbers, the next deadlines and the models, each with a link."""
+    """The overview shows the key figures, the next deadlines and the models, each with a link."""
     made = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z", regulation="ccpa")
     for path in ("/admin", "/admin/overview"):
         page = officer.get(path).text
@@ -105,7 +105,7 @@ def test_a_cancelled_request_is_withdrawn_in_german(officer: Browser, forget: Ma
 
 
 def test_a_clock_is_paused_and_resumed(officer: Browser, forget: Make) -> None:
-    """The clock of a request is paused and resumed. Actions that no longer apply are not offered."""
+    """A request's clock is paused and resumed. Actions that no longer apply are not offered."""
     made = forget("p1", identity_verified=False)
     path = f"/admin/requests/{made['id']}"
     officer.post(f"{path}/resume")
@@ -164,8 +164,8 @@ def test_the_certificate_is_explained(officer: Browser, forgotten: dict[str, Any
 def test_a_certificate_is_verified(
     officer: Browser, gateway: TestClient, installation: Installation, forgotten: dict[str, Any]
 ) -> None:
-    """The button verifies the signature and the numbers and shows the result. A changed certificate is reported as
-    invalid."""
+    """The certificate's signature and numbers are verified with a button, and the page shows the result. A changed
+    certificate is reported as invalid."""
     [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
     path = f"/admin/certificates/{found['id']}"
     assert "Verified." in officer.post(f"{path}/verify").text

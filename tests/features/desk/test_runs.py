@@ -63,7 +63,7 @@ def test_a_current_run_is_shown(
 def test_a_request_shows_the_expected_end_of_its_run(
     officer: Browser, installation: Installation, model: dict[str, Any], forget: Make, work: Callable[[], int]
 ) -> None:
-    """While a model forgets a person, the page of the request shows when the run is expected to end."""
+    """While a model forgets a person, the request's page shows when the run is expected to end."""
     work()
     request_id = forget("p1")["id"]
     run_id = _claimed(installation)
@@ -81,8 +81,8 @@ def test_the_queue_shows_what_is_due_and_why(
     work: Callable[[], int],
     get: Callable[[str], Any],
 ) -> None:
-    """The queue lists each model that is due, with the rule, the waiting time and the deadline. It also shows the
-    running workers and the number of runs per hour. Users need permission to read accounts."""
+    """The queue lists each model that is due, with the rule that makes it due, the waiting time and the deadline. It
+    also shows the running workers and the number of runs per hour. Only users who may read accounts see the queue."""
     [learns] = get("/queue")["next"]
     assert (learns["model_ids"], [due["rule"] for due in learns["due"]]) == ([model["id"]], ["learn"])
     assert "A model waits to be learned" in officer.get("/admin/runs/queue").text
@@ -161,7 +161,7 @@ def test_a_run_is_cancelled(
 def test_model_names_are_read_in_one_statement(
     officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A list with runs of several models reads all the models' names in one SQL statement."""
+    """For a list with several models' runs, all of the models' names are read in one SQL statement."""
     for name in ("first", "second", "third"):
         new_model(new_dataset()["id"], name=name)
     work()

@@ -18,8 +18,8 @@ def forgotten(forget: Callable[..., dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_suppressed_people_are_listed(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """Each suppressed person is listed as a hash, together with the request. A search by a person's id sends the id
-    only in the body."""
+    """Each suppressed person is listed as a hash, together with the person's request. A search by a person's id sends
+    the id only in the body."""
     assert forgotten["id"] in officer.get("/admin/suppressions").text
     answer = officer.post("/admin/suppressions/search", subject_id="ann@example.org")
     assert forgotten["id"] in answer.text

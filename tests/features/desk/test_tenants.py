@@ -31,8 +31,8 @@ def _filled(page: str) -> dict[str, str | list[str]]:
 
 
 def test_a_policy_is_changed(officer: Browser, get: Get) -> None:
-    """Saving the form changes only the values that differ from the current policy, and the audit log names only
-    these."""
+    """Saving the form changes only the values that differ from the current policy, and the audit log names only those
+    values."""
     before = get("/tenant")["policy"]
     row = {"regulation_0": "lgpd", "days_0": "15", "may_pause_0": "yes"}
     changed = {"auto_accept": "no", "retain_requests_days": "400", "grace_seconds": "2", "grace_seconds_unit": "hours"}
@@ -117,8 +117,8 @@ def test_an_invalid_policy_is_refused(officer: Browser, get: Get, field: str, va
 
 
 def test_a_business_id_needs_a_claim(officer: Browser, get: Get) -> None:
-    """The form refuses a business id without a claim and shows the fault at the claim's field. It accepts both
-    together."""
+    """The form refuses a business id without a claim and shows the fault at the claim's field. It accepts a business id
+    together with a claim."""
     form = _filled(officer.get("/admin/tenant").text) | {"drp_business_id": "SHOP", "confirmed": "yes"}
     answer = officer.post("/admin/tenant/policy", **form)
     assert answer.status_code == 422
@@ -129,7 +129,7 @@ def test_a_business_id_needs_a_claim(officer: Browser, get: Get) -> None:
 
 
 def test_issuers_and_agents_are_added_and_deleted(officer: Browser, get: Get) -> None:
-    """Issuers and agents are added, listed and deleted by forms. A duplicate is refused."""
+    """Issuers and agents are added, listed and deleted through forms. A duplicate is refused."""
     issuer = {"issuer": "https://login.example", "audience": "lethe", "jwks": json.dumps({"keys": [JWK]})}
     agent = {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}
     for kind, filled, path in (("issuers", issuer, "identity-issuers"), ("agents", agent, "agents")):
@@ -167,7 +167,7 @@ def test_tenants_are_for_operators(somebody_with: Callable[..., Browser]) -> Non
 
 
 def test_time_limits_in_force_are_shown(officer: Browser, gateway: Any) -> None:
-    """The policy's page shows each time limit with its law, or the tenant's own limit where one is set."""
+    """The policy's page shows each time limit with the law that sets it, or the tenant's own limit where one is set."""
     page = _lines(officer.get("/admin/tenant").text)
     assert "GDPR 1 month 2 months yes GDPR, Article 12(3)" in page
     assert "CCPA 45 days 45 days no CCPA regulations, Cal. Code Regs. tit. 11, § 7021(b)" in page

@@ -141,7 +141,7 @@ def test_a_list_with_unknown_hashes_is_refused(
 def test_people_are_found_under_both_normal_forms(
     gateway: TestClient, installation: Installation, held: dict[str, Any], state: Callable[..., None], get: Get
 ) -> None:
-    """A person is found although the tenant and DROP normalise a sharp s, a dotted capital I or blanks differently."""
+    """A person is found even if the tenant and DROP normalise a sharp s, a dotted capital I or blanks differently."""
     forms = {
         "Jo\u00e3o Stra\u00dfe@Example.org": "jo\u00e3ostra\u00dfe@example.org",
         "\u0130rem@example.org": "i\u0307rem@example.org",
@@ -159,7 +159,7 @@ def test_identifiers_of_the_identity_map_are_hashed(
     gateway: TestClient, installation: Installation, held: dict[str, Any], get: Get, work: Work
 ) -> None:
     """If the identity map was loaded in plain text, its e-mail addresses and phone numbers are hashed automatically. A
-    line then leads through the map to the rows, and the hashes are deleted with the person."""
+    DROP line then leads through the map to the person's rows, and the hashes are deleted with the person."""
     links = [
         {
             "identifiers": [
@@ -266,8 +266,8 @@ def test_parts_and_repetitions_are_one_file(
 
 
 def test_malformed_lines_are_refused_without_being_quoted(gateway: TestClient, refused: Refused) -> None:
-    """Wrong file names, IDs, hashes and lists, and an ID with another hash, are refused without quoting them, and no
-    line of the call is loaded."""
+    """Malformed file names, IDs, hashes and lists, and an ID that was already sent with a different hash, are refused
+    without being quoted, and no line of the call is loaded."""
     load(gateway, EMAIL, [of(1)])
     wrong = [
         {"file": "list.csv", "lines": []},

@@ -85,7 +85,8 @@ def test_malformed_files_are_refused_by_line(
     ],
 )
 def test_malformed_people_are_refused_by_line(offline: Client, tmp_path: Path, row: str, place: str) -> None:
-    """A date of ambiguous order and a row without a person are refused with their line number."""
+    """A date in which day and month cannot be told apart and a row without a customer id are refused with their line
+    number."""
     path = tmp_path / "customers.csv"
     id_, birth_date = row.split(",")
     path.write_text(

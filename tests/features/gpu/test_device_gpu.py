@@ -78,7 +78,7 @@ def test_two_classes_take_the_fused_pass(random_rows: Rows) -> None:
 
 
 def test_two_classes_are_read_by_blocks_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If Triton finds no C compiler, two classes are read in blocks, which is slower, instead of failing."""
+    """If Triton finds no C compiler, rows of two classes are still processed, but more slowly, in blocks."""
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     labels = torch.zeros(4, dtype=torch.int32, device="cuda")

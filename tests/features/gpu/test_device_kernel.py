@@ -42,8 +42,8 @@ def error_of_the_kernel(num_rows: int, width: int, *, device: str, programs: int
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton comes with torch's CUDA builds")
 def test_interpreted_kernel_computes_the_formula(request: Any) -> None:
-    """The kernel, interpreted on the CPU, agrees with the formula of the gradient to 1e-7 per row, for any number of
-    rows, for rows narrower than a power of two, and for programs without rows."""
+    """The kernel, interpreted on the CPU, agrees with the gradient formula to 1e-7 per row, for any number of rows, for
+    rows narrower than a power of two, and for programs without rows."""
     answered = subprocess.run(
         [sys.executable, "-c", INTERPRETED],
         cwd=request.config.rootpath,
@@ -60,7 +60,7 @@ def test_interpreted_kernel_computes_the_formula(request: Any) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", [*SHAPES, (3000, 4096), (1_000_003, 512)])
 def test_compiled_kernel_computes_the_formula(shape: tuple[int, int]) -> None:
-    """The compiled kernel agrees with the formula of the gradient to 1e-7 per row."""
+    """The compiled kernel agrees with the gradient formula to 1e-7 per row."""
     from worker.features.gpu.kernel import num_programs
 
     assert error_of_the_kernel(*shape, device="cuda", programs=num_programs(torch.device("cuda"))) < 1e-7

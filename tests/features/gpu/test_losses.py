@@ -18,7 +18,8 @@ from worker.langevin.step import State, projected_noisy_step
 @pytest.mark.parametrize("device", [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)])
 @every_loss
 def test_device_steps_equal_the_chain(loss: Loss, device: str) -> None:
-    """With the same noise, 60 steps over batches agree with the CPU to 1e-6, the precision of float32 products."""
+    """With the same noise, 60 steps over batches on a device agree with the CPU to 1e-6, the precision of float32
+    products."""
     features, labels = labelled(loss, 700, 9)
     ran = {"loss": loss, "num_classes": classes_of(loss)}
     settings: dict[str, Any] = {"l2": 0.05, "step_size": 0.5, "noise_scale": 0.2, "radius": 20.0}

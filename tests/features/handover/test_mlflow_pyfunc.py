@@ -118,7 +118,7 @@ def test_vectors_are_read_as_at_the_gateway(vectors: list[list[float]]) -> None:
 
 
 @given(st.lists(st.floats(-50, 50), min_size=3, max_size=3))
-def test_predicted_targets_equal_the_gateways(vector: list[float]) -> None:
+def test_predicted_targets_match_the_gateway(vector: list[float]) -> None:
     """A model with a numeric target returns values in the target's unit and within its range."""
     parameters, target = np.array([[0.5, -1.0, 2.0, 0.25]]), TargetColumn(low=20.0, high=140.0)
     about = {"objective": "huber_regression", "classes": [], "target": {"min": 20.0, "max": 140.0}, "schema": None}
@@ -128,7 +128,7 @@ def test_predicted_targets_equal_the_gateways(vector: list[float]) -> None:
 
 
 @given(st.lists(st.floats(-50, 50), min_size=3, max_size=3))
-def test_predicted_rates_equal_the_gateways(vector: list[float]) -> None:
+def test_predicted_rates_match_the_gateway(vector: list[float]) -> None:
     """A model of counts returns positive rates that are at most their bound."""
     parameters, bound = np.array([[1.5, -3.0, 2.0, 0.25]]), {"min": 0.0, "max": 40.0}
     about = {"objective": "poisson_regression", "classes": [], "target": bound, "schema": None, "loss_width": 1.0}
@@ -145,7 +145,7 @@ def test_a_hinge_has_labels_without_probabilities() -> None:
     assert found == [{"label": "yes", "probabilities": None}, {"label": "no", "probabilities": None}]
 
 
-def test_predicted_labels_equal_the_gateways() -> None:
+def test_predicted_labels_match_the_gateway() -> None:
     """For a multi-label model, each label has its own probability, and the labels above 1/2 are returned."""
     about = {"objective": "multilabel_logistic_regression", "classes": ["a", "b", "c"], "target": None, "schema": None}
     vectors = [[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]]

@@ -77,7 +77,8 @@ def encoder() -> Any:
     )
 )
 def test_records_are_encoded_as_at_the_gateway(encoder: Any, record: dict[str, Any]) -> None:
-    """Records that the gateway refuses become NaN, and all others are encoded to the same row as at the gateway."""
+    """A record that the gateway refuses is encoded as NaN, and every other record is encoded to the same row as at the
+    gateway."""
     record = {name: None if value != value else value for name, value in record.items()}
     try:
         expected = encode_records(SCHEMA, [record])

@@ -55,8 +55,8 @@ OF_P1 = link(("customer_id", "p1"), ("email", MAIL), ("phone", PHONE))
 def test_a_request_by_email_erases_the_rows_of_the_customer_number(
     gateway: TestClient, live: dict[str, Any], load: Load, forget: Make, get: Get, work: Work
 ) -> None:
-    """The certificate of a request by e-mail address covers the rows of the customer number and verifies. The response
-    names the kinds of identifiers that led to the rows."""
+    """If a request names a person by e-mail address, its certificate covers the rows stored under the customer number
+    and verifies. The response names the kinds of identifiers that led to the rows."""
     assert load(OF_P1).json() == {
         "num_links": 1,
         "num_new": 3,
@@ -251,7 +251,7 @@ def test_a_join_of_two_people_needs_an_admin(
     refused: Refused,
 ) -> None:
     """Two customer numbers that share an e-mail address count as two people, and a call that links them loads nothing.
-    The links are named only to callers with the scope, and only an admin can confirm the join."""
+    The links are named only to callers with the required scope, and only an admin can confirm the join."""
     family = [link(("customer_id", f"p{row}"), ("email", "family@example.org")) for row in (1, 2)]
     problem = load(OF_P1, *family).json()
     assert problem["code"] == "people_joined"
@@ -277,8 +277,8 @@ def test_a_wrong_link_is_deleted_by_an_admin(gateway: TestClient, held: str, loa
 
 
 def test_malformed_identifiers_are_refused_and_not_quoted(load: Load, get: Get, refused: Refused) -> None:
-    """Malformed phone numbers and e-mail addresses, identifiers without visible characters and unknown kinds return 422
-    without being quoted, and no link is loaded."""
+    """Requests with malformed phone numbers or e-mail addresses, identifiers without visible characters, or unknown
+    kinds get a 422 that does not quote them, and no link is loaded."""
     for named, text in (
         ("phone", "030 901820"),
         ("phone", "+49 30 901820 ext. 12"),

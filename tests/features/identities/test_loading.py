@@ -58,8 +58,8 @@ def test_faults_name_lines_of_the_file(
 
 
 def test_a_sql_statement_cannot_write(database: str) -> None:
-    """The columns of a SQL statement name the kinds. A statement that writes fails without being quoted and leaves the
-    database unchanged."""
+    """The columns of a SQL statement name the kinds of identifiers. A statement that writes fails without being quoted
+    and leaves the database unchanged."""
     rows = list(sql_rows(database, "SELECT id AS customer_id, mail AS email FROM customers ORDER BY id"))
     assert rows[1] == {"customer_id": "c1", "email": "p1@example.org"}
     for statement in ("DELETE FROM customers", "SELECT nothing FROM nowhere"):

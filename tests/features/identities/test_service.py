@@ -13,8 +13,8 @@ from tests.counted import statements_to
 
 @pytest.mark.parametrize("person", ["sub_1", "sub_stranger"])
 @pytest.mark.parametrize("number", [1, 50])
-def test_a_look_up_takes_two_statements(installation: Installation, by: Actor, person: str, number: int) -> None:
-    """Resolving requests, whether one or fifty, takes two SQL statements, whether the person has many identifiers or is
+def test_a_lookup_takes_two_statements(installation: Installation, by: Actor, person: str, number: int) -> None:
+    """Resolving one or fifty requests takes two SQL statements, no matter whether the person has many identifiers or is
     unknown."""
     links = [[("sub_1", "customer_id"), *((f"sub_e{n}", "email") for n in range(30))]]
     with installation.database.writing(by=by) as session:

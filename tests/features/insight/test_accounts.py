@@ -17,8 +17,8 @@ Refused = Callable[..., dict[str, Any]]
 def test_an_account_shows_version_releases_and_influence(
     live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """The account shows version, releases and residual influence. Forgetting one record takes as many steps as the
-    account predicted, adds one release and raises the influence above 0."""
+    """A model's account shows its version, releases and residual influence. Forgetting one record takes as many steps
+    as the account predicted, adds one release and raises the influence above 0."""
     before = get(f"/accounting/models/{live['id']}")
     assert (before["version"], before["releases"], before["influence"]) == (1, 1, 0)
     assert before["noise_variance"] > 0
@@ -39,7 +39,8 @@ def test_an_account_shows_version_releases_and_influence(
 def test_there_is_no_account_before_the_first_version(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, refused: Refused
 ) -> None:
-    """A model that is still in training has an empty ledger and no account. An unknown model returns 404."""
+    """A model that is still in training has an empty ledger and no account. A request for an unknown model gets a
+    404."""
     model = new_model(new_dataset()["id"])
     refused(gateway.get(f"/v1/accounting/models/{model['id']}"), 409, "model_not_live")
     refused(gateway.post("/v1/accounting/preview", json={"model_id": model["id"]}), 409, "model_not_live")
@@ -52,7 +53,7 @@ def test_there_is_no_account_before_the_first_version(
 def test_the_remaining_releases_are_counted(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make
 ) -> None:
-    """The account counts the versions that still fit an adaptive budget. A larger budget fits more, and each
+    """The account counts the versions that still fit an adaptive budget. A larger budget allows more versions, and each
     publication reduces the count by one."""
     path = f"/accounting/models/{live['id']}"
 
@@ -85,14 +86,14 @@ def test_the_remaining_releases_are_counted(
 
 @each("query", ["adaptive_epsilon=0", "adaptive_epsilon=inf", "adaptive_delta=1", "adaptive_delta=x"])
 def test_a_malformed_budget_is_refused(gateway: TestClient, query: str, refused: Refused) -> None:
-    """A budget outside its mathematical domain returns 422."""
+    """A request with a budget outside its mathematical domain gets a 422 response."""
     refused(gateway.get(f"/v1/accounting/models/mdl_0?{query}"), 422, "input_invalid")
 
 
 @each("epsilon", [5e-324, 1.0, 1e300])
 @each("delta", [5e-324, 0.5, 1 - 2**-53])
 def test_extreme_budgets_are_answered(gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float) -> None:
-    """The most extreme valid budgets return a number or null."""
+    """For the most extreme valid budgets, the response contains a number or null."""
     query = {"adaptive_epsilon": epsilon, "adaptive_delta": delta}
     answer = gateway.get(f"/v1/accounting/models/{live['id']}", params=query)
     assert answer.status_code == 200, answer.text

@@ -26,7 +26,7 @@ def test_a_smaller_target_never_costs_less() -> None:
     assert found == sorted(found, reverse=True)
 
 
-def test_an_unreachable_target_has_no_price() -> None:
+def test_an_unreachable_target_has_no_cost() -> None:
     """If no number of steps can reach the target, the number of passes is None."""
     made = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-6, noise_scale=1e-3),

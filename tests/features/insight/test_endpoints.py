@@ -56,7 +56,7 @@ def test_a_malformed_curve_is_refused(gateway: TestClient, live: dict[str, Any],
 def test_a_learning_model_has_an_empty_curve(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, refused: Refused
 ) -> None:
-    """A model that is still being trained has an empty curve. An unknown model returns 404."""
+    """A model that is still being trained has an empty curve. A request for an unknown model gets a 404."""
     model = new_model(new_dataset()["id"])
     assert get(f"/accounting/models/{model['id']}/trajectory")["items"] == []
     refused(gateway.get("/v1/accounting/models/mdl_0/trajectory"), 404, "model_unknown")
@@ -158,7 +158,7 @@ def test_extreme_previews_are_answered(
     ],
 )
 def test_a_malformed_preview_is_refused(gateway: TestClient, wrong: dict[str, Any], refused: Refused) -> None:
-    """A preview with parameters outside their mathematical domain returns 422."""
+    """A preview with parameters outside their mathematical domain is refused with a 422."""
     refused(gateway.post("/v1/accounting/preview", json={"model_id": "mdl_0"} | wrong), 422, "input_invalid")
 
 
@@ -279,8 +279,8 @@ def test_a_preview_of_a_request_in_review_states_its_effect(
 def test_a_preview_explains_why_a_request_waits(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """The preview of a request that waits for a batch states the number of waiting requests, the batch size and the
-    latest start. The preview is empty once a run has claimed the request."""
+    """The preview of a request that is waiting for a batch states the number of waiting requests, the batch size and
+    when the run will start at the latest. The preview is empty once a run has claimed the request."""
     new_model(new_dataset()["id"], batching={"max_requests": 2, "max_wait_seconds": 3600})
     work()
     first = forget("p1")

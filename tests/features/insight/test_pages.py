@@ -72,9 +72,9 @@ def test_the_other_axis_counts_steps(officer: Browser, forgotten: dict[str, Any]
 def test_a_plan_is_drawn(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """A model's plan page plots the passes in the API's plan against epsilon. It also plots the versions' metric: the
-    metric of the quality gate if the model has one. The page for a new model plots the passes for the l2 entered in the
-    form."""
+    """A model's plan page plots the passes in the API's plan against epsilon. It also plots a metric of the versions,
+    which is the quality gate's metric if the model has a gate. The page for creating a model plots the passes for the
+    l2 entered in the form."""
     dataset = new_dataset(rows=200)["id"]
     [costs] = plots(officer.post("/admin/models/new/preview", dataset_id=dataset, l2="0.05").text)
     plan = get(f"/accounting/datasets/{dataset}/plan?l2=0.05")

@@ -25,8 +25,7 @@ def test_requests_are_bounded_until_the_budget_is_spent(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
     """A request gets a privacy bound as long as the budget covers the rows of all such requests together. The next
-    request waits for a ledger whose training started after that request was accepted; an older ledger does not end its
-    wait."""
+    request waits for a ledger whose training started after that request was accepted; an older ledger is not enough."""
     model = new_dp_model()
     assert (model["epsilon"], model["budget_rows"], model["retraining_due"]) == (0.576, 4, False)
     assert {point["rows"]: point["epsilon"] for point in model["curve"]} == {

@@ -108,7 +108,7 @@ def test_the_lineage_of_a_request_covers_its_datasets(
 def test_a_second_request_has_the_same_lineage(
     gateway: TestClient, installation: Installation, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """A second request that joins the first has the same lineage with its own certificate. A request made after
+    """A second request that joins the first has the same lineage with its own certificate. A request submitted after
     completion has an empty lineage, but the person's own lineage is still complete."""
     first, second = forget("p1"), forget("p1")
     work()

@@ -158,7 +158,7 @@ def test_the_response_names_the_permitted_digest(
     gateway: TestClient, live: dict[str, Any], forget: Make, work: Work
 ) -> None:
     """The response names the permitted version and its digest and is valid for an hour. If the caller names a version
-    that is refused, it explains why."""
+    that may not be served, the response explains why."""
     place = f"/v1/models/{live['id']}/serving"
     digest = gateway.get(f"/v1/models/{live['id']}/versions/1").json()["weights_sha256"]
     answer = gateway.get(place)
@@ -198,8 +198,8 @@ def test_polling_with_a_current_etag_returns_no_body(gateway: TestClient, live: 
 
 
 def test_malformed_versions_are_refused(gateway: TestClient, live: dict[str, Any], refused: Refused) -> None:
-    """Unknown versions and models return 404. A version name that is neither a number nor a digest is refused as
-    malformed."""
+    """Requests for unknown versions and models get a 404. A version name that is neither a number nor a digest is
+    refused as malformed."""
     place = f"/v1/models/{live['id']}/serving"
     refused(gateway.get(f"{place}?version=2"), 404, "version_unknown")
     refused(gateway.get("/v1/models/mdl_0/serving"), 404, "model_unknown")

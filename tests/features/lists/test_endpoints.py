@@ -84,7 +84,7 @@ def test_each_request_has_its_own_result(
 
 
 def test_the_status_of_a_batch_depends_on_acceptance(ask: Ask, installation: Installation) -> None:
-    """A batch returns 202 if every request was accepted, and 422 with one error per request if none was."""
+    """A batch gets a 202 if every request in it was accepted, and a 422 with one error per request if none was."""
     refused = ask({"subject_id": ""}, {"subject_id": "p1", "dataset_ids": ["ds_none"]})
     assert refused.status_code == 422
     assert refused.headers["Content-Type"] == "application/problem+json"

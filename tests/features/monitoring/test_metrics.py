@@ -156,7 +156,8 @@ def test_only_operators_grant_the_monitoring_scope(
 
 
 def test_metrics_can_have_their_own_port(settings: Settings) -> None:
-    """If the settings name a metrics port, that port serves metrics without a key and no other endpoint."""
+    """If the settings name a metrics port, that port serves the metrics without requiring a key, and serves nothing
+    else."""
     port = free_port()
     with TestClient(create_app(settings.model_copy(update={"metrics_port": port}))) as client:
         assert client.get("/metrics").status_code == 401

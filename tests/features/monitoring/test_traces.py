@@ -87,8 +87,8 @@ def gateway(settings: Settings, admin_key: str, collector: Collector) -> Iterato
 
 
 def test_calls_are_traced(gateway: TestClient, collector: Collector, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each call produces a span with its route and status, which continues the caller's trace. Log lines name the
-    trace."""
+    """Each call produces a span that has the call's route and status and continues the caller's trace. Log lines name
+    the trace."""
     trace_id, span_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     parent = {"traceparent": f"00-{trace_id}-{span_id}-01", "tracestate": f"vendor={NOTE}", "baggage": f"who={NOTE}"}
     assert gateway.get(f"/v1/datasets/ds_0/subjects/{SUBJECT}?note={NOTE}", headers=parent).status_code == 422

@@ -20,7 +20,7 @@ def upload(gateway: TestClient, content: bytes, **headers: str) -> Any:
 @pytest.mark.slow
 def test_one_tenants_uploads_do_not_delay_other_tenants(gateway: TestClient) -> None:
     """While one tenant uploads fourteen slow networks, another tenant gets responses and can register a network before
-    the first of those uploads ends. Uploads beyond the limit return 503 with Retry-After and are not stored."""
+    the first of those uploads ends. Uploads beyond the limit get a 503 response with Retry-After and are not stored."""
     key = gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"]
     theirs = {"Authorization": f"Bearer {key}"}
     answers: list[Any] = []
@@ -47,8 +47,8 @@ def test_one_tenants_uploads_do_not_delay_other_tenants(gateway: TestClient) -> 
 
 @pytest.mark.slow
 def test_uploads_of_rows_take_places(gateway: TestClient) -> None:
-    """An upload of rows for a network returns 503 while all of the tenant's places are in use, and nothing is stored.
-    Places used by another tenant do not count."""
+    """An upload of rows for a network gets a 503 response while all of the tenant's places are in use, and nothing is
+    stored. Places used by another tenant do not count."""
     network = upload(gateway, nets.linear()).json()["id"]
     rows = {"data": FORM | {"network_id": network}, "files": {"file": ("people.npz", npz(features=nets.WIDTH))}}
     with service.place(DEFAULT_TENANT), service.place(DEFAULT_TENANT), service.place(DEFAULT_TENANT):

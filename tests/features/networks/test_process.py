@@ -106,7 +106,7 @@ def test_time_and_memory_are_limited() -> None:
         ('line.send_bytes(b"3")', "process ended"),
     ],
 )
-def test_a_stalled_process_fails_in_time(answer: str, said: str) -> None:
+def test_a_stalled_process_times_out(answer: str, said: str) -> None:
     """A network fails if its process stalls in the middle of a response, even if another process keeps the pipe open.
     It also fails if the process returns the wrong number of values."""
     ours, theirs = socket.socketpair()

@@ -64,9 +64,9 @@ def test_a_person_is_forgotten_and_the_certificate_verifies(
 def test_requests_share_a_version_with_separate_certificates(
     gateway: TestClient, model: dict[str, Any], new_model: Make, forget: Make, work: Work, get: Get
 ) -> None:
-    """Several people, one of whom has two rows, are forgotten in one run with separate certificates. The joint
-    guarantee with a Langevin model on the same rows composes both methods. The certificate file and the ledger verify
-    offline."""
+    """Several people, one of whom has two rows, are forgotten in one run, and each gets a separate certificate. The
+    joint guarantee with a Langevin model on the same rows composes both methods. The certificate file and the ledger
+    verify offline."""
     new_model(model["dataset_id"], audit={"lanes": 0})
     work()
     requests = [forget(subject) for subject in ("p1", "p2", "p3")]

@@ -155,8 +155,8 @@ def test_the_secret_is_sealed(installation: Installation, by: Actor, invited: In
 def test_users_log_in_by_address_and_password(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """A user logs in with the password and the address, in upper or lower case. A login with a wrong password, with an
-    unknown address, or before the invitation has been accepted is refused."""
+    """A user logs in with a password and an e-mail address, whose case does not matter. A login with a wrong password,
+    with an unknown address, or before the invitation has been accepted is refused."""
     user_id = invited()
     with installation.database.writing(by=by) as session:
         users.create(session, name="New", email="new@example.com", role=Role.VIEWER, by=admin)

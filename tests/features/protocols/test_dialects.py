@@ -58,8 +58,8 @@ def client() -> TestClient:
 
 @pytest.mark.parametrize("name", RAISED)
 def test_every_problem_has_the_protocols_format(client: TestClient, name: str) -> None:
-    """Every problem is returned in the protocol's format. Malformed input returns 400; all other statuses are
-    unchanged."""
+    """Every problem is returned in the protocol's format. The status is 400 for malformed input and unchanged for all
+    other problems."""
     _, status, said = RAISED[name]
     answer = client.get(f"/raised/{name}")
     assert (answer.status_code, answer.json()) == (status, {"said": said})

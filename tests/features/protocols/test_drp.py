@@ -244,7 +244,7 @@ def test_an_unverified_person_gets_the_verification_url() -> None:
 
 
 def test_an_extension_has_a_reason() -> None:
-    """An extended request's status contains the new date and the reason for the extension."""
+    """An extended request's status contains the new due date and the reason for the extension."""
     later = request(deadline=AT + 90 * 24 * 60 * MINUTE, extension_reason="There are many requests.")
     told = drp.status_of(later, status="accepted", verification_url=None)
     assert (told["expected_by"], told["processing_details"]) == ("2026-12-31T15:00:00Z", "There are many requests.")

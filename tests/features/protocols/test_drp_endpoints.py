@@ -196,8 +196,8 @@ def test_agents_cannot_tell_whose_data_is_held(
 
 
 def test_an_agent_is_notified_of_every_change(settings: Settings, request: pytest.FixtureRequest) -> None:
-    """On each change, a request's status is sent to its `status_callback`. It is unsigned, because the protocol defines
-    no signature for it."""
+    """On each change, a request's status is sent to its `status_callback`. The callback is unsigned, because the
+    protocol defines no signature for it."""
     settings.webhook_allowed_networks = "127.0.0.0/8"
     agent: Agent = request.getfixturevalue("agent")
     with serving(answering(200)) as receiver:
@@ -212,7 +212,7 @@ def test_an_agent_is_notified_of_every_change(settings: Settings, request: pytes
 
 
 def test_a_repeated_message_is_the_same_request(agent: Agent, gateway: TestClient) -> None:
-    """Repeating a message, or sending a newly signed message with the same request id of the agent, creates no second
+    """Repeating a message, or sending a newly signed message with the same agent request id, creates no second
     request."""
     for message in (agent.asked(email="p1"), agent.asked(email="p2", **{"agent-request-id": "mine"})):
         signed = agent.sign(message)
@@ -223,7 +223,7 @@ def test_a_repeated_message_is_the_same_request(agent: Agent, gateway: TestClien
 
 
 def test_reusing_the_agents_request_id_is_a_conflict(agent: Agent) -> None:
-    """A different request with the same request id of the agent is refused as a conflict."""
+    """A different request with the same agent request id is refused as a conflict."""
     agent.exercised(**{"agent-request-id": "mine"})
     for changed in ({"email": "p2"}, {"regime": "voluntary"}):
         refusal(agent.exercise(**{"agent-request-id": "mine"} | changed), 409)
@@ -279,7 +279,7 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_failed_set_ups_are_rate_limited(agent: Agent) -> None:
-    """Failed agent set-ups are limited per address and minute."""
+    """The number of failed agent set-ups per address and minute is limited."""
     codes = {agent.call("POST", "/agent/AGENT_ONE", b"AAAA", token="").status_code for _ in range(200)}
     assert codes == {403, 429}
 

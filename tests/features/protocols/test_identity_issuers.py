@@ -57,7 +57,8 @@ def test_a_request_may_have_a_statement(gateway: TestClient, refused: Refused) -
 
 
 def test_a_missing_statement_is_refused(gateway: TestClient, refused: Refused) -> None:
-    """A missing statement returns 422 and names the field. An invalid statement returns 403 without a reason."""
+    """A request without a statement gets a 422 that names the missing field. A request with an invalid statement gets a
+    403 that states no reason."""
     gateway.post(PLACE, json=ISSUER)
     problem = refused(gateway.post(REQUESTS, json={"subject_id": "p1"}), 422, "identity_statement_required")
     assert [fault["path"] for fault in problem["errors"]] == ["identity_statement"]

@@ -43,8 +43,8 @@ def blocks(settings: Settings) -> int:
 def test_an_upload_over_the_quota_is_refused(
     gateway: TestClient, refused: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Uploading a dataset that would exceed the quota returns 409 with the stored bytes, the quota and advice on what
-    to delete, and no block is written. A dataset that just fits is stored."""
+    """An upload that would exceed the quota gets a 409 that states the stored bytes, the quota and what to delete, and
+    no block is written. A dataset that just fits is stored."""
     written: list[object] = []
     put = RowStore._put
     monkeypatch.setattr(RowStore, "_put", lambda *given: (written.append(given), put(*given))[1])

@@ -22,7 +22,7 @@ def test_a_rehearsal_is_requested_and_shown(
     work: Work,
 ) -> None:
     """The form explains invalid input. The page shows the rehearsal while it is waiting, while it is running, and
-    finally with tables and curves. Once a measured person has been erased, the report is gone."""
+    finally with tables and curves. Once a measured person has been erased, the report is no longer shown."""
     test = new_dataset("others", rows=40, seed=3, first=1000)["id"]
     model = new_model(new_dataset()["id"], noise_scale=0.02, evaluation_dataset_id=test)["id"]
     place = f"/admin/models/{model}/rehearsals"

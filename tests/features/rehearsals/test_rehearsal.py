@@ -60,8 +60,9 @@ def state(installation: Installation, get: Get, model: dict[str, Any]) -> dict[s
 def test_a_rehearsal_reports_its_measurements(
     gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get, work: Work
 ) -> None:
-    """A report covers all three models on all three sets, the attack, the cost and the curve. The rehearsal changes
-    neither the version and its weights nor the rows or the ledger."""
+    """A report measures the model before the rehearsal, after forgetting and after retraining, each on the forgotten,
+    retained and test rows. It also states the attack, the cost and the curve. The rehearsal changes neither the version
+    and its weights nor the rows or the ledger."""
     before = state(installation, get, model)
     asked = rehearse(gateway, model, people=40)
     assert work() == 1
@@ -196,7 +197,7 @@ def test_no_second_report_can_be_subtracted(
 def test_the_same_rows_have_one_report(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Only one report is permitted for the same rows, whichever of their models it is about and even if that model is
+    """Only one report is permitted for the same rows, whichever model it is about and even if that model has been
     deleted. Another report is permitted after rows have been erased."""
     dataset = new_dataset()["id"]
     first, second = (new_model(dataset, name=name, noise_scale=0.02) for name in ("first", "second"))

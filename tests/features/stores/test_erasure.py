@@ -86,8 +86,8 @@ def test_twenty_runs_are_never_wrongly_reported_as_clean(kind: str, url: str, tm
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["chroma", "lancedb", POSTGRES])
 def test_a_repeated_call_searches_for_the_same_samples(kind: str, url: str, tmp_path: Path) -> None:
-    """If a call is repeated before its finding has been reported, it searches for the samples that the store returned
-    the first time. Other people's records are kept."""
+    """If an erasure is repeated before its result has been reported, it searches for the same samples that the store
+    returned the first time. It leaves other people's records unchanged."""
     one, name = built(kind, tmp_path, url)
     first = erased(one, name, tmp_path)
     assert (tmp_path / "journal.json").stat().st_mode & 0o077 == 0
@@ -118,7 +118,7 @@ def test_people_are_erased_together(tmp_path: Path) -> None:
 
 def test_a_copy_is_a_ghost_until_it_is_removed(tmp_path: Path) -> None:
     """If a document was copied into another file, the finding names that file and the offset. Once the copy has been
-    removed, the next call finds no remains, although the documents folder is then empty."""
+    removed, the next call finds no remains, even though the documents folder is then empty."""
     folder = tmp_path / "documents"
     (folder / "people" / "customer-77").mkdir(parents=True)
     (folder / "people" / "customer-77" / "letter.txt").write_text("Complaint about parcel 4711")

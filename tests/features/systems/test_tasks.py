@@ -142,7 +142,7 @@ def test_the_decision_about_a_request_opens_its_tasks(
     gateway: TestClient, policy: Callable[..., None], new_system: New, forget: New, get: Get
 ) -> None:
     """A request in review has no tasks. Approving it opens its tasks once, and rejecting it opens none. A system gets
-    no tasks for requests made before it was registered."""
+    no tasks for requests submitted before it was registered."""
     policy(auto_accept=False)
     new_system()
     approved, rejected = forget("a"), forget("b")

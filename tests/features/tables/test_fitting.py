@@ -29,7 +29,8 @@ MEASURED = [
 @pytest.mark.parametrize(("objective", "num_classes", "target"), MEASURED)
 def test_metrics_match_the_gateway(objective: Objective, num_classes: int, target: TargetColumn | None) -> None:
     """Each metric of a dry run equals the one that a worker measures on the same rows and weights. The best constant
-    prediction is never worse than a score of 0. A metric that is not available for the objective is refused."""
+    prediction is at least as good as predicting a score of 0 for every row. A metric that is not available for the
+    objective is refused."""
     random = np.random.default_rng(3)
     several = objective is Objective.MULTILABEL_LOGISTIC_REGRESSION
     mechanism = calibration.mechanism_for(
@@ -62,8 +63,8 @@ def test_metrics_match_the_gateway(objective: Objective, num_classes: int, targe
 
 
 def test_plans_count_the_rounding_of_each_parameter() -> None:
-    """A plan uses the gateway's own mechanism, in which every step rounds all parameters. A target below what this
-    rounding reveals therefore cannot be reached."""
+    """A plan uses the gateway's own mechanism, in which every step rounds all parameters. A target below the privacy
+    loss that this rounding causes therefore cannot be reached."""
     random = np.random.default_rng(5)
     labels = random.integers(0, 3, 200).astype(np.int32)
     learned = Learned.of(Objective.LOGISTIC_REGRESSION, labels, 3)

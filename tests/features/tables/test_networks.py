@@ -39,8 +39,9 @@ def network(tmp_path: Path) -> Path:
 
 
 def test_rows_match_the_gateway(gateway: TestClient, network: Path, tmp_path: Path) -> None:
-    """With the network's file, a dry run's rows are bit-identical to those of an upload with the registered network.
-    The dry run names the network, reports its progress and measures models trained on the network's features."""
+    """A dry run that is given the network's file produces rows bit-identical to those of an upload that uses the
+    registered network. It names the network, reports its progress and evaluates models trained on the network's
+    features."""
     told: list[tuple[str, int, int | None]] = []
     digest = hashlib.sha256(nets.linear()).hexdigest()
     found = preview(table(), network=NetworkFile(network, digest), progress=lambda *said: told.append(said), **ONE)

@@ -47,7 +47,7 @@ def test_advantage_is_monotone(q, eps, factor):
 
 @pytest.mark.parametrize("name", ["t41_adv", "t41_adv_plus"])
 def test_soundness_needs_the_joint_bound(name):
-    """For an adaptive requester and more than one release, a bound that covers each version only on its own is
+    """For an adaptive requester and more than one release, a bound that covers each version only individually is
     refused."""
     certificate = {"q": 2, "eps": 0.1}
     for allowed in (

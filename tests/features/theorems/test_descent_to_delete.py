@@ -13,7 +13,7 @@ MNIST = {"Mlip": 1, "m": 0.011982, "L": 0.1947, "n": 11982, "eps": 1.0, "delta":
 
 @given(I=st.integers(1, 200), eps=st.floats(0.01, 5))
 def test_noise_falls_with_steps_and_target(I, eps):  # noqa: E741
-    """More steps and a weaker target need less noise. Every result is marked as not stateless."""
+    """More steps or a weaker target require less noise. Every result states that it is not stateless."""
     here = evaluate("n1_sigma", MNIST | {"I": I, "eps": eps})
     assert evaluate("n1_sigma", MNIST | {"I": I + 1, "eps": eps})["sigma"] < here["sigma"]
     assert evaluate("n1_sigma", MNIST | {"I": I, "eps": eps + 0.1})["sigma"] < here["sigma"]
@@ -22,7 +22,7 @@ def test_noise_falls_with_steps_and_target(I, eps):  # noqa: E741
 
 
 def test_training_steps_grow_with_the_ball():
-    """Training takes I steps plus the steps that contract the ball's radius to the scale of the noise. For a tiny
+    """Training takes I steps plus the steps needed to shrink the ball's radius to the scale of the noise. For a tiny
     radius, it takes exactly I steps."""
     rate = math.log((0.1947 + 0.011982) / (0.1947 - 0.011982))
     T = evaluate("n1_sigma", MNIST | {"I": 5, "R": 100.0})["T"]
@@ -50,7 +50,8 @@ def test_steps_grow_slowly_with_the_dimension(i, d, eps):
 
 @pytest.mark.parametrize(("name", "rest"), [("n1_sigma", {"I": 1}), ("n2_d2d", {"d": 1, "i": 1})])
 def test_degenerate_convexity_is_refused(name, rest):
-    """For m = L there is no convergence rate, and replacement has a different sensitivity, so both are refused."""
+    """The case m = L, which has no convergence rate, is refused. So is the replacement relation, because its
+    sensitivity differs."""
     with pytest.raises(DomainError, match=r"m=0\.1947 < L=0\.1947"):
         evaluate(name, MNIST | rest | {"m": 0.1947})
     with pytest.raises(NotionError, match="add_remove"):

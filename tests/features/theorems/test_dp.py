@@ -67,7 +67,7 @@ def test_groups_too_large_to_protect_are_refused(given_group):
 
 @given(eps=epsilons, delta=deltas, eps_u=epsilons, delta_u=deltas)
 def test_epsilons_and_deltas_add(eps, delta, eps_u, delta_u):
-    """Under composition epsilons add and deltas add. The multiplicative form is never smaller than the sum."""
+    """Under composition epsilons add and deltas add. The multiplicative form of delta is never smaller than the sum."""
     result = evaluate("pretrain_then_unlearn", {"eps": eps, "delta": delta, "eps_u": eps_u, "delta_u": delta_u})
     assert result["eps"] == eps + eps_u
     assert result["delta_sum"] == delta + delta_u <= result["delta_min_form"] * (1 + 1e-12) + 1e-300
@@ -109,7 +109,7 @@ def test_clopper_pearson_is_exact(counts, conf):
 
 
 def test_too_many_successes_are_refused():
-    """Counts larger than the number of trials are refused, and the error names the count."""
+    """A count larger than its number of trials is refused, and the error names the count."""
     with pytest.raises(DomainError, match="x=3 <= n=2"):
         evaluate("clopper_pearson_upper", {"x": 3, "n": 2, "conf": 0.9})
     for counts, name in [((3, 2, 0, 2), "fp=3 <= n0=2"), ((0, 2, 3, 2), "fn=3 <= n1=2")]:
@@ -125,7 +125,7 @@ def lower(fp: int, n0: int, fn: int, n1: int, delta: float = 0.0, gamma: float =
 @given(fp=st.integers(0, 100), fn=st.integers(0, 100), delta=st.floats(0, 0.2), gamma=st.floats(0.01, 0.5))
 def test_lower_limit_is_monotone(fp, fn, delta, gamma):
     """The lower limit is at most the point estimate and symmetric in the two error rates. It grows with the number of
-    trials at equal rates and falls with the number of rules tried."""
+    trials at equal rates and falls as more rules are tried."""
     at = lower(fp, 100, fn, 100, delta, gamma)
     estimate = evaluate("eps_hat", {"fpr": fp / 100, "fnr": fn / 100, "delta": delta})["eps"]
     assert 0 <= at <= max(float(estimate), 0.0)
@@ -152,8 +152,8 @@ def test_lower_limit_rarely_misses(gamma):
 
 @given(n=st.integers(1, 10**6), eps=st.floats(0.01, 10), s2=st.floats(0.01, 10), factor=st.floats(1, 5))
 def test_errors_of_mean_estimation_are_monotone(n, eps, s2, factor):
-    """Errors fall with n and epsilon, and the central model is never worse than the local model. The returned clipping
-    threshold minimises the error."""
+    """The mean squared errors fall with n and epsilon, and the central model's error is never larger than the local
+    model's. The returned clipping threshold minimises the error."""
     for name in ("central_mean_mse", "local_mean_mse"):
         at = evaluate(name, {"n": n, "eps": eps})["mse"]
         assert at >= evaluate(name, {"n": 2 * n, "eps": eps})["mse"]

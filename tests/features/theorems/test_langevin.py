@@ -15,8 +15,8 @@ GENERAL = {"alpha": 4, "S": 1, "Mlip": 1, "sigma": 1.0, "n": 1000, "eta": 0.5, "
 
 
 def test_the_cap_is_returned_as_a_logarithm():
-    """For the constants of MNIST and a ball of radius 1, the log-Sobolev cap is about e^13480, so only its logarithm is
-    returned."""
+    """With the constants for MNIST and a ball of radius 1, the log-Sobolev cap is about e^13480, so only its logarithm
+    is returned."""
     cap = evaluate("lsi_cap_log", {"R": 1.0, "Mlip": 1.0, "eta": 3.8, "s2_noise": 0.006840})["log_C"]
     assert cap == pytest.approx(4 * 4.8**2 / 0.00684 + math.log(6 * (4 * 4.8**2 + 0.00684)), rel=1e-12)
     assert cap == pytest.approx(13_480, abs=50)
@@ -25,8 +25,8 @@ def test_the_cap_is_returned_as_a_logarithm():
 @pytest.mark.parametrize("regime", ["nc", "cvx"])
 @given(K=st.integers(0, 60), L=st.floats(0.01, 3), C_lsi=st.floats(0.01, 10), sigma=st.floats(0.5, 3))
 def test_rates_without_strong_convexity_are_monotone(regime, K, L, C_lsi, sigma):
-    """The rate of each further step is non-negative and never larger than the rate before it. The constants stay below
-    the cap, and the divergence never grows."""
+    """The sum of the rates grows with each further step, by an amount that never increases. The log-Sobolev constants
+    stay below the cap, and the divergence never grows."""
     at = OPEN | {"regime": regime, "L": L, "C_lsi": C_lsi, "sigma": sigma}
     here, there, after = (evaluate("t32_rates", at | {"K": k}) for k in (K, K + 1, K + 2))
     first, second = there["sum_R"] - here["sum_R"], after["sum_R"] - there["sum_R"]
@@ -46,7 +46,7 @@ def test_convex_rates_match_smooth_rates_at_zero(K, C_lsi):
 
 
 def test_constants_stop_at_the_cap():
-    """In a small ball with large noise, the constant reaches the cap and stays there."""
+    """In a small ball with large noise, the log-Sobolev constant reaches the cap and stays there."""
     at = {"regime": "nc", "eta": 1.0, "sigma": 1.0, "C_lsi": 1.0, "L": 2.0, "R": 0.1, "Mlip": 0.1}
     cap = evaluate("lsi_cap_log", {"R": 0.1, "Mlip": 0.1, "eta": 1.0, "s2_noise": 2.0})["log_C"]
     assert evaluate("t32_rates", at | {"K": 100})["C_K"] == pytest.approx(math.exp(cap), rel=1e-12)

@@ -75,7 +75,7 @@ def test_least_steps_are_minimal(S, eps):
 @pytest.mark.parametrize("S", [1, 5, 100])
 @pytest.mark.parametrize("K", [1, 2, 100])
 def test_least_noise_is_minimal(K, S):
-    """The number of steps suffices with the returned noise, but not with 0.01 % less noise."""
+    """The returned noise is sufficient for the number of steps, but 0.01 % less noise is not."""
     budget = MNIST | {"eps_target": 1.0, "S": S}
     sigma = evaluate("alg4_sigma", budget | {"K": K})["sigma"]
     assert evaluate("alg5_K", budget | {"sigma": sigma})["K"] <= K
@@ -153,8 +153,8 @@ def test_invalid_smoothness_is_refused(name, at):
 
 @given(alpha=st.floats(1.1, 50), a=st.floats(0, 5), b=st.floats(0, 5), c=st.floats(0, 5))
 def test_insufficient_training_raises_the_bound(alpha, a, b, c):
-    """The bound is at least the sum of its three distances and rises with each of them. Distances at the wrong orders
-    are refused."""
+    """The bound is at least the sum of the three divergences and rises with each of them. Divergences at the wrong
+    orders are refused."""
 
     def total(**more: object) -> float:
         return evaluate("insufficient_training", {"alpha": alpha, "epsT_2a": a, "epsT_4a": b, "eps_ru_4a": c} | more)[

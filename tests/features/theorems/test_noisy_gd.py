@@ -98,8 +98,8 @@ def test_a_wide_initial_distribution_is_refused(name):
         evaluate("g14_init_variance", {"lam": 0.0119, "sigma": 0.03, "eta": 0.5, "actual_variance": most * 1.001})
 
 
-def test_an_initial_distribution_without_contraction_is_refused():
-    """At eta lambda = 1, where steps do not contract, an initial variance is refused."""
+def test_an_initial_variance_without_contraction_is_refused():
+    """At eta lambda = 1, where steps do not contract, evaluating the bound on the initial variance is refused."""
     with pytest.raises(PreconditionError, match=r"^step_size_below_inverse_smoothness"):
         evaluate("g14_init_variance", {"lam": 1.0, "sigma": 0.03, "eta": 1.0})
 
@@ -146,8 +146,8 @@ def test_theorem_with_all_constants_refuses_numbers_outside_its_domain():
 
 @given(err=st.floats(0, 10), lam=st.floats(0.01, 1), beta=st.floats(0, 2), r=st.integers(1, 50))
 def test_risk_after_an_edit_is_monotone(err, lam, beta, r):
-    """The risk after an edit rises with the previous risk and the number of edited records, and is at least twice the
-    previous risk times kappa."""
+    """The risk after an edit rises with the previous risk and the number of edited records, and is at least 2 kappa
+    times the previous risk."""
     at = {"err": err, "lam": lam, "beta": beta, "L": 1, "n": 100, "r": r}
     assert evaluate("g16", at)["err"] >= 2 * (1 + beta / lam) * err
     assert evaluate("g16", at)["err"] <= evaluate("g16", at | {"err": err + 1})["err"]

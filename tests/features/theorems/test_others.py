@@ -13,8 +13,8 @@ CLIP = {"eps": 1.0, "delta0": 1.0, "C2": 1.0, "sigma": 1.0}
 
 @given(alpha=st.floats(1.01, 100), p=st.floats(0.001, 1), more=st.floats(1, 10))
 def test_rarer_selection_costs_more(alpha, p, more):
-    """Publishing every time costs nothing. A lower acceptance probability p costs more, and the cost is at least
-    log(1/p) at every order."""
+    """If every result is published, selection costs nothing. A lower acceptance probability p costs more, and the cost
+    is at least log(1/p) at every order."""
 
     def penalty(order: float, chance: float) -> float:
         return evaluate("selection_penalty", {"alpha": order, "p_accept": chance})["add_eps"]
@@ -31,8 +31,8 @@ def test_rarer_selection_costs_more(alpha, p, more):
     alpha=st.floats(1.1, 50),
 )
 def test_kept_constant_matches_the_shift_accountant(z, b, K, alpha):
-    """Keeping the constant never increases the bound and makes it equal to the shift accountant's bound. Both bounds
-    fall with the number of epochs and with the batch size."""
+    """Keeping the proof's constant never increases the bound and makes it equal to the shift accountant's bound. Both
+    bounds fall with the number of epochs and with the batch size."""
     at = SGD | {"alpha": alpha, "z": z, "sigma": 0.03, "b": b}
     here, there = (evaluate("sgd_eps_printed", at | {"K": k}) for k in (K, K + 1))
     assert here["eps_shift"] <= here["eps"] / 2 * (1 + 1e-12)
@@ -85,7 +85,7 @@ def test_model_clipping_is_monotone(eps, sigma, T, delta0):
 
 
 def test_first_clipped_step_is_a_gaussian_mechanism():
-    """After one step from an unknown state, delta is the delta of two Gaussians at distance 2C/sigma."""
+    """After one step from an unknown state, delta equals that of two Gaussians at distance 2C/sigma."""
     one = evaluate("model_clip_delta", CLIP | {"T": 1})["delta"]
     assert one == pytest.approx(evaluate("theta_hs", {"eps": 1.0, "r": 2.0})["theta"], rel=1e-8)
     assert evaluate("model_clip_delta", CLIP | {"sigma": 10.0, "T": 50})["delta"] == 1e-60

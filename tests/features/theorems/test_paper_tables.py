@@ -39,8 +39,8 @@ def test_table_3_of_langevin_unlearning_is_reproduced(eps, sigma):
     ],
 )
 def test_table_2_of_langevin_unlearning_is_reproduced(I, eps, sigma):  # noqa: E741
-    """At the measured smoothness, the noise of Descent-to-Delete on MNIST, truncated to four digits, equals the printed
-    noise."""
+    """At the measured smoothness, Descent-to-Delete's noise on MNIST, truncated to four digits, equals the printed
+    value."""
     at = {"Mlip": 1, "m": 0.011982, "L": MEASURED, "n": 11982, "I": I, "eps": eps, "delta": 1 / 11982}
     assert evaluate("n1_sigma", at)["sigma"] == pytest.approx(sigma, abs=2e-4)
 
@@ -109,8 +109,8 @@ def test_figure_3c_of_langevin_unlearning_is_reproduced(eps, K):
     ],
 )
 def test_four_theorems_give_the_steps_for_one_batch(eps, S, langevin, printed, tight, shift):
-    """For one batch on MNIST with smoothness 0.2619, the bounds of Langevin unlearning, of data deletion (printed and
-    tight) and of shifts give the expected numbers of steps."""
+    """For one batch on MNIST with smoothness 0.2619, the Langevin bound, the printed and the tight data-deletion
+    bounds, and the shift bound give the expected numbers of steps."""
     eta, sigma, n, m = 1 / 0.2619, 0.03, 11982, 0.0119
     assert evaluate("alg5_K", ROUNDED | {"eps_target": eps, "sigma": sigma, "S": S})["K"] == pytest.approx(
         langevin, rel=1e-5
@@ -150,7 +150,8 @@ def test_two_theorems_give_the_steps_for_a_hundred_removals(eps, batch, langevin
     ("eps", "langevin", "shift"), [(1.0, 421663, 316), (0.1, 4357318, 1788), (0.01, 48503053, 4998)]
 )
 def test_two_theorems_differ_widely_for_single_removals(eps, langevin, shift):
-    """For a hundred single removals, the results of the two theorems differ by at least three orders of magnitude."""
+    """For a hundred single removals, the numbers of steps that the two theorems give differ by at least three orders of
+    magnitude."""
     at = ROUNDED | {"eps_target": eps, "sigma": 0.03, "total": 100, "batch": 1}
     assert evaluate("alg6_K_list", at)["total"] == pytest.approx(langevin, rel=1e-5)
     assert evaluate("greedy_K_schedule", at | {"eta": "1/L"})["total"] == shift

@@ -65,7 +65,7 @@ def test_shift_accountant_without_steps_compares_only_the_starts():
     ("segments", "c"), [([(5, 0.0), (5, 0.1)], 0.9), ([(5, 0.1), (5, 0.2)], 0.9), ([(30, 0.1)], 1.2)]
 )
 def test_growing_differences_cost_more_than_one_piece(segments, c):
-    """Noise from before the data differ does not help. If differences grow or a map expands, mu therefore exceeds the
+    """Noise added before the data differ does not help. If differences grow or a map expands, mu therefore exceeds the
     value for a single piece."""
     result = evaluate("shift_mu", {"z0": 0.0, "segments": segments, "c": c, "eta": 0.7, "sigma": 0.3})
     assert result["mu"] > 1.001 * result["Delta"] / math.sqrt(result["v"])
@@ -162,7 +162,7 @@ def test_contraction_is_reported(eta, m, L):
 
 @given(S=st.integers(1, 50), K=st.integers(0, 300))
 def test_long_training_is_stationary(S, K):
-    """After long training, the deletion value equals the stationary value times c^K."""
+    """After long training, the deletion value equals the stationary value multiplied by c^K."""
     at = {"eta": MNIST["eta"], "sigma": 0.03, "c": 1 - MNIST["eta"] * 0.0119}
     segments = [(100_000, 2 * S / 11982), (K, 0)]
     stationary = evaluate("stationary_mu", MNIST | {"S": S})["mu"]

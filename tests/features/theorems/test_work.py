@@ -20,13 +20,13 @@ HEAVY: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", HEAVY)
 def test_expensive_evaluations_are_refused(name: str) -> None:
-    """Theorems that sum or search check the cost of an evaluation before they start."""
+    """Theorems that sum or search refuse an expensive evaluation before it starts."""
     with work.within(WorkBudget(units=100_000, seconds=60)), pytest.raises(WorkBudgetExceeded):
         evaluate(name, HEAVY[name])
 
 
-def test_theorems_of_usual_size_are_cheap() -> None:
-    """For every theorem, an evaluation of typical size stays far below the work budget of a single call."""
+def test_evaluations_of_usual_size_are_cheap() -> None:
+    """An evaluation of typical size stays far below the work budget of a single call."""
     with work.within(WorkBudget(units=100_000, seconds=60)):
         evaluate("alg6_K_list", SEQUENCE | {"total": 3})
         evaluate("t32_rates", RATES | {"K": 1000})

@@ -90,8 +90,8 @@ def test_attachments_are_stored_and_deleted(client: Client, tmp_path: Path) -> N
 
 
 def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
-    """A request made with the hash of an id concerns the same person as a request made with the id. Lists are filtered
-    by person, regulation and deadline."""
+    """A request submitted with the hash of an id concerns the same person as a request submitted with the id itself.
+    Lists are filtered by person, regulation and deadline."""
     sha256 = "86ae1a69137a78a0f03bb85ec40e2f13c0e9b3fbd4c8b8a0f8be8e0eb7eb02b2"
     requests = client.deletion_requests
     by_hash = requests.create(subject_sha256=sha256, regulation="ccpa")
@@ -102,7 +102,8 @@ def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
 
 
 def test_the_overview_counts_requests(client: Client) -> None:
-    """The client returns the tenant's numbers as the gateway serves them, and open requests ordered by deadline."""
+    """The client returns the numbers of the tenant's open, ended and running work, and lists open requests by
+    deadline."""
     later = client.deletion_requests.create(subject_id="p1", identity_verified=False)
     earlier = client.deletion_requests.create(subject_id="p2", identity_verified=False, regulation="other")
     found = client.overview.get()

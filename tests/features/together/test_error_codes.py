@@ -250,7 +250,7 @@ BY_PROCESSES = {
 
 @pytest.mark.parametrize("code", at_length(REACHED, besides=REACHED.keys() - BY_PROCESSES))
 def test_every_code_is_returned_by_a_real_call(world: World, code: str) -> None:
-    """Each error code is returned by a real call that causes it."""
+    """For each error code, a real call causes the error and returns the code."""
     assert REACHED[code](world) == code
 
 

@@ -95,7 +95,7 @@ def test_trainer_that_differs_between_two_runs_is_refused(
     assert get(f"/trainers/{equal['id']}/trainings")["items"][0]["repeated"] is True
 
 
-def test_worker_with_other_versions_than_the_lock_file_is_refused(
+def test_worker_without_the_locked_versions_is_refused(
     new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
     """A trainer runs only in the environment defined by its lock file."""

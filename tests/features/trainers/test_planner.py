@@ -31,8 +31,8 @@ def test_one_retraining_serves_overlapping_requests() -> None:
     assert sorted(planned.request_ids) == ["dr_0", "dr_1", "dr_2"]
 
 
-def test_a_missed_due_date_is_announced_as_late() -> None:
-    """A retraining that can no longer finish in time starts immediately and is announced as late."""
+def test_a_retraining_that_misses_its_due_date_is_late() -> None:
+    """A retraining that can no longer finish by its due date starts immediately and is marked as late."""
     [planned] = planner.plan(waits((0, 5)), at=NOW, expected_seconds=10, max_wait_seconds=1000)
     assert (planned.start_by, planned.is_late) == (NOW, True)
 

@@ -53,7 +53,7 @@ def test_planted_rows_are_trained_on_and_may_stop_publication(
 def test_a_trainer_without_a_score_command_is_trained_without_plants(
     plants: list[Plant], new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """A trainer without a score command is trained without planted rows."""
+    """Training of a trainer that has no score command includes no planted rows."""
     plants.append(Plant(name="canaries", plant=lambda installation, context: pytest.fail("asked")))
     trainer = new_trainer(new_table()["id"])
     assert train() == 1

@@ -140,8 +140,8 @@ def test_the_columns_of_an_arrow_stream_are_limited() -> None:
     ],
 )
 def test_unusable_files_are_refused(filename: str, content: bytes, path: str) -> None:
-    """A file that has another format, is damaged, lacks people or has nested columns is refused with an error that does
-    not quote its contents."""
+    """A file that has another format, is damaged, names no subjects or has nested columns is refused, and the error
+    does not quote the file's contents."""
     with pytest.raises(InputInvalid) as refused:
         columns.read(content, filename, "person")
     assert [fault.path for fault in refused.value.errors] == [path]
@@ -160,7 +160,8 @@ def test_tokens_survive_the_encoding_of_rows() -> None:
 def test_suppressed_people_are_left_out(
     gateway: TestClient, new_table: New, new_trainer: New, train: Callable[[], int], names: Any, forget: New
 ) -> None:
-    """Rows of a suppressed person are refused or, if the caller requests it, left out of the table and the training."""
+    """A suppressed person's rows are refused or, if the caller requests it, left out of both the table and the
+    training."""
     forget("p3")
     files = {"file": ("people.arrow", arrow())}
     answer = gateway.post("/v1/training-tables", data={"name": "t", "subject_column": "subject"}, files=files)

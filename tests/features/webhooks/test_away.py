@@ -18,8 +18,8 @@ pytestmark = pytest.mark.postgres
 
 
 def test_a_delivery_during_an_outage_is_recorded_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A delivery that arrived while the database was down is recorded as soon as the database is back, and is not sent
-    again. The log reports the outage once."""
+    """A delivery that reaches its receiver while the database is down is recorded as soon as the database is available
+    again, and is not repeated. The log reports the outage once."""
     with server.running() as mortal, mortal.database() as name:
         settings = Settings(
             data_dir=tmp_path / "data",

@@ -82,9 +82,9 @@ def test_only_informed_callers_are_told_that_work_started(installation: Installa
         assert statuses(installation, url) == expected
 
 
-def test_a_delayed_end_is_sent_when_it_is_reported(installation: Installation, by: Actor) -> None:
-    """A discreet caller is notified that a subject request has ended when the last part's end is reported, whatever the
-    states of the other parts."""
+def test_a_delayed_end_is_sent_once_it_is_reported(installation: Installation, by: Actor) -> None:
+    """If the end of one part of a discreet subject request is reported with a delay, the caller is notified that the
+    whole request has ended only then, even if the other parts have already ended."""
     policy = Policy(report_seconds=3600)
     first, second = submit(installation, by, "a", "b", source="opendsr", policy=REVIEWED, discreet=True)
     with installation.database.writing(by=by) as session:

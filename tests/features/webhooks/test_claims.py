@@ -115,7 +115,7 @@ def test_events_are_delivered_in_order(installation: Installation, by: Actor, de
     assert waiting.id in [one.id for one in claim(installation)]
 
 
-def test_a_delayed_end_waits_for_its_report(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_a_discreet_end_waits_for_its_report(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """A discreet request's completion is not sent before its report time, even if earlier events have been
     delivered."""
     submit(installation, by, asked(installation, by, discreet=True))
@@ -271,8 +271,8 @@ SCHEDULED = [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]
 
 @pytest.mark.parametrize(("attempts", "seconds"), list(enumerate(SCHEDULED, start=1)))
 def test_pauses_average_the_schedule(attempts: int, seconds: int) -> None:
-    """The pause after a failed attempt is random, between zero and twice the scheduled pause, and averages the
-    scheduled pause."""
+    """The pause after a failed attempt is drawn at random between zero and twice the scheduled pause, and equals the
+    scheduled pause on average."""
     random = Random(attempts)
     drawn = [dispatcher.next_attempt(attempts, random) for _ in range(10_000)]
     pauses = [pause.total_seconds() for pause in drawn if pause is not None]

@@ -94,8 +94,7 @@ def test_public_addresses_may_be_called(address: str) -> None:
 @example(address=IPv4Address("192.88.99.1"))
 @example(address=IPv6Address("2001:1::1"))
 def test_addresses_private_to_python_are_not_public(address: IPv4Address | IPv6Address) -> None:
-    """An address that Python classifies as private, reserved, local or multicast is not accepted as a public
-    receiver."""
+    """An address that Python classifies as private, reserved, local or multicast is not accepted as public."""
     inner = address.is_private or address.is_reserved or address.is_link_local or address.is_loopback
     if inner or address.is_multicast or address.is_unspecified or not address.is_global:
         assert not receiver.is_public(address)
@@ -195,7 +194,7 @@ def test_unusable_urls_are_refused_on_submission(url: str, expected: str) -> Non
     ],
 )
 def test_urls_are_normalised(url: str, host: str, port: int, target: str, authority: str) -> None:
-    """The called host, port, path and query are the normalised parts of the URL."""
+    """The request is sent to the host, port, path and query of the normalised URL."""
     found = receiver.parse(url, [])
     assert (found.host, found.port, found.target.decode(), found.authority.decode()) == (host, port, target, authority)
     assert found.encrypted
@@ -306,7 +305,7 @@ def test_the_error_names_the_field() -> None:
 
 @given(secret=st.text("abcdefghijklmnop", min_size=12, max_size=12))
 def test_no_error_quotes_the_url(secret: str) -> None:
-    """No error quotes any part of the URL, because its path can contain a password."""
+    """No error quotes any part of the URL, because the URL's path can contain a password."""
     for url in (
         f"https://10.0.0.1/{secret}",
         f"https://user:{secret}@hooks.example.com/",

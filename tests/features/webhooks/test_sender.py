@@ -46,7 +46,7 @@ def test_a_delivery_arrives_unchanged() -> None:
 
 @pytest.mark.parametrize("code", [200, 201, 202, 204, 299])
 def test_any_2xx_status_is_a_success(code: int) -> None:
-    """A response with any 2xx status counts as delivered."""
+    """Any response with a 2xx status counts as a successful delivery."""
     with serving(servers.status(code)) as server:
         assert post(server) == SendResult(verdict=DeliveryVerdict.DELIVERED, status=code)
 
@@ -102,7 +102,7 @@ def test_retry_after_is_reported(value: str, seconds: int | None) -> None:
 
 
 def test_retry_after_as_a_date_is_a_duration() -> None:
-    """A date in Retry-After is converted to the time remaining until that date, in the time zone that it names."""
+    """A date in Retry-After, in any time zone, is converted to the time remaining until that date."""
     at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=5)
     berlin = at.astimezone(datetime.timezone(datetime.timedelta(hours=1)))
     for text in (email.utils.format_datetime(at, usegmt=True), email.utils.format_datetime(berlin)):
@@ -251,7 +251,7 @@ def test_results_and_logs_do_not_contain_the_url(caplog: pytest.LogCaptureFixtur
 
 
 def test_every_code_is_documented() -> None:
-    """The docstring of `SendResult` lists every error code that an attempt can have."""
+    """The docstring of `SendResult` lists every error code with which an attempt can end."""
     source = inspect.getsource(dispatcher) + inspect.getsource(receiver)
     used = set(re.findall(r'(?:_Broken|_failed|ReceiverRefused)\("(\w+)"', source)) | {"redirected", "http_<status>"}
     documented = set(re.findall(r"`([\w<>]+)`", inspect.getdoc(SendResult) or "")) - {"error_code"}
@@ -296,7 +296,7 @@ def test_a_receiver_that_does_not_read_times_out() -> None:
 
 
 def test_name_resolution_counts_towards_the_deadline(stop: threading.Event) -> None:
-    """The time for name resolution is part of the time limit of a delivery."""
+    """Name resolution counts towards a delivery's time limit."""
 
     def slow(_host: str) -> Sequence[str]:
         stop.wait(300)
@@ -309,7 +309,7 @@ def test_name_resolution_counts_towards_the_deadline(stop: threading.Event) -> N
 
 
 def test_a_2xx_status_is_final(stop: threading.Event) -> None:
-    """A 2xx status counts as success even if the rest of the response is slow or breaks off."""
+    """A 2xx status counts as success even if the rest of the response is slow or is cut off."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
     with serving(servers.dripping(head, stop=stop)) as dripping:
         begun = time.monotonic()

@@ -135,7 +135,7 @@ def test_a_discreet_completion_reveals_nothing(installation: Installation, by: A
     assert "held" not in completed.letter.body
 
 
-def test_a_policy_that_hides_ends_delays_a_completion(
+def test_a_policy_that_hides_completion_times_delays_a_completion(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
     """If the policy starts to hide completion times after a discreet request was accepted, the completion is sent at

@@ -87,7 +87,7 @@ def test_only_the_secret_that_signed_verifies(
 
 @given(body=st.binary(), other=st.binary())
 def test_another_body_is_refused(body: bytes, other: bytes) -> None:
-    """The headers of one body do not verify with another body."""
+    """Headers signed for one body do not verify with another body."""
     assume(body != other)
     headers = signature.sign(body, message_id="whd_1", sent_at=SENT_AT, secrets=[SECRET])
     with pytest.raises(SignatureWrong):
@@ -222,7 +222,7 @@ def test_unverifiable_calls_are_not_signed(message_id: str, sent_at: datetime.da
 
 
 def test_receivers_can_catch_one_exception() -> None:
-    """Every failed verification raises the same exception class, and a wrong configuration raises another class."""
+    """Every failed verification raises the same exception class, and a wrong configuration raises a different one."""
     for error in (HeadersMalformed, SignatureWrong, TimestampOutsideTolerance):
         assert issubclass(error, WebhookUnverified)
     assert not issubclass(SecretMalformed, WebhookUnverified)

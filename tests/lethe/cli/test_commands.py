@@ -52,7 +52,7 @@ def test_datasets_are_created_and_listed(live: Lethe, people: Path, tmp_path: Pa
 
 
 def test_a_dataset_with_a_target_is_created(live: Lethe, people: Path) -> None:
-    """Vectors with a numeric y are uploaded with the range of y, and the dataset's models are regressions."""
+    """Vectors with a numeric y are uploaded together with the range of y, and models of the dataset are regressions."""
     created = live("dataset", "create", people, "--target", "-1,2").json
     assert created["target"] == {"min": -1, "max": 2, "outside": "error"}
     model = live("model", "create", created["id"], "--l2", "0.05", "--loss-width", "0.5", "--no-wait").json
@@ -173,7 +173,7 @@ def test_certificate_is_valid_offline(saved: Path, lethe: Lethe, monkeypatch: py
 
 @pytest.mark.service
 def test_verifiers_can_set_limits(saved: Path, lethe: Lethe) -> None:
-    """If a certificate guarantees less than the given limit, the command prints a message and exits with status 1."""
+    """If a certificate guarantees less than the given limit, verification fails with a one-line error and status 1."""
     verify = ("certificate", "verify", saved, "--jwks", f"{saved}.jwks.json")
     assert lethe(*verify, "--max-epsilon", "8", "--max-delta", "0.1").code == 0
     refused(lethe(*verify, "--max-epsilon", "0.001"), "certificate_beyond_limits")

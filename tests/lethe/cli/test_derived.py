@@ -204,7 +204,7 @@ def test_dates_choices_and_people_are_options(live: Lethe, people: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize(("absent", "extra"), [("typer", "cli"), ("scipy", "verify")])
 def test_a_missing_extra_is_reported(absent: str, extra: str) -> None:
-    """A missing optional package is reported in one line that names the extra to install."""
+    """A missing optional package is reported in one line that says which extra to install."""
     program = f"import sys; sys.modules[{absent!r}] = None; from lethe import cli; cli.main()"
     command = [sys.executable, "-c", program, "account", "bounds"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

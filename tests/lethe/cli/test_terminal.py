@@ -17,8 +17,8 @@ from tests.faults import processes
 
 @pytest.mark.soak
 def test_a_terminal_shows_progress(settings: Settings, admin_key: str, people: Path) -> None:
-    """On a terminal, a command that waits shows a progress bar with the status and the steps. The bar disappears when
-    the command ends, and standard output contains only the result."""
+    """On a terminal, a command that is waiting shows a progress bar with the current status and number of steps. The
+    bar disappears when the command ends, and standard output contains only the result."""
     with (
         processes.gateway(settings) as (_, address),
         Client(address, admin_key) as client,

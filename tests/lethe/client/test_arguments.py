@@ -114,8 +114,8 @@ def test_unknown_arguments_raise(script: Script, scripted_client: Client, made: 
     ],
 )
 def test_given_arguments_are_sent(script: Script, scripted_client: Client, made: Made, sent: Any) -> None:
-    """The request body contains exactly the arguments that were given, in whatever form, so that the gateway fills in
-    the defaults."""
+    """The request body contains exactly the arguments that the caller gave, in whatever form, and leaves all defaults
+    to the gateway."""
     script.says(Reply(status=404, body={}))
     with pytest.raises(Problem):
         made(scripted_client)
@@ -137,7 +137,7 @@ def test_parameters_are_sent(script: Script, scripted_client: Client) -> None:
 
 
 def test_methods_are_documented() -> None:
-    """Each method has the name, arguments, return type and documentation that `help` and editors display."""
+    """Each client method has the name, signature and documentation that `help` and editors display."""
     blocking, awaited = Client("http://127.0.0.1:1", "k"), AsyncClient("http://127.0.0.1:1", "k")
     create = blocking.models.create
     signature = inspect.signature(create)

@@ -38,11 +38,11 @@ def told(url: str, key: str, story: Told, *, retry_seconds: float = 60.0) -> Non
     apart(asyncio.run, all_of_it())
 
 
-def test_rows_are_uploaded_learned_and_forgotten(
+def test_rows_are_uploaded_trained_on_and_forgotten(
     settings: Settings, admin_key: str, people: Path, tmp_path: Path
 ) -> None:
     """The client can upload rows, train a model on them and forget people. Both the gateway and the client verify the
-    certificate, and long responses are streamed."""
+    resulting certificate. Long responses are streamed."""
 
     async def story(client: AsyncClient) -> None:
         dataset = await client.datasets.upload(people, classes=["0", "1"], idempotency_key="once")
@@ -73,8 +73,8 @@ def test_rows_are_uploaded_learned_and_forgotten(
         told(address, admin_key, story)
 
 
-def test_concurrent_calls_get_their_own_answers(settings: Settings, admin_key: str) -> None:
-    """Twenty concurrent calls each get their own response, a list contains the items of all pages, and a batch returns
+def test_concurrent_calls_get_their_own_responses(settings: Settings, admin_key: str) -> None:
+    """Twenty concurrent calls each get their own response. A list contains the items of all pages, and a batch returns
     its results in order."""
 
     async def story(client: AsyncClient) -> None:
@@ -174,7 +174,7 @@ def test_pages_are_fetched_lazily(script: Script) -> None:
 
 
 def test_subjects_are_not_logged(script: Script, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is logged that contains a subject id, even at the lowest log level and with many concurrent calls."""
+    """No log message contains a subject id, even at the lowest log level and with many concurrent calls."""
     caplog.set_level(logging.DEBUG)
     script.says(Reply(body={"num_records": 1}))
 

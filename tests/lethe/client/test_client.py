@@ -63,7 +63,7 @@ def test_datasets_are_uploaded_listed_and_counted(client: Client, people: Path, 
     assert refused.value.code == "schema_invalid"
 
 
-def test_models_are_created_used_and_relearned(client: Client, model: ModelOut, strangers: Path) -> None:
+def test_models_are_created_used_and_retrained(client: Client, model: ModelOut, strangers: Path) -> None:
     """A model can be created with defaults or with every setting given, awaited, used and retrained. Retraining
     destroys its old weights."""
     assert (model.status, model.live_version) == ("live", 1)
@@ -163,7 +163,7 @@ def test_a_waiting_caller_gets_progress(client: Client, people: Path, worker: No
 
 
 def test_a_request_is_created_and_certified(client: Client, model: ModelOut) -> None:
-    """A request can be created, awaited and looked up again, and both the gateway and the client verify its
+    """A deletion request can be created, awaited and looked up again, and both the gateway and the client verify its
     certificate."""
     submitted_at = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
     made = client.deletion_requests.create(

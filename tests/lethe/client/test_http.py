@@ -87,7 +87,7 @@ def problem(status: int, code: str = "not_now", **more: Any) -> Reply:
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(502), problem(503), Reply(status=504, body=b"<html>")])
 def test_a_get_is_retried(script: Script, scripted_client: Client, failure: Reply) -> None:
-    """A GET is retried until it succeeds if its connection was dropped or if it got status 429, 502, 503 or 504."""
+    """A GET whose connection is dropped, or that gets status 429, 502, 503 or 504, is retried until it succeeds."""
     script.says(failure, failure, EMPTY)
     assert list(scripted_client.runs.list()) == []
     assert [call.method for call in script.calls] == ["GET"] * 3
@@ -208,7 +208,7 @@ def test_a_silent_server_times_out(script: Script) -> None:
     ],
 )
 def test_problems_have_classes(script: Script, status: int, kind: type[Problem]) -> None:
-    """An error's class tells the caller what to do about it, and its attributes are those of the response."""
+    """An error's class tells the caller what to do about it, and its attributes are taken from the response."""
     script.says(problem(status, code="the_code", errors=[{"path": "body.l2", "message": "too small"}]))
     with Client(script.url, "k", retry_seconds=0.0) as client, pytest.raises(Problem) as refused:
         client.models.get("mdl_1")
@@ -246,7 +246,7 @@ def test_redirects_are_not_followed(script: Script, scripted_client: Client) -> 
         DROP,
     ],
 )
-def test_problems_do_not_quote_calls_or_answers(script: Script, reply: Reply) -> None:
+def test_problems_do_not_quote_calls_or_responses(script: Script, reply: Reply) -> None:
     """A response that does not come from Lethe is refused, and neither the error nor its traceback contains text from
     the response or the call."""
     script.says(reply)
@@ -290,8 +290,8 @@ def test_pages_are_fetched_lazily(script: Script, scripted_client: Client) -> No
 
 
 def test_subjects_are_not_logged(script: Script, scripted_client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is logged that contains a subject id, even though some URLs contain one, even at the lowest log level.
-    Other uses of httpx are logged as usual."""
+    """No log message contains a subject id, although some URLs do, not even at the lowest log level. Other uses of
+    httpx are logged as usual."""
     caplog.set_level(logging.DEBUG)
     script.says(EMPTY, Reply(body={"num_records": 1}), DROP, Reply(status=202, body=REQUEST), EMPTY)
     list(scripted_client.deletion_requests.list(subject_id=ANNA))
@@ -354,8 +354,8 @@ def test_a_password_in_the_url_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("key", ["", " k", "k\n", "k\r\nX: y", "clé"])
 def test_a_malformed_key_is_refused(script: Script, key: str) -> None:
-    """An API key or idempotency key that is not a valid header value is refused before any call is sent, and the key is
-    not quoted."""
+    """An API key or idempotency key that is not a valid header value is refused before any call is sent, and the error
+    does not quote it."""
     with pytest.raises(NotAllowed) as refused:
         Client(script.url, key)
     assert refused.value.code == "unauthenticated"

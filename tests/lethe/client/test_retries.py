@@ -10,7 +10,7 @@ from lethe.client.waiting import Patience, pause_before, retry_after_in
 
 
 @given(attempt=st.integers(0, 10_000), retry_after=st.none() | st.floats(0, 3600))
-def test_a_pause_honours_the_request_of_the_server(attempt: int, retry_after: float | None) -> None:
+def test_a_pause_honours_retry_after(attempt: int, retry_after: float | None) -> None:
     """A pause is at least as long as the server requests, and at most 5 seconds longer than that."""
     pause = pause_before(attempt, retry_after)
     assert (retry_after or 0.0) < pause <= (retry_after or 0.0) + 5.0

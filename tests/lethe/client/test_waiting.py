@@ -40,8 +40,8 @@ COMPLETED = Reply(body=REQUEST | {"status": "completed", "models": [OWED | {"sta
 
 
 def test_progress_of_a_request_is_reported(script: Script, scripted_client: Client) -> None:
-    """The reported progress starts with the estimated steps and continues with the runs' own steps. A run that has
-    ended is not fetched again."""
+    """The reported progress starts with the estimated number of steps and continues with the numbers that the runs
+    report. A run that has ended is not fetched again."""
     over = Reply(body=RUN | {"steps_done": 100, "finished_at": "2026-01-01T00:01:00Z"})
     script.says(ACCEPTED, RUNNING, Reply(body=RUN), RUNNING, over, COMPLETED)
     seen: list[Any] = []
@@ -90,7 +90,7 @@ def test_waiting_times_out(script: Script, scripted_client: Client, monkeypatch:
 
 
 def test_an_unreachable_gateway_does_not_prolong_waiting(script: Script) -> None:
-    """If the gateway is unreachable, waiting takes at most one last poll longer than its timeout."""
+    """If the gateway is unreachable, waiting exceeds its timeout by at most one last poll."""
     script.says(Reply(drop=True))
     began = time.monotonic()
     with Client(script.url, "k", retry_seconds=60.0) as client, pytest.raises(Problem):
@@ -108,7 +108,7 @@ def test_pauses_grow(script: Script, scripted_client: Client) -> None:
 
 
 def test_the_first_pause_is_short() -> None:
-    """The first pause is short enough that waiting for a task of a twentieth of a second ends quickly."""
+    """The first pause is so short that waiting for a task that takes a twentieth of a second ends quickly."""
     pauses = []
     for _ in range(9):
         watch = Watch(subject="it", timeout_seconds=None)

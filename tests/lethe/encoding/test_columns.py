@@ -82,7 +82,7 @@ def test_schemas_round_trip() -> None:
 
 
 def test_numbers_are_standardised() -> None:
-    """A number is encoded as its distance from the centre as a multiple of the scale, clipped. A missing number is
+    """A number is encoded as its distance from the centre, divided by the scale and clipped. A missing number is
     encoded as 0 and flagged."""
     found = features("standard", [5, 7, 4, 1e9, None], center=5, scale=2, unknown="null")
     np.testing.assert_array_equal(found, [[0, 0], [1, 0], [-0.5, 0], [3, 0], [0, 1]])
@@ -92,7 +92,7 @@ def test_numbers_are_standardised() -> None:
 
 @given(st.floats(-5, 15))
 def test_knots_interpolate_linearly(number: float) -> None:
-    """A spline's features lie in [0, 1] and sum to 1, and the sum of the knots weighted by them is the number."""
+    """A spline's features lie in [0, 1] and sum to 1, and the knots, weighted by these features, sum to the number."""
     knots = [0.0, 1.0, 4.0, 10.0]
     (found,) = features("numeric", [number], min=0, max=10, outside="clip", knots=knots)
     assert ((found >= 0) & (found <= 1)).all()
@@ -101,8 +101,8 @@ def test_knots_interpolate_linearly(number: float) -> None:
 
 
 def test_nanosecond_times_are_read() -> None:
-    """Nanosecond timestamps from pandas and Parquet are read to the microsecond, like Python datetimes, whichever other
-    packages are installed."""
+    """Nanosecond timestamps from pandas and Parquet are read to the microsecond, like Python datetimes, regardless of
+    which other packages are installed."""
     for zone in (None, "Europe/Berlin"):
         column = pa.array([1_500_000_001, None], pa.timestamp("ns", zone))
         assert columns.seconds(column)[0] == 1.5
@@ -161,8 +161,8 @@ def test_texts_have_norm_one() -> None:
 
 
 def test_a_text_that_is_too_long_is_refused() -> None:
-    """A text longer than the maximum length is refused and its position named, while a text of exactly that length is
-    accepted."""
+    """A text longer than the maximum length is refused, and the error names its position. A text of exactly that length
+    is accepted."""
     assert features("text", ["a" * MAX_TEXT_LENGTH], features=8).any()
     with pytest.raises(InputInvalid, match="at most 65536 characters"):
         features("text", ["a" * (MAX_TEXT_LENGTH + 1)], features=8)
@@ -182,7 +182,7 @@ def test_vectors_are_accepted_in_every_form() -> None:
     [[1.0, 2.0], [1.0, 2.0, math.nan], [1.0, None, 2.0], None, "[1,2", "x", 7, [[1], [2], [3]]],
 )
 def test_invalid_vectors_are_refused(value: object) -> None:
-    """A list of the wrong length or with a gap is refused, and so is a value of another type."""
+    """A list that has the wrong length or a missing element is refused, and so is a value of another type."""
     with pytest.raises(InputInvalid, match="list of 3 finite numbers"):
         features("vector", [value], length=3)
 

@@ -90,7 +90,7 @@ def test_the_order_of_json_keys_does_not_matter() -> None:
     ],
 )
 def test_a_malformed_schema_is_refused_by_path(columns: dict[str, object], path: str) -> None:
-    """A schema with a missing, unknown, empty or contradictory part is refused, and the error names the path."""
+    """A schema with a missing, unknown, empty or contradictory part is refused, and the error names the part's path."""
     with pytest.raises(SchemaInvalid) as refusal:
         parse_schema({"columns": columns})
     assert path in [fault.path for fault in refusal.value.errors]
@@ -364,7 +364,7 @@ def test_ragged_vectors_are_refused(x: Any) -> None:
 
 
 def test_a_vector_with_nan_is_named_by_its_place() -> None:
-    """A NaN or infinity is reported with its row and its position in the row."""
+    """A NaN or infinity in a vector is reported with its row and its position in the row."""
     x = [[1.0, 2.0], [3.0, math.nan], [math.inf, 1.0]]
     with pytest.raises(InputInvalid) as refusal:
         encode_vectors(x)
@@ -376,5 +376,5 @@ def test_a_vector_with_nan_is_named_by_its_place() -> None:
 
 @given(st.lists(st.text("0123456789+-.eE_nN aAiIfF١", max_size=6) | st.floats().map(repr), max_size=4))
 def test_texts_are_parsed_the_same_in_columns_and_alone(texts: list[str]) -> None:
-    """A column of texts is parsed into the same numbers as each text on its own."""
+    """Parsing a column of texts gives the same numbers as parsing each text separately."""
     np.testing.assert_array_equal(values.numbers(texts), [values.number(text) for text in texts])

@@ -32,7 +32,7 @@ def test_constant_columns_are_named() -> None:
 
 
 def test_uneven_norms_cause_a_warning() -> None:
-    """Rows of very different lengths, up to a thousand times as long as others, cause a warning."""
+    """Rows whose norms differ by up to a factor of a thousand cause a warning."""
     random = np.random.default_rng(0)
     features = random.normal(size=(100, 3)) * 10.0 ** random.integers(0, 4, size=(100, 1))
     assert any("more than 100 times as long" in one for one in warnings(features))

@@ -33,8 +33,8 @@ def faults_of(document: Any, **beside: Any) -> dict[str, str]:
 
 @given(low=st.floats(-1e9, 1e9), width=st.floats(1e-3, 1e9), share=st.floats(0, 1))
 def test_labels_round_trip_to_values(low: float, width: float, share: float) -> None:
-    """A value in the range is stored as a label between -2^23 and 2^23, which float32 represents exactly. It is read
-    back to within half a step."""
+    """A value in the range is stored as a label between -2^23 and 2^23, which float32 represents exactly. Reading it
+    back gives the value to within half the spacing between adjacent labels."""
     target = TargetColumn(low=low, high=low + width)
     value = np.clip(np.array([low + share * width]), target.low, target.high)
     [label] = target.labels(value)
@@ -75,8 +75,8 @@ def test_a_malformed_count_is_refused(number: float) -> None:
 
 
 def test_schemas_of_counts_round_trip() -> None:
-    """The schema of a count target says so. Schemas with other targets do not mention counts and are stored as they
-    were before counts existed."""
+    """The schema of a count target states that it is a count. Schemas with other targets do not mention counts, and
+    their stored form is the same as before counts were introduced."""
     counts = parse_schema({"columns": COLUMNS | {"cost": SPEC | {"counts": True}}})
     assert counts.target == TargetColumn(low=0.0, high=200.0, counts=True)
     assert stored(counts.to_json()) == counts

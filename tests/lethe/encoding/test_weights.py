@@ -98,8 +98,8 @@ def test_two_weight_columns_are_refused() -> None:
 
 
 def test_schemas_with_weights_round_trip() -> None:
-    """A weight column is read back from the stored schema. Evaluation data needs the same other columns, with or
-    without weights, and records to predict need no weights."""
+    """A weight column is read back from the stored schema. Evaluation data must have the same other columns but can
+    omit the weights, and records for prediction need no weights."""
     document = SCHEMA.to_json()
     assert stored(document) == SCHEMA
     without = parse_schema({"columns": {name: COLUMNS[name] for name in ("age", "ill")}})

@@ -143,7 +143,8 @@ def test_influence_is_the_sum_over_deletions(made, history):
 
 @given(made=mechanisms(), history=histories, records=st.integers(1, 50))
 def test_a_deletion_turns_presence_into_influence(made, history, records):
-    """A deletion adds one presence per record to the influence, and later steps only lower the sum."""
+    """A deletion adds the presence of each deleted record to the chain's influence, and the next step lowers the
+    resulting mu."""
     chain = accountant.replay(made, history)
     before = accountant.unlearning_mu(chain, records=records)
     expected = (chain.influence + records * chain.presence) / math.sqrt(chain.variance)
@@ -251,8 +252,8 @@ def test_every_version_reveals_no_less_than_one(made, steps, records):
     history=st.lists(st.builds(Run, steps=st.integers(1, 30_000), records=st.integers(0, 40)), min_size=1, max_size=12),
 )
 def test_a_compact_history_keeps_mu(made, history):
-    """Dropping old runs from a history keeps the number of steps and the last run. It changes mu by at most 1e-12,
-    relative to mu or to what one record and the ball contribute."""
+    """Dropping old runs from a history keeps the number of steps and the last run. Mu changes by at most 1e-12,
+    relative to mu or to the contribution of one record and the ball."""
     left_out, short = accountant.compact(made, history)
     assert left_out + steps_of(short) == steps_of(history)
     assert short == history[len(history) - len(short) :]

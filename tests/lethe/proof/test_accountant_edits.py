@@ -73,7 +73,7 @@ def test_edits_count_in_earlier_steps(made, history):
 
 @given(made=made_with, history=histories)
 def test_an_insertion_costs_as_much_as_a_deletion(made, history):
-    """Replacing deletions by insertions, or a correction by two deletions, does not change any number."""
+    """Replacing deletions by insertions, or a correction by two deletions, leaves the replayed chain unchanged."""
     deleted = [Run(steps=run.steps, records=run.records + run.inserted + 2 * run.corrected) for run in history]
     assert accountant.replay(made, history) == accountant.replay(made, deleted)
 
@@ -158,8 +158,8 @@ def test_steps_before_an_insertion_do_not_count(made, absent, present, since):
 
 
 def test_noise_before_an_insertion_does_not_hide_it():
-    """Counting the whole chain's noise would make mu too small: a quadratic that forgets its start at once has an exact
-    mu above such a bound."""
+    """A bound that counts the whole chain's noise would be too small: a quadratic that forgets its start at once has a
+    larger exact mu."""
     made = mechanism(l2=0.01, step_size=1 / 0.26)
     chain = accountant.replay(made, [Run(steps=200), Run(steps=5, inserted=1)])
     curvatures = [0.26] * 200 + [0.01] * 5
@@ -195,7 +195,7 @@ def test_edits_within_a_run_are_refused():
 
 
 def test_retraining_does_not_undo_published_versions():
-    """A new chain does not depend on edits of the previous one, but its readers' mu includes the versions of both
+    """A new chain does not depend on edits of the previous one, but mu for its readers includes the versions of both
     chains."""
     made = mechanism()
     assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=50, records=5, inserted=1, corrected=2)])) == 0

@@ -126,7 +126,8 @@ TOO_SOON = [Run(steps=50, mechanism=with_(noise_scale=1.0)), Run(steps=5, mechan
 
 
 def test_noise_before_a_fall_does_not_hide_later_edits():
-    """W / sqrt(V) would let noisy steps hide quiet ones. The string does not, and a quadratic attains its mu."""
+    """W / sqrt(V) would let noisy steps hide quiet ones. The string does not, and a quadratic attains the string's
+    mu."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, TOO_SOON))
     slopes = [0.9] * 50 + [0.4] + [0.9] * 5  # at the first quiet step the curvature is L
     exact = exact_mu(TOO_SOON, slopes=slopes, signs=[1.0] * 56)
@@ -210,8 +211,8 @@ def test_restating_a_mechanism_changes_nothing(history):
 
 @given(history=histories, data=st.data())
 def test_deletion_follows_one_person_through_varying_runs(history, data):
-    """With varying mechanisms, a record's `deletion` mu is that of the string over the steps since its insertion, for
-    these records alone."""
+    """With varying mechanisms, the `deletion` mu of a person's records is that of the string over the steps since their
+    insertion, without any other edits."""
     came = data.draw(st.integers(0, len(history) - 1))
     left = data.draw(st.integers(came, len(history) - 1))
     absent, present = (sum(run.steps for run in part) for part in (history[:came], history[came:left]))
@@ -241,8 +242,8 @@ def test_a_restart_is_the_best_import(history):
 
 
 def test_the_cost_of_a_query_is_bounded_by_the_horizon():
-    """On a long chain, a query makes a bounded number of calls for each run within the horizon and one call for every
-    other run, however many steps the runs have."""
+    """On a long chain, a query makes a bounded number of function calls for each run within the horizon and one for
+    every other run, however many steps the runs have."""
 
     def cost(runs: int, steps: int) -> int:
         chain = accountant.replay(FIRST, [Run(steps=steps)] * runs)

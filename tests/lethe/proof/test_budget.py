@@ -47,7 +47,7 @@ def test_a_budget_implies_its_epsilon_and_delta(epsilon: float, delta: float) ->
     assert conversion.gdp_delta(mu=mu, epsilon=epsilon) <= delta * (1 + 1e-9)
 
 
-def test_budgets_bound_the_joint_number() -> None:
+def test_budgets_bound_the_joint_mu() -> None:
     """If all models have budgets, `adaptive` combines the datasets' budgets, each multiplied by the person's number of
     records in that dataset, however many versions were published."""
     exposures = {"a": fed((50, 1), records=3), "b": fed((9, 2), records=3), "c": fed((50, 1))}

@@ -69,7 +69,7 @@ def test_defaults_match_their_documentation(num_slots, classes, epsilon, log_del
 
 
 def test_given_settings_are_used():
-    """Settings that are given are used unchanged."""
+    """Settings that the caller gives are used unchanged."""
     asked = {"l2": 0.1, "step_size": 1.5, "noise_scale": 0.7, "radius": 3.0, "learn_steps": 12}
     made = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-3, **asked), num_slots=50, num_classes=3
@@ -110,7 +110,7 @@ def test_impossible_settings_are_refused(asked: dict[str, Any], error):
     before=st.lists(st.builds(Run, steps=st.integers(1, 50), records=st.integers(0, 20)), max_size=4),
 )
 def test_planned_steps_are_minimal(records, epsilon, log_noise, before):
-    """When replayed, the planned steps reach the target for all records at once, and one step fewer does not."""
+    """When replayed, the planned steps meet the target for all records at once, and one step fewer does not."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     for run in before:
         chain = accountant.advance(chain, run)

@@ -137,7 +137,7 @@ def test_canaries_are_in_the_most_affected_batches(settled: Mechanism, plan: Can
 @given(MECHANISMS | BATCHES, PLANS)
 def test_lanes_never_prove_more_than_is_certified(settled: Mechanism, plan: CanaryPlan) -> None:
     """A canary's exact mu is at most the certified mu of its records. The two are equal if every step reads all rows
-    and the step size is at most the best one."""
+    and the step size is at most the optimal one."""
     law = canary_test.law(settled, plan)
     exact = max(abs(law.mean)) / math.sqrt(law.variance)
     certified = canary_test.certified_mu(settled, plan, records=law.records)
@@ -149,8 +149,8 @@ def test_lanes_never_prove_more_than_is_certified(settled: Mechanism, plan: Cana
 
 @given(MECHANISMS | BATCHES, PLANS)
 def test_canaries_are_large_enough(settled: Mechanism, plan: CanaryPlan) -> None:
-    """The farthest lanes end at least 2.5 standard deviations apart, unless their start would have to be more than a
-    million deviations away. No canary is larger than needed."""
+    """The farthest lanes end at least 2.5 standard deviations apart, unless that would require them to start more than
+    a million standard deviations away. No canary is larger than needed."""
     law = canary_test.law(settled, plan)
     apart = max(abs(law.mean)) / math.sqrt(law.variance)
     far = max(law.start) / math.sqrt(law.start_variance) if plan.steps_before else 0.0
@@ -207,9 +207,9 @@ def drawn(plan: CanaryPlan, audits: int, generator: np.random.Generator) -> list
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 def test_false_alarms_are_within_their_rate(plan: CanaryPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In 6,000 canary tests of correct runs with a family-wise error of 4.5 %, the tests of noise, forgetting and
-    schedule each raise 1 % false alarms and all tests together at most 4.5 %, within 4 standard errors. With the error
-    used in production, at most one canary test raises an alarm."""
+    """At a family-wise error rate of 4.5 %, the tests of noise, forgetting and schedule each raise a false alarm in 1 %
+    of 6,000 correct runs, and all tests together in at most 4.5 %, within 4 standard errors. At the error rate used in
+    production, at most one of the runs causes an alarm."""
     audits = drawn(plan, 6000, np.random.default_rng(4))
     assert sum(bool(one.findings(MECHANISM)) for one in audits) <= 1
     monkeypatch.setattr(canary_test, "FALSE_ALARM", 0.045)

@@ -162,7 +162,7 @@ def test_a_statement_has_the_result_of_its_canary_test():
     ids=str,
 )
 def test_a_canary_test_of_another_run_is_refused(plan):
-    """A valid canary test is refused if its steps are fewer, more or different from those of the run."""
+    """A valid canary test is refused if it covers fewer, more or other steps than the run took."""
     assert "audit_of_run" in refusal(audited(plan=plan))
 
 

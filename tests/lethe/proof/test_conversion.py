@@ -168,7 +168,7 @@ def test_epsilon_certifies_delta(mu, delta):
 @given(mu=powers_of_ten(-6, 2), delta=powers_of_ten(-300, -0.31) | powers_of_ten(-6, -0.31).map(lambda rest: 1 - rest))
 def test_epsilon_is_bounded_from_below(mu, delta):
     """At the epsilon that gdp_epsilon_below returns, the exact delta is at least the requested one. gdp_epsilon returns
-    at least the same epsilon."""
+    an epsilon that is at least as large."""
     below = conversion.gdp_epsilon_below(mu=mu, delta=delta)
     above = conversion.gdp_epsilon(mu=mu, delta=delta)
     assert below == 0 or exact(below, mu)[0] >= delta

@@ -24,7 +24,7 @@ def test_checks_raise_domain_errors(check, accepted, refused):
             check(some_name=value)
 
 
-def test_checks_look_at_every_value():
+def test_checks_cover_every_value():
     """A check of several values raises an error if any one of them is out of range."""
     with pytest.raises(errors.DomainError, match=r"^Expected step_size=-0\.1 > 0$"):
         errors.require_positive(noise_scale=1.0, step_size=-0.1)

@@ -293,7 +293,7 @@ def test_constants_of_a_document_follow_from_its_loss(change, error):
 
 
 def test_constants_of_least_squares_must_follow_from_the_ball():
-    """A least-squares document whose radius does not match its M is refused."""
+    """A least-squares document whose M does not follow from its radius is refused."""
     with pytest.raises(PreconditionError, match="gradient_bound"):
         Mechanism.from_json(mechanism(SQUARES).to_json() | {"radius": 3.0})
 

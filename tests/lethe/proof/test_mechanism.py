@@ -66,7 +66,7 @@ def test_contraction_matches_its_closed_form():
 
 @given(log_l2=st.floats(-14, 9), share=st.floats(1e-3, 1.0), classes=st.sampled_from([2, 3]))
 def test_contraction_is_rounded_up(log_l2, share, classes):
-    """The contraction is not below its exact rational value and exceeds it only by rounding."""
+    """The computed contraction is never below its exact rational value and exceeds it only by rounding."""
     l2 = 10.0**log_l2
     step_size = share * 2 / ((0.25 if classes == 2 else 0.5) + 2 * l2)
     exact_l2, exact_step = Fraction(l2), Fraction(step_size)

@@ -25,7 +25,7 @@ def test_a_mechanism_without_a_method_is_langevin() -> None:
 
 def test_an_extended_history_continues_its_cached_chain() -> None:
     """Replaying a history that extends a cached one gives the same chain as replaying it from the start, even while
-    other threads replay. A history with a different past, or with steps before it, gives a different chain."""
+    other threads replay. The cached chain is not used for a history with a different past or with steps before it."""
     runs = [Run(steps=MECHANISM.learn_steps)]
     for number in range(100):
         runs.append(Run(steps=7 + number % 2, records=1))

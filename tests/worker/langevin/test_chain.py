@@ -73,8 +73,8 @@ def test_chains_on_equal_data_contract(
 
 
 def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, replayable_noise: Any) -> None:
-    """With the same noise, two chains whose data differ in one record stay within the distance W <- c W + eta M / n.
-    After the record is deleted, the distance shrinks by c at every step."""
+    """With the same noise, two chains whose data differ in one record stay within a distance that follows the recursion
+    W <- c W + eta M / n. After the record is deleted, the distance shrinks by c at every step."""
     features, labels = random_rows(40, 5)
     without = features.copy()
     without[7] = 0

@@ -137,8 +137,8 @@ def test_metrics_of_null_rows_are_empty() -> None:
 
 
 def test_metrics_of_a_target_match_scikit_learn(random_rows: Rows) -> None:
-    """R^2 and the mean absolute error equal scikit-learn's in the units of the target, for values moved into
-    its range."""
+    """R^2 and the mean absolute error equal scikit-learn's in the units of the target, for predictions clipped to the
+    target's range."""
     features, _ = random_rows(5000, 4)
     values = np.random.default_rng(2).uniform(RANGE.low, RANGE.high, 5000)
     parameters = np.array([[1.5, -0.5, 0.2, 0.0]])

@@ -55,8 +55,8 @@ def test_a_fine_grid_approaches_the_normal_law() -> None:
 
 
 def test_building_blocks_have_their_probabilities() -> None:
-    """In 50,000 trials each, the building blocks are true with the probabilities exp(-1/2) and exp(-x(2k+x)/(2k+2)),
-    and integers are uniform."""
+    """In 50,000 trials each, the sampler's building blocks return True with the probabilities exp(-1/2) and
+    exp(-x(2k+x)/(2k+2)), and the integers that it draws below a limit are uniform."""
     words, trials = Words(), 50_000
     assert share_is(sum(_true_at_root_of_e(words) for _ in range(trials)), trials, math.exp(-0.5))
     for k, x in ((0, 0.8), (1, 0.25), (3, 0.9)):

@@ -28,8 +28,8 @@ def test_the_file_matches_mpmath() -> None:
 
 @pytest.mark.parametrize("name", PASSES)
 def test_gradients_match_the_slopes(name: str) -> None:
-    """The gradient of one row of norm 1 equals the slopes in its vector along the row, to single precision, and is zero
-    across the row."""
+    """Along the row, the gradient of one row of norm 1 equals the slopes in the row's test vector, to single precision.
+    In all other directions it is zero."""
     for vector in VECTORS:
         objective, num_classes = Objective(vector["objective"]), vector["num_classes"]
         row, label = np.array([[0.0, 1.0, 0.0]], np.float32), np.array([vector["label"]], np.int32)

@@ -60,8 +60,8 @@ def gradient(loss: Loss, classes: int, parameters: Any, features: Any, labels: A
 @pytest.mark.slow
 @every_loss
 def test_gradients_are_scaled_by_row_weights(loss: Loss, classes: int) -> None:
-    """Over several blocks, the gradient from the kernel and the device is the sum of the rows' gradients times their
-    weights. The second gradient agrees with it and detects omitted weights."""
+    """Over several blocks, the gradient from the kernel and the device is the sum of the rows' gradients, each
+    multiplied by the row's weight. The second gradient agrees with it and detects omitted weights."""
     features, labels, weights = drawn(loss, classes, 2 * BLOCK_ROWS + 17)
     parameters = at(loss, classes)
     ours = gradient(loss, classes, parameters, features, labels, weights)

@@ -8,8 +8,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_budgets_are_compared(officer: Visitor, worker: Child) -> None:
-    """Without a dataset the page shows an empty state. An engineer then compares a dataset's spent budget with another
-    budget and sees which requests would force its model to be retrained."""
+    """Without a dataset the page shows an empty state. An engineer then compares the budget that a dataset has spent
+    with a different limit and sees which requests would force its model to be retrained."""
     page = officer.page
     officer.goes_to("Accounting")
     expect(page.get_by_text("No dataset yet")).to_be_visible()

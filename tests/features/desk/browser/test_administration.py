@@ -138,7 +138,7 @@ def test_the_audit_log_is_verified(officer: Visitor, site: Site) -> None:
 
 @pytest.mark.soak
 def test_an_operator_creates_a_tenant(officer: Visitor, site: Site) -> None:
-    """An operator creates a tenant and sees the settings of the installation, but not its secrets."""
+    """An operator creates a tenant and sees the installation's settings, but none of its secrets."""
     page = officer.page
     officer.goes_to("Tenants")
     page.get_by_label("Name").fill("acme")

@@ -8,7 +8,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_a_case_is_assigned_and_annotated(officer: Visitor) -> None:
-    """An officer assigns a request, adds a note, and filters the list by assignee and by unassigned requests."""
+    """An officer assigns a request, adds a note, and filters the list first by assignee and then for unassigned
+    requests."""
     site, page = officer.site, officer.page
     mine, other = (site.forget(f"p{n}", identity_verified=False, external_id=f"case-{n}") for n in range(2))
     person = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}

@@ -109,7 +109,8 @@ def test_an_upload_is_not_sent_without_a_gateway(officer: Visitor) -> None:
 @pytest.mark.soak
 @pytest.mark.usefixtures("worker")
 def test_rows_are_added(officer: Visitor, site: Site) -> None:
-    """Rows are added to slots of forgotten people. The page updates by itself once a worker has written them."""
+    """Added rows go into the slots of forgotten people. The page updates by itself once a worker has written the
+    rows."""
     model = site.live_model()
     dataset = site.api.get(f"/v1/models/{model}").json()["dataset_id"]
     made = site.forget("p1")

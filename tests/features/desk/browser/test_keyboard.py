@@ -119,7 +119,7 @@ def test_filtering_by_keyboard(officer: Visitor) -> None:
 
 
 def test_a_view_is_chosen_by_keyboard(officer: Visitor) -> None:
-    """The list's columns can be chosen by keyboard, and the choice is stored in the address."""
+    """The list's columns can be chosen by keyboard, and the choice is stored in the page's URL."""
     officer.site.forget("p1", identity_verified=False)
     page = officer.page
     officer.opens("/admin/requests?status=in_review")

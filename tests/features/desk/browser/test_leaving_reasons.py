@@ -15,8 +15,8 @@ DOCUMENT = Path(__file__).parents[4] / "docs" / "leaving-reasons.md"
 
 
 def test_reasons_are_shown_with_error_bars(officer: Visitor, site: Site) -> None:
-    """An officer first sees an empty state. After devices have sent randomised answers, the page shows shares with
-    error bars."""
+    """An officer first sees an empty state. After devices have sent randomised answers, the page shows each reason's
+    share with error bars."""
     page = officer.page
     page.get_by_role("link", name="Leaving reasons").click()
     expect(page.get_by_text("No answers yet")).to_be_visible()

@@ -8,7 +8,8 @@ from tests.features.people import provider
 
 
 def test_logging_in_and_out(anybody: Visitor) -> None:
-    """A wrong key is refused, and the right key leads to the requested page. After logging out, no page is shown."""
+    """A wrong key is refused, and the right key leads to the requested page. After a logout, no page can be opened
+    without logging in again."""
     anybody.opens("/admin/requests")
     expect(anybody.page.get_by_role("heading", name="Log in")).to_be_visible()
     anybody.shows("login")
@@ -86,8 +87,8 @@ def test_another_key_logs_in_with_its_own_permissions(officer: Visitor) -> None:
 
 
 def test_text_is_kept_if_a_provider_session_ends_while_writing(browser: Browser, settings: Settings) -> None:
-    """If a session of the company's identity provider ends, the user logs in at the provider in another tab. The page
-    then continues and submits the text."""
+    """If a session started through the company's identity provider ends, the user logs in at the provider in another
+    tab. The original page then continues and submits the text."""
     maria = {"sub": "maria-1", "email": "maria@example.com", "email_verified": True}
     with provider.running(maria) as company:
         secret = settings.data_dir / "oidc.secret"

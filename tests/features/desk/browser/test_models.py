@@ -81,7 +81,8 @@ def test_sliders_update_the_numbers(officer: Visitor, worker: Child) -> None:
 
 @pytest.mark.soak
 def test_the_ledger_is_verified(officer: Visitor, worker: Child) -> None:
-    """The page reports that every entry of the ledger was recomputed, and lists destroyed weights and copies."""
+    """The page reports that every entry of the ledger was recomputed, and lists destroyed versions and exported copies
+    of the weights."""
     made = officer.site.live_model()
     officer.site.api.get(f"/v1/models/{made}/versions/1/weights").raise_for_status()
     officer.site.forget("p1")

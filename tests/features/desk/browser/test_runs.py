@@ -38,7 +38,7 @@ def test_a_dead_worker_is_shown(officer: Visitor, site: Site) -> None:
 
 @pytest.mark.soak
 def test_the_last_canary_test_is_shown(officer: Visitor, worker: Child) -> None:
-    """The overview counts canary tests. The model's page links to the page of the last test, which states what was
+    """The overview counts canary tests. The model's page links to the last test's page, which states what the test
     proved."""
     site, page = officer.site, officer.page
     made = site.model(site.upload(rows=400), noise_scale=0.004)

@@ -82,8 +82,8 @@ def test_games_run_what_is_certified(name: str) -> None:
 
 
 def test_adaptive_counts_every_version_with_the_person() -> None:
-    """The adaptive certificate of the copying requester composes the first version and the three short runs after
-    it."""
+    """In the game with the copying requester, the adaptive certificate composes the first version and the three short
+    runs after it."""
     at = ours.setting()
     first, later = (
         accountant.release_mu(at.mechanism, steps=steps, adjacency=Adjacency.ZERO_OUT)
@@ -103,7 +103,7 @@ def test_models_of_shards_reveal_the_person(results: dict[str, Any]) -> None:
 
 @pytest.mark.soak
 def test_lethe_keeps_its_certificate(results: dict[str, Any]) -> None:
-    """No attack on Lethe's models proves more than the `adaptive` certificate permits, up to a family-wise error of 5
+    """No attack on Lethe's models proves more than the `adaptive` certificate permits, at a family-wise error rate of 5
     %."""
     assert all(found["adaptive_holds"] for found in results["ours"].values())
     assert all(row["ours_refutes_below"] < _number(row["adaptive"]) for row in results["theorem_4_5"]["orders"])
@@ -125,8 +125,8 @@ def test_the_page_has_the_numbers_of_its_run(table: Any) -> None:
 
 
 def test_the_full_run_matches_the_claims_of_the_page() -> None:
-    """In the full run, flawed mechanisms reveal the person and Lethe's `adaptive` certificate is never exceeded. In
-    exactly the games that the page names, readers who choose their requests exceed `deletion`. In the other named
+    """In the full run, flawed mechanisms reveal the person, and no attack exceeds Lethe's `adaptive` certificate.
+    Readers who choose their requests exceed `deletion` in exactly the games that the page names. In its other named
     games, the measured advantage exceeds `deletion`, but without statistical proof."""
     results = page.read("attacks")
     for name in ("median", "sum", "pad, two releases", "parity, adaptive", "shards, presence"):

@@ -52,8 +52,8 @@ def test_gross_faults_are_found_by_default_lanes():
 
 
 def test_a_wrong_order_is_found_by_few_lanes():
-    """With 64 lanes, the schedule test alone finds every fault in the order of batches, without canaries. Only two
-    swapped steps in the middle of a long training run are missed."""
+    """With 64 lanes and without canaries, the schedule test alone finds every fault in the order of batches, except two
+    swapped steps in the middle of a long training run."""
     for (run, fault, lanes), share in FOUND.items():
         if fault in SCHEDULES:
             is_forgotten = run.startswith("learning") and fault == "two steps change places"
@@ -64,17 +64,17 @@ def test_a_wrong_order_is_found_by_few_lanes():
 
 
 def test_faults_in_the_code_are_found():
-    """More than 90 % of tests find a fault that was planted in the chain itself, and no test reports a fault in a
-    correct chain."""
+    """More than 90 % of tests find a fault planted in the chain's code, and no test reports a fault in a correct
+    chain."""
     for row in RESULTS["in_the_chain"]:
         shares = [row[run] for run in RUNS if run in row]
         assert all(share == 0 if row["fault"] == "none" else share > 0.9 for share in shares)
 
 
 def test_bounds_are_tight_and_valid():
-    """The median bound is at least 0.6 of the certified bound with 256 lanes and 0.89 with 4,096, and at most a seventh
-    less for batches. At most one bound in three million is wrong. The stored values equal a new computation from the
-    exact distribution."""
+    """With 256 lanes, the median bound is at least 0.6 of the certified bound, and with 4,096 lanes at least 0.89. For
+    batches it is at most a seventh lower. A bound is wrong with a probability of at most one in three million.
+    Recomputing the stored values from the exact distribution reproduces them."""
     today = [
         *finding.proved(*planned(*SHAPES["Adult"])),
         *finding.proved(*planned(*SHAPES["Adult"], **BATCHES["Adult"])),
@@ -100,7 +100,8 @@ def test_a_canary_test_costs_little_of_a_run():
 
 @pytest.mark.slow
 def test_canary_tests_match_the_results():
-    """A few newly run canary tests, on the distribution and on the chain, find the same faults as the page states."""
+    """A few new canary tests, simulated from the distribution or run on the chain, find the faults that the page
+    states."""
     mechanism, plans = planned(*SHAPES["small"])
     for fault in ("none", "does nothing", "no noise"):
         for observed in finding.observe(mechanism, plans["forgetting"], 5, finding.CHANGED[fault]):

@@ -15,8 +15,8 @@ def test_the_page_has_the_table_of_the_results() -> None:
 
 
 def test_pipelines_that_keep_forgotten_people_raise_an_alarm() -> None:
-    """Each kind of pipeline that keeps forgotten people raises an alarm at level 1e-6 in 20 of 20 runs, for both models
-    on both tables."""
+    """Each kind of pipeline that keeps forgotten people raises an alarm at level 1e-6 in 20 of 20 runs, with both
+    models and both tables."""
     kept = [row for row in RESULTS["rows"] if row["kind"] != "honest"]
     assert len(kept) == 12
     for row in kept:

@@ -26,8 +26,8 @@ def test_the_picture_matches_the_accountant(life: forgetting.Life) -> None:
 
 
 def test_versions_meet_the_target_for_good(life: forgetting.Life) -> None:
-    """Each person's influence is above the target when the request is made, meets it when the next version is
-    published, and falls with every later version."""
+    """Each person's influence is above the target when the person's request is submitted, meets the target once the
+    next version is published, and falls with every later version."""
     for number, curve in enumerate(life.people):
         published = [forgetting.at(curve, passes) for passes in life.versions[number:]]
         assert curve[0][1] > forgetting.EPSILON >= published[0]

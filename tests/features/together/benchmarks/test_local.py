@@ -21,8 +21,9 @@ def results() -> dict[str, Any]:
 
 
 def test_errors_match_theory(results: dict[str, Any]) -> None:
-    """Each error for a fixed seed is within six standard errors of its formula, and each error measured on devices
-    within a factor of 1.6. A correct implementation exceeds these limits in one of a hundred million runs."""
+    """Each error for a fixed seed is within six standard errors of its formula. Each error measured on devices differs
+    from its formula by at most a factor of about 1.6. A correct implementation exceeds these limits in one of a hundred
+    million runs."""
     seeded = [*results["by_people"], *results["by_odds"]]
     farthest = max(abs(row["measured"] - row["theory"]) / row["spread"] for row in seeded)
     assert farthest < 6
@@ -59,7 +60,7 @@ def test_simultaneous_intervals_cover(results: dict[str, Any]) -> None:
 
 
 def test_bisection_finds_the_smallest_number() -> None:
-    """Bisection finds the smallest sufficient number of people."""
+    """Bisection finds the smallest number of people that is sufficient."""
     assert [local._fewest(lambda n, least=least: n >= least) for least in (1, 2, 3, 1000)] == [1, 2, 3, 1000]
 
 
@@ -82,7 +83,7 @@ def test_the_page_matches_the_results() -> None:
 
 
 def test_other_docs_state_the_same_number() -> None:
-    """The required number of answers in docs/leaving-reasons.md equals the computed number."""
+    """docs/leaving-reasons.md states the computed number of required answers."""
     text = (page.ROOT / "docs" / "leaving-reasons.md").read_text()
     needed = {row["odds"]: row for row in page.read("local")["needed"]}
     lines = [line for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()]

@@ -37,7 +37,7 @@ def test_without_noise_a_group_is_found(group: dict[str, Any], method: str) -> N
 
 @pytest.mark.soak
 def test_unlearned_models_keep_their_certificate(results: dict[str, Any]) -> None:
-    """No attack on unlearned models proves more than their certificate permits, up to a family-wise error of 5 %."""
+    """No attack on unlearned models proves more than their certificate permits, at a family-wise error rate of 5 %."""
     for request in results["problems"][0]["requests"].values():
         attack = request["attack"]["unlearning"]
         assert attack["mu_at_least"] <= attack["certified_mu"]
@@ -58,8 +58,8 @@ def test_epsilon_hat_is_biased_and_the_bound_is_not(results: dict[str, Any]) -> 
 
 @pytest.mark.soak
 def test_the_loss_on_forgotten_rows_matches_unseen_ones(group: dict[str, Any]) -> None:
-    """The loss on forgotten rows rises to the level of models that never saw them. On retained and test rows, unlearned
-    and retrained models are equally accurate."""
+    """Unlearning raises the loss on forgotten rows to that of models that never saw them. On retained and test rows,
+    unlearned and retrained models are equally accurate."""
     forgotten = group["remembered"]["forgotten"]
     before, unlearned, retrained = (forgotten[stage] for stage in ("before", "unlearned", "retrained"))
     error = math.hypot(unlearned["loss_std"], retrained["loss_std"]) / math.sqrt(group["models"])

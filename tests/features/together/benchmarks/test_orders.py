@@ -102,7 +102,7 @@ def test_random_batches_average_over_positions(pulls: list[float], sizes: list[f
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_theorem_1_is_attained_by_distinct_batches(epsilon: float) -> None:
-    """In one step with four batches whose other rows are far apart, delta is a quarter of the delta of the batch that
+    """In one step with four batches whose other rows are far apart, delta is a quarter of what it is for the batch that
     is read. A secret order therefore adds no further protection, and Theorem 2 is false for batches."""
     batch, size, quiet = 40, 1.0, 0.035
     batches = [tuple(range(batch * number, batch * (number + 1))) for number in range(4)]
@@ -147,8 +147,8 @@ def test_no_schedule_reads_fewer_records(steps: int, data: st.DataObject) -> Non
 
 @pytest.mark.parametrize("steps", [1, 16, 100])
 def test_the_worst_position_matches_the_accountant(steps: int) -> None:
-    """If the accountant examines each position separately, the `release` value of a run equals the mu of the worst
-    position."""
+    """A run's `release` value equals the worst position's mu, as found by examining each position separately with the
+    accountant."""
     made = orders.mechanism_of(10_000)
     assert made.num_batches <= 128
     worst = accountant.release_mu(made, steps=steps, adjacency=Adjacency.REPLACE)

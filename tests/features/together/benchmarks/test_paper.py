@@ -37,8 +37,8 @@ def test_the_results_match_the_calculator(recomputed):
 
 
 def test_table_2_is_reproduced_except_for_two_slips(recomputed):
-    """At the measured smoothness, the noise of Descent-to-Delete, truncated to four digits, equals the printed table
-    except for two slips."""
+    """At the measured smoothness, Descent-to-Delete's noise, truncated to four digits, equals the printed table except
+    for two slips."""
     compared = {(row["steps"], row["epsilon"]): row for row in recomputed["table_2"] if row["printed"]}
     off = {cell for cell, row in compared.items() if abs(row["recomputed"] - row["printed"]) > 2e-4}
     assert off == {(1, 0.05), (2, 0.1)}

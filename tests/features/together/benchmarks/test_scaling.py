@@ -45,8 +45,8 @@ def test_steps_for_each_request_settle():
 
 def test_the_time_of_a_request_does_not_grow_with_the_rows():
     """Every request takes less than a second with a million rows and less than two seconds with ten million. With ten
-    million rows, the median time is less than twice the median with a million, and a refit takes twenty times the
-    processor time."""
+    million rows, the median time is less than twice that with a million, and a refit takes twenty times the processor
+    time."""
     found = {row["rows"]: row for row in RESULTS["measured"]}
     million, ten = found[10**6], found[10**7]
     assert max(million["seconds"]) < 1
@@ -57,7 +57,7 @@ def test_the_time_of_a_request_does_not_grow_with_the_rows():
 
 @pytest.mark.soak
 def test_the_measurements_run(monkeypatch: pytest.MonkeyPatch):
-    """The benchmark measures deletion requests to the service and a refit of the same rows."""
+    """The benchmark measures both the service's deletion requests and a refit of the same rows."""
     monkeypatch.setattr(scaling, "PEOPLE", 2)
     found = scaling.measured(500, seed=0)
     assert len(found["steps"]) == len(found["seconds"]) == 2

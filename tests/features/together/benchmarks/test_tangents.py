@@ -26,8 +26,8 @@ def test_the_page_matches_the_results() -> None:
 
 
 def test_noise_does_not_grow_with_the_weights() -> None:
-    """All models of a problem have the same noise and are certified at the target. A model with a million weights loses
-    no more accuracy to the noise than a linear model, within two points."""
+    """All models of a problem have the same noise and are certified at the target. Noise costs a model with a million
+    weights at most two points more accuracy than it costs a linear model."""
     for problem in RESULTS["problems"]:
         assert {model["noise"] for model in problem["models"]} == {problem["models"][0]["noise"]}
         assert all(0.99 < model["epsilon"] <= tangents.EPSILON for model in problem["models"])

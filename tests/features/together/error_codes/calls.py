@@ -33,7 +33,7 @@ def task(w: World, **of_system: Any) -> str:
 
 
 def closed_task(w: World, verb: str) -> str:
-    """Close a task as an officer, and return the code of acknowledging it with the system's own key."""
+    """Close a task as an officer, and return the error code for acknowledging it with the system's own key."""
     [key] = w.done("GET", "/api-keys")["items"]
     path = f"/system-tasks/{task(w, api_key_id=key['id'])}"
     w.done("POST", f"{path}/close", json={"reason": "gone"})
@@ -41,7 +41,7 @@ def closed_task(w: World, verb: str) -> str:
 
 
 def manifest(w: World) -> str:
-    """Return the code of submitting a manifest that is signed with a different key."""
+    """Return the error code for submitting a manifest that is signed with a different key."""
     key = new_key()
     body = {"name": "Churn", "contact": "its team", "webhook_url": "https://shop.example/lethe", "public_key": key["x"]}
     made = w.done("POST", "/attested-trainers", json=body)
@@ -91,14 +91,15 @@ def by_provider(w: World, path: str) -> str:
 
 
 def last_administrator(w: World) -> str:
-    """Return the code of making the only administrator a viewer when every API key has an expiry date."""
+    """Return the error code for making the only administrator a viewer when every API key has an expiry date."""
     made = invited(w)
     w.behind("UPDATE users SET password_hash = 'any'", "UPDATE api_keys SET expires_at = '2999-01-01 00:00:00.000000'")
     return w.code("PATCH", f"/users/{made['id']}", json={"role": "viewer"})
 
 
 def with_agent(w: World, **said: Any) -> str:
-    """Return the code for the refusal of an agent's message, which the protocol expresses only in words."""
+    """Return the error code for the refusal of an agent's message. The protocol itself states the refusal only in
+    words."""
     words = w.agent().exercise(**said).json()["message"]
     sentences = {
         "another business": "message_refused",
@@ -196,7 +197,7 @@ def paused(w: World) -> str:
 
 
 def noted_too_late(w: World) -> str:
-    """Return the code of adding a note to a request that ended long ago."""
+    """Return the error code for adding a note to a request that ended long ago."""
     request_id = w.request_id(identity_verified=False)
     w.done("POST", f"/deletion-requests/{request_id}/cancel")
     w.behind("UPDATE deletion_requests SET ended_at = '2020-01-01 00:00:00.000000'")
@@ -268,7 +269,7 @@ def network_without_memory(w: World) -> str:
 
 
 def network_in_use(w: World) -> str:
-    """Return the code of deleting a network whose features a dataset uses as rows."""
+    """Return the error code for deleting a network whose features a dataset uses as rows."""
     network(w.gateway, nets.linear())
     [found] = w.done("GET", "/networks")["items"]
     w.behind(f"UPDATE datasets SET network_id = '{found['id']}' WHERE id = '{w.dataset_id()}'")
@@ -276,7 +277,7 @@ def network_in_use(w: World) -> str:
 
 
 def rehearsed(w: World) -> str:
-    """Return the code of rehearsing a version a second time."""
+    """Return the error code for rehearsing a version a second time."""
     path = f"/models/{w.live()}/rehearsals"
     w.done("POST", path, json={"people": 10})
     w.work()
@@ -284,7 +285,7 @@ def rehearsed(w: World) -> str:
 
 
 def tangent_predicted(w: World) -> str:
-    """Return the code of requesting a prediction from a tangent model."""
+    """Return the error code for requesting a prediction from a tangent model."""
     dataset = w.new_dataset()
     content = exported(torch.nn.Sequential(torch.nn.Linear(dataset["num_features"], 1)), dataset["num_features"])
     network(w.gateway, content)

@@ -83,7 +83,7 @@ def damaged_rows(w: World, _model_id: str) -> None:
 
 
 def lost_page(w: World) -> str:
-    """Return the code of extending a request whose stored details have become unreadable."""
+    """Return the error code for extending a request whose stored details have become unreadable."""
     request_id = w.request_id(identity_verified=False, external_id="case-7")
     for page in (w.settings.data_dir / "vault").glob("*.page"):
         page.unlink()
@@ -91,7 +91,7 @@ def lost_page(w: World) -> str:
 
 
 def flipped_certificate(w: World) -> str:
-    """Return the code of reading a certificate in which one character was altered."""
+    """Return the error code for reading a certificate in which one character was altered."""
     w.live()
     request_id = w.request_id()
     w.work()
@@ -123,7 +123,7 @@ def unsupported_kind(w: World) -> str:
 
 
 def busy_dataset(w: World) -> str:
-    """Return the code of rechecking a dataset during a run."""
+    """Return the error code for rechecking a dataset during a run."""
     dataset_id = w.dataset_id()
     w.forget("p1")
     with w.installation.database.writing() as session:
@@ -242,7 +242,7 @@ def changed_key(w: World) -> str:
 
 
 def full_disk(w: World) -> str:
-    """Return the code of an upload whose temporary file does not fit on the disk."""
+    """Return the error code for an upload whose temporary file does not fit on the disk."""
     small = w.settings.data_dir / "tmp"
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=4k", "small", small], capture_output=True, check=False

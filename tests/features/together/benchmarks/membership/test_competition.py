@@ -49,7 +49,7 @@ def test_two_thresholds_match_a_search_around_the_narrower_distribution() -> Non
 
 
 @given(st.integers(0, 10**6), st.floats(0, 2))
-def test_the_kinds_of_models_can_be_swapped(seed: int, mu: float) -> None:
+def test_the_two_distributions_can_be_swapped(seed: int, mu: float) -> None:
     """Epsilon-hat does not depend on which of the two distributions is called the unlearned one."""
     unlearned, retrained = pair(seed, models=20, mu=mu, scale=0.2)
     assert epsilon_hat(unlearned, retrained) == pytest.approx(epsilon_hat(retrained, unlearned))
@@ -66,7 +66,7 @@ def test_separated_distributions_reach_the_cap() -> None:
 @pytest.mark.slow
 def test_identical_distributions_have_a_biased_estimate() -> None:
     """For two samples of 512 models from one distribution, the mean epsilon-hat is about 1.1 with one threshold and 1.5
-    with both rules, although the truth and the proved bound are 0."""
+    with both rules, although the true epsilon and the proved bound are 0."""
     pairs = [pair(seed, models=512) for seed in range(60)]
     assert np.mean([epsilon_hat(*one, two_thresholds=False) for one in pairs]) == pytest.approx(1.13, abs=0.2)
     assert np.mean([epsilon_hat(*one) for one in pairs]) == pytest.approx(1.5, abs=0.2)
@@ -89,7 +89,7 @@ def test_the_bound_stays_below_the_truth(mu: float) -> None:
 
 
 def test_the_bound_distinguishes_distant_distributions() -> None:
-    """For two distributions two standard deviations apart, 256 models that were not used to choose the rule prove an
+    """If two distributions are two standard deviations apart, 256 models that were not used to choose the rule prove an
     epsilon above 1.5."""
     assert epsilon_bound(*pair(4, models=512, mu=2.0), delta=DELTA, error=0.05) > 1.5
 

@@ -48,7 +48,7 @@ def test_unlearning_adds_noise() -> None:
     assert laws.go_on(PROBLEM, left, REQUEST, Method.NOTHING, start, lambda steps: None) is start
 
 
-def test_null_rows_are_gone() -> None:
+def test_nulled_rows_have_no_features() -> None:
     """Nulled slots have no features and all other slots are unchanged. The original rows are not modified."""
     left = PROBLEM.rows.nulled(REQUEST.slots)
     assert not left.features[REQUEST.slots].any()

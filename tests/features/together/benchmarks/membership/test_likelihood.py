@@ -64,7 +64,7 @@ def test_guesses_lie_on_the_curve() -> None:
 
 
 def test_separation_is_the_distance_in_standard_deviations() -> None:
-    """For distributions one and a half standard deviations apart, the point estimate is 1.5."""
+    """For distributions one and a half standard deviations apart, the estimated separation is 1.5."""
     assert likelihood.separation(members=scores(1, 3.0, 2.0), nonmembers=scores(2, 0.0, 2.0)) == pytest.approx(
         1.5, abs=0.1
     )

@@ -10,7 +10,8 @@ PARAMETERS = np.concatenate([np.random.default_rng(1).normal(size=(4, 65)), np.z
 
 
 def test_accuracy_matches_the_worker() -> None:
-    """The mean accuracy equals the worker's own evaluation, even if one of the models scores 0 for every row."""
+    """The mean accuracy equals that of the worker's own evaluation, even if one of the models scores 0 for every
+    row."""
     each = [of_classes(model[None, :], [(ROWS.features, ROWS.labels)], 2)["accuracy"] for model in PARAMETERS]
     found = remembered.of(PARAMETERS, ROWS)
     assert (found.accuracy, found.accuracy_std) == pytest.approx((np.mean(each), np.std(each, ddof=1)))

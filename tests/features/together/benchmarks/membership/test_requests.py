@@ -30,7 +30,7 @@ def test_the_group_shares_the_label_of_its_first_row() -> None:
 
 @pytest.mark.parametrize("name", requests.NAMES)
 def test_steps_match_the_planner(name: str) -> None:
-    """A request takes the smallest number of steps that reaches the target, and these steps reduce its mu."""
+    """A request takes the smallest number of steps that reaches the target, and these steps lower the request's mu."""
     request, records = DRAWN[name], len(DRAWN[name].slots)
     target = {"epsilon": problems.EPSILON, "delta": PROBLEM.delta}
     assert request.steps == calibration.least_steps(PROBLEM.learned, records=records, at_most=10**6, **target)

@@ -16,7 +16,7 @@ def problem() -> Problem:
 
 
 def served(rival: chains.NoisyChain, problem: Problem) -> tuple[list[float], list[Certified]]:
-    """Serve all deletion requests, and return the passes and the certificate of each."""
+    """Serve all deletion requests, and return each request's passes and certificate."""
     rows, passes, promised = problem.train.copy(), list[float](), list[Certified]()
     state = rival.learn(rows)
     for slot in problem.forgotten:
@@ -57,8 +57,8 @@ def test_ignoring_requests_increases_epsilon(problem: Problem) -> None:
 
 
 def test_steps_of_the_paper_grow_up_to_retraining(problem: Problem) -> None:
-    """The number of steps in Algorithm 6 never falls and never exceeds the number of training steps. With Lethe's
-    noise, even the first request would need more steps than training."""
+    """The number of steps in Algorithm 6 never falls from one request to the next and never exceeds the number of
+    training steps. With Lethe's noise, even the first request would need more steps than training."""
     rival = chains.published(problem.setting)
     passes, _ = served(rival, problem)
     assert passes == sorted(passes)

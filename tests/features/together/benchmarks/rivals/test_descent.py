@@ -41,7 +41,8 @@ def test_public_state_keeps_only_published_weights(problem: Problem) -> None:
 
 @pytest.mark.parametrize("make", [descent.negative_gradient, descent.pseudo_label])
 def test_fine_tuning_stays_near_the_fit(problem: Problem, make: Callable[[Setting], descent.FineTuning]) -> None:
-    """A few fine-tuning steps move the weights by no more than one record can, and the result differs from a refit."""
+    """A few fine-tuning steps move the weights by no more than one record could, and the result differs from a
+    refit."""
     rival, rows = make(problem.setting), problem.train.copy()
     before = rival.learn(rows)
     after = rival.forget(before, rows, rows.take(0))

@@ -44,8 +44,8 @@ def test_a_group_has_one_label_and_distinct_rows(problem: Problem) -> None:
 
 @pytest.mark.soak
 def test_a_refit_equals_its_oracle_and_a_plain_fit_does_not(problem: Problem) -> None:
-    """Both measures are 0 for a deterministic refit and maximal for a plain fit that ignores the request. Lethe's model
-    meets its target."""
+    """KLoM and U-LiRA are both 0 for a deterministic refit and maximal for a plain fit that ignores the request.
+    Lethe's model meets its target."""
     setting = problem.setting
     rivals = [chains.ours(setting), refits.lbfgs(setting), refits.nothing(setting)]
     floor, ours, refit, plain = margins.compare(problem, rivals, models=8)

@@ -49,8 +49,8 @@ def test_the_stored_gradient_matches_the_remaining_rows() -> None:
 
 
 def test_adaptive_epsilon_composes_the_previous_version() -> None:
-    """The adaptive epsilon of a request composes the version before it and, because the stored weights retain
-    information about the record, the version after it."""
+    """A request's adaptive epsilon covers the version before it and also the version after it, because the stored
+    weights retain information about the record."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = NoisyNewton(problem.setting, 0.05), problem.train.copy()
     state = rival.forget(rival.learn(rows), rows, rows.take(7))
@@ -63,7 +63,8 @@ def test_adaptive_epsilon_composes_the_previous_version() -> None:
 
 
 def test_too_little_noise_takes_more_steps() -> None:
-    """If one step does not come close enough, another step follows, so the guarantee never depends on the rows."""
+    """If one step does not come close enough to the minimiser, another follows, so the guarantee never depends on the
+    rows."""
     problem = problems.digits(0, (3, 8), 1)
     steps = []
     for noise_std in (1e-1, 1e-9):
@@ -91,13 +92,13 @@ def test_the_precomputed_bound_covers_an_exact_step() -> None:
 
 
 def test_the_page_has_the_tables_of_its_run() -> None:
-    """Every table of the section is generated from the JSON output of its command."""
+    """Every table in the page's section about Newton is generated from the JSON output of the section's command."""
     text = (page.EVIDENCE / "rivals.md").read_text()
     assert all(table in text for table in newton.printed(page.read("newton")).values())
 
 
 def test_one_step_per_request_is_enough() -> None:
-    """On every problem, one step per request was enough to end within the distance that the noise hides."""
+    """On every problem, one step per request ends within the distance that the noise hides."""
     for problem in page.read("newton")["problems"]:
         for row in problem["distances"]:
             assert row["most_steps"] == 1
@@ -116,8 +117,8 @@ def test_newton_is_faster_on_most_problems() -> None:
 
 
 def test_two_classes_lose_little_accuracy_and_versions_cost_more() -> None:
-    """With a tenth of Lethe's noise, Newton loses at most 0.3 points of accuracy on two-class problems. With all of
-    Lethe's noise, it is less accurate than Lethe. Its adaptive epsilon is larger than Lethe's at either noise."""
+    """With a tenth of Lethe's noise, Newton loses at most 0.3 points of accuracy on two-class problems. With Lethe's
+    full noise, it is less accurate than Lethe. At either noise, Newton's adaptive epsilon is larger than Lethe's."""
     for problem in page.read("newton")["problems"]:
         row = {each["rival"]: each for each in problem["rivals"]}
         ours, quiet, loud = row["langevin_shipped"], row["newton_shipped_l2"], row["newton_our_noise"]

@@ -18,8 +18,8 @@ def test_a_refit_does_not_depend_on_the_removed_record() -> None:
 
 @pytest.mark.slow
 def test_a_warm_start_reaches_the_refit_in_fewer_passes() -> None:
-    """A warm start reaches the refit from scratch, up to the solver's tolerance, in fewer passes. It has no
-    certificate."""
+    """A warm start reaches the same weights as a refit from scratch, up to the solver's tolerance, in fewer passes. It
+    has no certificate."""
     problem = problems.digits(0, range(10), 1)
     rival, rows = refits.warm(problem.setting), problem.train.copy()
     before = rival.learn(rows)
@@ -32,7 +32,7 @@ def test_a_warm_start_reaches_the_refit_in_fewer_passes() -> None:
 
 
 def test_sisa_refits_one_shard() -> None:
-    """Only the shard that contains the record is refitted, and all other shards keep their weights."""
+    """Only the shard that contains the record is refitted, and the models of all other shards keep their weights."""
     problem = problems.digits(0, range(10), 1)
     rival, rows = refits.Sisa(setting=problem.setting), problem.train.copy()
     before = rival.learn(rows)
