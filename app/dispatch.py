@@ -1,8 +1,8 @@
 """Notifying workers of new work. Lost or duplicate notifications are harmless, because workers read the database.
 
-An embedded worker is notified by a byte in a named pipe in the data folder; a worker behind a broker, by a feature.
-Both are notified at fixed ticks of the clock. A run that started together with a request would slow down the calls that
-follow, and thus reveal to the caller that rows are held.
+An embedded worker is notified by a byte in a named pipe in the data folder; a worker behind a broker is notified by a
+feature. Both are notified at fixed ticks of the clock. A run that started together with a request would slow down the
+calls that follow, and thus reveal to the caller that rows are held.
 """
 
 import contextlib

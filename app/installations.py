@@ -137,9 +137,9 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
 
 
 def _migrate_with_keys(settings: Settings, database: Database) -> Keys:
-    """Migrate the database, and return the keys. Afterwards, keys and stores match the database. The marks of the
-    storage locations are read before the database, which is marked last. If it is empty, unmarked locations therefore
-    hold no data of another installation."""
+    """Migrate the database, and return the keys. Afterwards, keys and stores match the database. The storage locations'
+    marks are read before the database, which is marked last. Hence, if the database is empty, unmarked locations hold
+    no other installation's data."""
     marked = places(settings)
     is_anything_kept = _is_anything_kept(settings)
     owners = {place.name: place.owner() for place in marked}
@@ -191,7 +191,7 @@ def rotate_key_encryption_key(settings: Settings) -> None:
 
 
 def unfinished(settings: Settings) -> Path:
-    """Return the path of a file that exists during the restoration of an installation and after an interrupted one."""
+    """Return the path of the file that exists while a restoration is in progress and after one was interrupted."""
     return settings.data_dir / "restore-unfinished"
 
 

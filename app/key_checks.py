@@ -152,8 +152,8 @@ def _wrong_key_encryption(key_encryption: KeyEncryptionFile, identity: DatabaseI
 class Guard:
     """Guard that compares a process's keys, key files and stores with its database, at startup and before sessions.
 
-    `keys` are the keys in the process's memory. A changed or restored file is noticed at once (by `stat`), without a
-    restart. A bucket is checked only at startup. `partly` is for a process that cannot access the key-encryption key
+    `keys` are the keys in the process's memory. A changed or restored file is noticed immediately (by `stat`), without
+    a restart. A bucket is checked only at startup. `partly` is for a process that cannot access the key-encryption key
     and the stores; only what it can access is compared.
     """
 

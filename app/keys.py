@@ -206,7 +206,7 @@ class KeyEncryption(Wrapping, Protocol):
 
 class KeyEncryptionFile:
     """Key-encryption key (AES-256-GCM) in a 0600 file of 64 hex digits, and in `<file>.next` during a rotation. The
-    files are read at each use, so that a rotation reaches all processes and hosts that share them at once."""
+    files are read at each use, so a rotation takes effect immediately in all processes and hosts that share them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -358,7 +358,7 @@ def _mac_of(key: bytes, *parts: bytes) -> hmac.HMAC:
 
 
 def _text(path: Path) -> str:
-    """Read a short file in a third of the time `Path.read_text` takes; one page of requests needs fifty such reads."""
+    """Read a short file in a third of `Path.read_text`'s time; one page of requests needs fifty such reads."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, 1024).decode(errors="replace")

@@ -25,7 +25,7 @@ class Periodic:
         return self
 
     def wake(self) -> None:
-        """Start the next call at once, or as soon as the one in progress ends."""
+        """Start the next call immediately, or as soon as the one in progress ends."""
         self._woken.set()
 
     def stop(self) -> None:

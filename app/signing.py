@@ -53,7 +53,7 @@ class SignedAhead:
         self._signed: dict[str, tuple[Any, Any]] = {}
 
     def of(self, wanted: Mapping[str, Wanted]) -> dict[str, Any]:
-        """Return the signed rows, keyed by name. Raises `NotSigned` if more than a few facts are not signed yet."""
+        """Return the signed rows, keyed by name. Raises `NotSigned` if too many signatures are missing."""
         lacking = {name for name, (facts, _) in wanted.items() if self._signed.get(name, (None,))[0] != facts}
         self._wanted = {name: wanted[name] for name in lacking}
         if len(lacking) > self._few and not self.at_once:

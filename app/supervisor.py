@@ -225,7 +225,7 @@ class Worker:
         self._take_back()
 
     def _take_back(self) -> None:
-        """Release the dead child's runs at once, without waiting for their leases to expire."""
+        """Release the dead child's runs immediately, without waiting for their leases to expire."""
         try:
             with self._installation.database.writing() as session:
                 unlearning.take_back(session, worker=self.name)

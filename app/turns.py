@@ -46,7 +46,7 @@ class Turns:
             self.end(tenant, turn)
 
     def ask(self, tenant: str) -> Future[None]:
-        """Return a future that is done when the turn begins. The caller must `end` the turn, begun or not."""
+        """Return a future that is done when the turn begins. The caller must `end` it, whether or not it has begun."""
         turn: Future[None] = Future()
         with self._lock:
             self._waiting.setdefault(tenant, deque()).append(turn)

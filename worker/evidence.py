@@ -39,8 +39,8 @@ class Draws(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """Displacement of each lane in a full-size step: by the witnesses in the batch that the step reads and, if that
-    batch contains the lane's canary, by the canary while it is present."""
+    """Displacement of each canary-test lane in a full-size step: by the witnesses in the batch that the step reads and,
+    if that batch contains the lane's canary, by the canary while it is present."""
 
     witnesses: Tensor  # (batches that differ, groups) float64
     groups: Tensor  # (p,) int64
@@ -62,7 +62,7 @@ class Push:
 
 
 class Lanes:
-    """Lanes of one run, the first half with a canary. `start`, (lanes,), contains their starting positions if known."""
+    """A run's canary-test lanes; the first half have a canary. `start`, (lanes,): their initial positions, if known."""
 
     def __init__(self, law: canary_test.Law, plan: canary_test.CanaryPlan, *, start: Tensor | None = None) -> None:
         self._law, self._plan, self._start = law, plan, start

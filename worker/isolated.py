@@ -88,8 +88,8 @@ def run(
     network: bytes | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> IsolatedResult:
-    """Take `steps` noisy steps from `initial`, the chain's iterate after `first_step` earlier steps. The lanes of an
-    `audit` take part. `network` is the file named by a tangent model's mechanism.
+    """Take `steps` noisy steps from `initial`, the chain's iterate after `first_step` earlier steps. The lanes of
+    `audit`, if given, take the same steps. `network` is the file named by a tangent model's mechanism.
 
     At most `threads` CPU threads are used; None allows all. `on_progress` receives the number of steps about twenty
     times a second, and `on_opened` is called after each block of rows opened for the next steps. The run waits for

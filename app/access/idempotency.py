@@ -39,7 +39,7 @@ def replay(session: Session, once: Once) -> StoredResponse | None:
 
 
 def replay_all(session: Session, calls: Sequence[Once]) -> list[StoredResponse | IdempotencyConflict | None]:
-    """Return, for each call, its stored response, None if the call is new, or a conflict if the original differed."""
+    """Return each call's stored response, None if the call is new, or a conflict if the original call differed."""
     names = [once.name for once in calls if once.name is not None]
     stored = repository.answers(session, names) if names else {}
     return [_replayed(once, stored.get(once.name) if once.name else None) for once in calls]

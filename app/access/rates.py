@@ -1,7 +1,7 @@
 """Rate limits: calls per API key and clock minute, and wrong keys per network address.
 
 Each gateway counts in memory, which takes microseconds. With a broker, a feature exchanges the gateways' counts (the
-`SHARED_RATES` socket). No call waits for the exchange; without it, each gateway uses its own counts.
+`SHARED_RATES` socket). No call waits for the exchange. Until counts are exchanged, each gateway uses its own.
 """
 
 import contextlib

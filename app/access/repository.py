@@ -90,7 +90,7 @@ _ANSWERS = sa.select(*IdempotentAnswer.__table__.columns).where(
 
 
 def answers(session: Session, names: Sequence[str]) -> dict[str, Any]:
-    """Map the calls' names to rows of stored responses: name, fingerprint, status, location, body and time."""
+    """Map the calls' names to their stored responses, as rows of name, fingerprint, status, location, body and time."""
     return {row[0]: row for row in rows(session, _ANSWERS, {"names": names})}
 
 

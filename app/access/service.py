@@ -120,9 +120,9 @@ def add_key(
 ) -> ApiKey:
     """Add `key`, storing only its hash.
 
-    `own_requests_only` defaults to True for a key that can make, and at most read, requests. Raises `InputInvalid` if
-    the key has already expired, combines `own_requests_only` with a scope over all requests, or may review requests but
-    not read accounting, because refused decisions would disclose what is held.
+    `own_requests_only` defaults to True for a key that can make requests and do nothing else except read them. Raises
+    `InputInvalid` if the key has already expired, combines `own_requests_only` with a scope over all requests, or may
+    review requests but not read accounting, because refused decisions would disclose what is held.
     """
     at = now(session)
     granted = {Scope(scope) for scope in scopes}

@@ -85,10 +85,10 @@ def _as_recorded(policy: Mapping[str, Any], names: Iterable[str]) -> dict[str, A
 
 
 def _check_business_id(session: Session, policy: Policy, *, besides: str | None) -> None:
-    """Raise `InputInvalid` if the policy's Data Rights Protocol id has no claim or belongs to another tenant.
+    """Raise `InputInvalid` if the policy's Data Rights Protocol id belongs to another tenant or lacks a `drp_claim`.
 
-    Agents address a tenant by this id, so a duplicate would receive requests meant for the other tenant. If the claim
-    were not the datasets' subject id, no rows would match, and requests would complete with nothing held.
+    Agents address a tenant by this id, so a duplicate would receive requests meant for the other tenant. If `drp_claim`
+    did not name the datasets' subject id, no rows would match, and requests would erase nothing.
     """
     if policy.drp_business_id is not None and policy.drp_claim is None:
         message = "expected the claim that is the subject id in your datasets"

@@ -90,7 +90,7 @@ class Evidences:
     def of(self, erasure: tables.Erasure) -> Evidence:
         """Return the evidence for the guarantees about an erasure, leaving out history that is too old to affect them.
 
-        Raises `PrivacyError` if the parts contradict each other.
+        Raises `PrivacyError` if parts of the evidence contradict each other.
         """
         revision, records = next(
             numbers for other, *numbers in self._erasures[erasure.request_id] if other.id == erasure.id
@@ -119,7 +119,7 @@ class Evidences:
     def _exposures(self, request_id: str) -> tuple[dict[str, accountant.Exposure], dict[str, Budgeted]]:
         """Return the exposure to each model trained on the request's records, and each dataset's budget.
 
-        An exposure counts the versions published while the records were present, or all versions if they still are.
+        An exposure counts the versions published while the records were present, or all if the records still are.
         """
         exposures, dataset_budgets = {}, {}
         for erasure, revision, records in self._erasures[request_id]:
@@ -133,7 +133,7 @@ class Evidences:
         return exposures, dataset_budgets
 
     def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, Counter[int], int]]:
-        """Return one tuple for each of a dataset's models with lost versions or versions published before `revision`:
+        """Return one tuple for each of a dataset's models that has lost versions or published any before `revision`:
         model id, mechanism, counts of these versions keyed by their runs' steps, and number of lost versions."""
         if (dataset_id, revision) not in self._releases:
             models = repository.models_of(self._session, dataset_id=dataset_id)
@@ -208,7 +208,7 @@ def of(session: Session, keys: Keys, request: tables.DeletionRequest, *, identit
     """Return a signed statement that the datasets held nothing when the request was accepted, or None if they did.
 
     Call it only for callers who may know what is held. `identity_rule` states in words when two identifiers denote the
-    same person; a tenant's rule is fixed once it has a request.
+    same person; the rule is fixed once the tenant has a request.
     """
     looked_at = repository.accepted_at(session, request_id=request.id)
     if request.outcome != Outcome.NOTHING_HELD or looked_at is None:

@@ -14,7 +14,7 @@ from lethe.proof.guarantees import Evidence, Guarantee
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveAccount:
     """Privacy account of a model's live version, relative to the current data. Rows that became null after the version
-    was published count as edits. So do rows added after its chain began, which only retraining includes."""
+    was published count as edits. Rows added after its chain began also count, because only retraining includes them."""
 
     chain: accountant.Chain
     guarantees: list[Guarantee]
@@ -36,8 +36,8 @@ def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
 
 
 def joint_of(session: Session, *, request_id: str) -> joint.Joint | None:
-    """Return the joint guarantee for a request's person across all models trained on their rows, from the signed
-    guarantees; None while a model still has to forget the rows, or if no model was trained on them.
+    """Return the joint guarantee for a request's person across all models trained on their rows, computed from the
+    signed guarantees; None while a model still has to forget the rows, or if no model was trained on them.
 
     A request that joined another's erasure has certificates only for models that still had the rows when it arrived.
     The other models contribute their current guarantee, whose epsilon does not exceed the one signed for the earlier

@@ -42,7 +42,7 @@ from lethe.contract.sets import Scope
 class PlainRoute(APIRoute):
     """Route that sends its endpoint's response without validating it a second time in another thread.
 
-    `model_dump_json` would leave the text in memory, where it would never be overwritten.
+    It avoids `model_dump_json`, which would leave the text in memory without ever overwriting it.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -61,8 +61,8 @@ class PlainRoute(APIRoute):
 
 
 async def _ordinary(request: Request) -> dict[str, Any] | None:
-    """Return the arguments of an ordinary `create_deletion_request` call, or None if it has a query or is invalid.
-    FastAPI resolves all other calls, which takes half of their response time."""
+    """Return the arguments of an ordinary `create_deletion_request` call, or None if the call has a query or is
+    invalid. FastAPI resolves all other calls, which takes half of their response time."""
     headers = request.headers
     key = headers.get("idempotency-key")
     is_json = headers.get("content-type", "").lower() == "application/json"
@@ -132,7 +132,7 @@ def asked(
     source: str | None = None,
     strict: bool = False,
 ) -> deletion.RequestDraft:
-    """Return a draft of the request in `body`. Raises `InputInvalid`, also if its callback URL is refused."""
+    """Return a draft of the request in `body`. Raises `InputInvalid`, for example for a refused callback URL."""
     if body.callback_url is not None:
         admission.check_callback_url(body.callback_url, call.installation.settings.webhook_networks())
     subject, aliases = subject_ref(call, body), aliases_of(call, body)

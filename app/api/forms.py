@@ -56,7 +56,7 @@ class SpooledRoute(APIRoute):
 class _Request(Request):
     """Request whose multipart form is read by `_FormReader`. Other forms have no files and are read by the framework.
 
-    A form is queued only after it has arrived in full, so that a slow sender does not delay other callers.
+    A form joins the queue for processing only after it has arrived in full, so that a slow sender delays no one else.
     """
 
     spooled: FormData | None = None

@@ -279,7 +279,7 @@ class Intake:
 
 
 def _is_to_do(answer: StoredResponse) -> bool:
-    """Return True if a request may mean work for the workers, judging by what its caller may know."""
+    """Return True if a request may need a worker, judging only by what its caller may know."""
     return bool(answer.body["status"] == RequestStatus.ACCEPTED)
 
 

@@ -234,7 +234,7 @@ def _mechanism(mechanism: Mechanism) -> contract.MechanismOut:
 def _status(model: Model, version: Version | None, running: str | None) -> ModelStatus:
     """Return a model's status, given the kind of its current run, if any.
 
-    A test does not change the version, so a degraded or held version outranks it.
+    A test does not change the version, so the statuses of a degraded or held version take precedence over it.
     """
     if version is None:
         return ModelStatus(model.status)

@@ -43,7 +43,7 @@ _MAX_PAUSE_SECONDS = 1.0
 class Readiness:
     """Readiness check shared by concurrent calls, which are neither authenticated nor limited in number. The pause
     after a check is nine times as long as the check, but at most a second. A flood of calls therefore takes at most a
-    tenth of the processor, and every response reflects a check that ended after the call."""
+    tenth of the processor, and every response reflects a check that ended after the call arrived."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation

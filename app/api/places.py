@@ -1,4 +1,4 @@
-"""Limits on concurrent calls: a call beyond a limit is refused at once instead of delaying all the others."""
+"""Limits on concurrent calls: a call beyond a limit is refused immediately instead of delaying all others."""
 
 import asyncio
 from collections import Counter

@@ -161,7 +161,7 @@ def network_of(
     the block, the upload is listed under `name` with its progress.
 
     Raises `NetworkUnknown`, and `SchemaInvalid` if the length of encoded records differs from the network's input size.
-    The function raises `InputInvalid` for vectors of a different length, and `NetworkFailed`.
+    The yielded function raises `InputInvalid` for vectors of a different length, and `NetworkFailed`.
     """
     if network_id is None:
         yield None
@@ -187,7 +187,7 @@ def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
 
 
 def record_match(call: Call, dataset_id: str, num_rows: int | None = None) -> None:
-    """Record that an upload contains rows about suppressed people, because it could be probing for a single person. If
+    """Record that an upload contains rows about suppressed people, because it could be a probe for a single person. If
     `num_rows` is None, the people were suppressed during the upload."""
     object_id = call.caller.tenant_id if dataset_id == search_repository.ANYWHERE else dataset_id
     with call.writing() as session:

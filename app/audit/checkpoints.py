@@ -59,7 +59,7 @@ GROWTH = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """Last row of a tenant's chain. The chain has been recomputed up to this row."""
+    """Last row of a tenant's chain. The chain's hashes have been recomputed up to this row."""
 
     chain: StoredChain
     tenant_id: str
@@ -93,7 +93,7 @@ def checkpoint_now(session: Session, keys: Keys, chain: StoredChain, *, tenant_i
 
 
 def heads_now(session: Session, chain: StoredChain, *, tenant_id: str) -> list[Head]:
-    """Return a list of the chain's head as this transaction leaves it, for signing; empty if the chain is damaged."""
+    """Return a list with the chain's head as this transaction leaves it, to sign; empty if the chain is damaged."""
     session.flush()
     return _recomputed(session, chain, tenant_id)
 
@@ -114,8 +114,8 @@ def _is_old(session: Session, chain: StoredChain, tenant_id: str, every_seconds:
 
 
 def _recomputed(session: Session, chain: StoredChain, tenant_id: str) -> list[Head]:
-    """Return the head of a chain. If a row does not follow from the last checkpoint, log this and return an empty
-    list."""
+    """Return a list with the head of a chain. If a row does not follow from the last checkpoint, log this and return an
+    empty list."""
     last = _last(session, chain, tenant_id)
     since, expected = (last.sequence, last.hash) if last else (1, None)
     sequence, hash_ = since - 1, chains.GENESIS

@@ -69,8 +69,8 @@ def record_all(session: Session, deeds: Sequence[Deed], *, at: datetime.datetime
 
 
 def _heads(session: Session) -> dict[str, tuple[int, str]]:
-    """Return the sequence and hash of the last entry that this transaction wrote for each tenant. They are discarded at
-    a savepoint, which may be rolled back."""
+    """Return the sequence and hash of the last entry that this transaction wrote for each tenant. The stored values are
+    discarded at each savepoint, because it may be rolled back."""
     if session.in_nested_transaction():
         session.info.pop("audit.heads", None)
         return {}

@@ -1,7 +1,7 @@
 """Additions: a batch of new rows is stored next to its dataset until a worker writes it into null slots.
 
-The number of slots is fixed. A slot is free if no row of `records` names it. That row is deleted once the slot is known
-to be null, and added as soon as a batch is registered, so that deletion requests find the new people.
+The number of slots is fixed. A slot is free if no row of `records` names it. A row is deleted once its slot is known to
+be null, and added as soon as a batch is registered for it, so that deletion requests find the new people.
 """
 
 from collections.abc import Iterable, Iterator

@@ -34,8 +34,8 @@ from lethe.proof.network import PublicNetwork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """Encoded upload on disk that is not registered yet; `num_suppressed` of its rows were left out. `warnings` are for
-    the sender."""
+    """Encoded upload on disk that is not registered yet, without its `num_suppressed` rows about suppressed people.
+    `warnings` are for the sender."""
 
     dataset_id: str
     schema: Schema | None
@@ -190,7 +190,7 @@ class OpenedNetwork(Protocol):
 class NetworkKeeper:
     """Keeper of networks, plugged in as `NETWORKS` in a feature's `hooks` module.
 
-    All functions raise `NetworkUnknown`. `named` returns a network in the form that mechanisms use. `opened` and
+    All functions may raise `NetworkUnknown`. `named` returns a network in the form that mechanisms use. `opened` and
     `content` raise `DatabaseDamaged` if the file is not the one on record; `content` finds the file by its SHA-256,
     because workers serve all tenants. `linearised` returns a tangent model's network in the same form and the model's
     number of parameters; it raises `PreconditionFailed` if the network does not fit the dataset.

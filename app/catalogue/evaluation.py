@@ -1,8 +1,8 @@
 """Evaluation data. Metrics are computed on rows that no model was trained on; otherwise accuracy would be an exact
 statistic of the training rows.
 
-An evaluation dataset shares neither people nor copied rows with the training dataset. Copies are told apart from rows
-that a coarse encoding makes equal by chance by the frequency of equal rows within the training dataset.
+An evaluation dataset shares neither people nor copied rows with the training dataset. A coarse encoding can also make
+rows equal by chance. The frequency of equal rows within the training dataset shows how many equal rows chance explains.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _BY_CHANCE = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Stored rows at a given root: those of a dataset or of a batch waiting for slots."""
+    """Stored rows and the root of their hash tree, for a dataset or for a batch waiting for slots."""
 
     rows_id: str
     root: str
@@ -46,8 +46,8 @@ class Comparison:
 
 def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_know: bool) -> list[Comparison]:
     """Return the comparisons required before a model is trained on one dataset and evaluated on the other. A later call
-    returns the same unless rows were added or erased. Raises `EvaluationOverlaps` if a person is in both. `may_know` is
-    True if the caller may know who is in the data; otherwise the error states no counts."""
+    returns the same comparisons unless rows were added or erased. Raises `EvaluationOverlaps` if a person is in both.
+    `may_know` is True if the caller may know who is in the data; otherwise the error states no counts."""
     shared = rows_repository.count_shared_subjects(session, dataset.id, evaluated_on.id)
     if shared or dataset.id == evaluated_on.id:
         raise EvaluationOverlaps.people(count=stated_count(shared, may_know=may_know))

@@ -47,10 +47,10 @@ def of(
 ) -> Mechanism:
     """Return the mechanism for the model requested in `model`.
 
-    `tangent` is the network whose weights the model adjusts, with the number of parameters, and `encoder` the network
-    that computed the features. Raises `PreconditionFailed` if the method is not installed or lacks a requested option,
-    if the mechanism has no guarantee or the dataset does not support the objective, and `TargetUnreachable` if no
-    number of steps up to `max_steps` reaches (epsilon, delta) for a single deletion.
+    `tangent` is the network whose weights the model adjusts, with the model's number of parameters, and `encoder` the
+    network that computed the features. Raises `PreconditionFailed` if the method is not installed or lacks a requested
+    option, if the mechanism has no guarantee or the dataset does not support the objective, and `TargetUnreachable` if
+    no number of steps up to `max_steps` reaches (epsilon, delta) for a single deletion.
     """
     settings, installed = _settings(dataset, model), methods.all_methods()
     if model.method not in installed or model.mechanism not in (None, model.method):

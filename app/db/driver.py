@@ -1,4 +1,4 @@
-"""Statements sent straight to the driver, because passing one on takes SQLAlchemy longer than running it takes SQLite.
+"""Statements sent straight to the driver, because SQLAlchemy's overhead exceeds SQLite's own running time.
 
 Event listeners on the engine are still called, and errors are converted to SQLAlchemy's.
 """

@@ -94,8 +94,8 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
 
 
 def _check_options(connection: Any, safe: str) -> None:
-    """Raise `DatabaseUnreadable` if a pooler dropped the options and the expression `safe` does not hold. Behind such a
-    pooler, disable prepared statements: the next transaction may use another server connection."""
+    """Raise `DatabaseUnreadable` if a pooler dropped the connection's options and the expression `safe` is false.
+    Behind such a pooler, disable prepared statements: the next transaction may use another server connection."""
     with connection.transaction():
         given, is_safe = connection.execute(f"SELECT current_setting('{_GIVEN}', true), {safe}").fetchone()
     if given is None:
@@ -106,8 +106,8 @@ def _check_options(connection: Any, safe: str) -> None:
 
 
 class _Outage:
-    """Server outage, shared by the threads of one process. They wait for it to end together, instead of each waiting
-    for the full time."""
+    """Server outage, shared by the threads of one process. The threads wait together for it to end, instead of each
+    waiting for the full time."""
 
     def __init__(self, patience_seconds: float) -> None:
         self._patience = patience_seconds

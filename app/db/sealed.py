@@ -1,6 +1,6 @@
 """Sealed columns: text written by callers is plaintext in Python and ciphertext in the database.
 
-No other personal data may be in a row, because logs, replicas and backups of the database keep every value ever stored.
+Rows must hold no other personal data, because logs, replicas and backups of the database keep every value ever stored.
 The installation's vault, passed to `Database`, seals and opens texts; a database without a vault can do neither.
 """
 
@@ -32,7 +32,7 @@ class Sealer(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Private:
     """Fields that are sealed together. `key` is the name of their sealing key; None before they are stored. A value is
-    damaged if it or its key differs from what was stored; reading any other field then raises `SealedTextDamaged`."""
+    damaged if it or its key differs from what was stored; reading one of its texts then raises `SealedTextDamaged`."""
 
     key: str | None = field(default=None, compare=False)
     is_damaged: bool = field(default=False, compare=False)

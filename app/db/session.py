@@ -39,8 +39,8 @@ _NOT_ITS_OWN = "A statement for one tenant reaches what belongs to all; it must 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Actor of a session: its tenant, and the name of the API key, person or service component. With `maker` (a line of
-    API keys), the session sees only this line's deletion requests and the objects that belong to them."""
+    """Actor of a session: its tenant, and the name of the API key, person or service component. With `maker` (an API
+    key and its rotations), the session sees only this key's deletion requests and the objects that belong to them."""
 
     tenant_id: str
     name: str

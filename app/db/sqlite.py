@@ -103,8 +103,8 @@ def scrub(engine: sa.Engine) -> bool:
 
 
 def rewrite(engine: sa.Engine) -> bool:
-    """If due, rewrite the file from its contents (VACUUM) and return True. Writers wait until this is done, and it
-    takes as much memory as the size of the file. The file's `user_version` holds the minute of the next rewrite."""
+    """If due, rewrite the file from its contents (VACUUM) and return True. Writers wait until this is done. It takes as
+    much memory as the file is large. The file's `user_version` holds the minute of the next rewrite."""
     with _outside_transactions(engine) as connection:
         (due_minute,) = connection.execute("PRAGMA user_version").fetchone()
         # A time further ahead was written by a wrong clock.

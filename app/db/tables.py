@@ -31,7 +31,7 @@ class Moment(sa.TypeDecorator[datetime.datetime]):
         return value and value.astimezone(datetime.UTC)
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:
-        """Format the text for SQLite without SQLAlchemy, which takes several times as long."""
+        """Format the text for SQLite without SQLAlchemy, because SQLAlchemy takes several times as long."""
         if dialect.name != "sqlite":
             return super().bind_processor(dialect)
         return lambda value: (at := self.process_bind_param(value, dialect)) and at.isoformat(" ", "microseconds")[:26]
@@ -236,12 +236,12 @@ class Certificate(Owned, Table):
 class Model(Owned, Table):
     """Model of a dataset. `method`: name of its method, as in its mechanism. `wanted`: kind of from-scratch run that is
     due, `learn` or `relearn`; null if none is due. `lost_releases`: steps of published versions that a restored backup
-    lacks. `attempts`: number of runs since the last version that failed while their worker lived. `deaths`: number of
-    runs since then whose worker died. `max_requests`, `max_wait_seconds`: maximum number of requests that wait to share
-    a run, and maximum wait. `audit_lanes`: lanes of each canary test; 0 for none. `audit_chains`: factor by which a
-    requested test multiplies the lanes. `audit_asked_at`: time at which the pending test was requested. `quality`: gate
-    with `metric`, `threshold` and `on_breach`; null without a gate. `retired_at`: time after which the model neither
-    trains nor forgets. `destroyed_at`: time at which its last weights were destroyed."""
+    lacks. `attempts`: number of runs that failed since the last version although their worker lived. `deaths`: number
+    of runs whose worker died since then. `max_requests`, `max_wait_seconds`: how many requests may wait to share a run,
+    and for how long. `audit_lanes`: lanes of each canary test; 0 for none. `audit_chains`: factor by which a requested
+    test multiplies the lanes. `audit_asked_at`: time at which the pending test was requested. `quality`: gate with
+    `metric`, `threshold` and `on_breach`; null without a gate. `retired_at`: time after which the model neither trains
+    nor forgets. `destroyed_at`: time at which its last weights were destroyed."""
 
     __tablename__ = "models"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -274,7 +274,7 @@ class Model(Owned, Table):
 
 class Version(Table):
     """Published version of a model. `degraded`: whether it missed the quality gate when last judged. `held`: whether it
-    is not served for that reason."""
+    is withheld for that reason."""
 
     __tablename__ = "versions"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -518,8 +518,8 @@ class Suppression(Owned, Table):
 
 class Erasure(Table):
     """Erasure of one request's rows in one dataset. `revision`, `num_records`: set when a worker claims the rows, which
-    is irreversible. `num_claimed`: number of these that no other request about the person had claimed. `nulled_at`:
-    time since which the rows have been null and unrecoverable.
+    is irreversible. `num_claimed`: number of these rows that no other request about the person had claimed.
+    `nulled_at`: time since which the rows have been null and unrecoverable.
 
     Triggers copy `deadline` from the request, and derive `ready_at`, the time from which a worker may claim the rows
     (null while the request's status forbids it). The queue needs both here, because an index cannot span two tables.
@@ -589,7 +589,7 @@ class Run(Owned, Table):
     """Run: one attempt, fenced by its id. Only a `running` run can publish, and each dataset has at most one.
     `first_step`: number of steps in the model's chain before the run. `records`: number of records that became null
     since the parent version's run. `reason`, `reason_facts`: why it was planned (`PlanReason`). `audit`: result of its
-    lanes. `repeated`: number of runs just before it that ended for the same reason and were not stored."""
+    canary test. `repeated`: number of runs just before it that ended for the same reason and were not stored."""
 
     __tablename__ = "runs"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -45,8 +45,8 @@ def start_models(session: Session, *, model_id: str, revision: int, run_id: str)
 
 
 def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
-    """Record that every claimed row of `dataset` is null and its old content unreadable, and delete the records of
-    whose rows they were. Return True if any erasure was pending."""
+    """Record that every claimed row of `dataset` is null and its old content unreadable, and delete the records that
+    say whose rows they were. Return True if any erasure was pending."""
     at = now(session)
     erasures = repository.unconfirmed_with_requests(session, dataset_id=dataset.id)
     changes: list[history.Change] = []

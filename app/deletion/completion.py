@@ -45,8 +45,8 @@ def is_anything_held(request: DeletionRequest, lookup: Lookup) -> bool:
 def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datetime, verb: str | None = None) -> None:
     """Accept a request at `at`, and add its erasures and models, which become due when the grace period ends.
 
-    Without a grace period the request completes at once if no rows are held or all are already erased. It stays open
-    while damaged records or an unknown identity leave that in doubt. A `verb` marks the outcome of a review.
+    Without a grace period, the request completes immediately if no rows are held or all are already erased. It stays
+    open while damaged records or an unknown identity leave that in doubt. A `verb` marks the outcome of a review.
     """
     request = new.request
     # After a review, work can begin at the time of acceptance rather than of creation.
@@ -69,7 +69,7 @@ def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datet
 
 
 def _ask(new: Submitted, lookup: Lookup, *, besides: Collection[str] = ()) -> None:
-    """Add to `new` the erasures in all covered datasets except `besides`, and the models that may use the rows."""
+    """Add to `new` the erasures in the request's datasets except `besides`, and the models that may use the rows."""
     request = new.request
     holding = sorted(lookup.held(request.subject_refs) - set(besides))
     for dataset_id in holding:
@@ -236,7 +236,7 @@ def asks_for(request: DeletionRequest, dataset_id: str) -> bool:
 
 
 def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
-    """Complete up to `limit` requests that need not wait, or add erasures for newly found rows; return their number.
+    """Complete up to `limit` requests that need not wait, or add erasures for new rows. Return the number of requests.
 
     Requests whose subject may be in damaged records continue to wait. A request without rows waits for its grace period
     like any other, so that callers cannot tell the difference.

@@ -330,7 +330,7 @@ def claim_records(session: Session, *, dataset_id: str, claiming: Sequence[tuple
 
 
 def drop_owed(session: Session, *, dataset_id: str, besides: Mapping[str, Collection[str]]) -> None:
-    """Delete the demands on a dataset's models by the requests in `besides`, except on the models listed for each."""
+    """Delete demands on a dataset's models by the requests in `besides`, which maps each to the models to keep."""
     by_models: dict[frozenset[str], list[str]] = {}
     for request_id, model_ids in besides.items():
         by_models.setdefault(frozenset(model_ids), []).append(request_id)
@@ -607,7 +607,7 @@ def look_up(
     since: datetime.datetime | None = None,
     tenant_ids: Collection[str] = (),
 ) -> Lookup:
-    """Look up people, and all of the tenants' datasets: tenants have few, even if a caller names many.
+    """Look up people, and all of the tenants' datasets: a tenant has few datasets, even if a caller names many people.
 
     `since` is the time at which the earliest request to look up was submitted. Requests completed before then cannot
     have erased its rows (`Lookup.erased_by`), and are read only if `since` is None.

@@ -50,7 +50,7 @@ def add(request: tables.DeletionRequest, **texts: str) -> None:
 
 
 def days_of_details(policy: Policy) -> int:
-    """Return the number of days from a request's end until its texts are erased, which is no later than its subject."""
+    """Return how many days after a request's end its texts are erased. They are erased no later than its subject."""
     details, request = policy.retain_details_days, policy.retain_requests_days
     return details if request is None else min(details, request)
 
@@ -88,7 +88,7 @@ def due(session: Session, *, limit: int) -> list[RetentionDue]:
 def forget(session: Session, due_batches: Sequence[RetentionDue]) -> None:
     """Lower the retention level of due requests whose keys have been destroyed, and record it in the audit logs, with
     the number of requests and the SHA-256 of their sorted ids. Anyone who has the ids can thus check which requests
-    they were. A request that has received a note or a file since then stays due, with the new key."""
+    they were. A request that has received a note or a file since its keys were read stays due, with the new key."""
     deeds = []
     for batch in due_batches:
         keys = search_repository.attached_keys(session, request_ids=batch.request_ids)

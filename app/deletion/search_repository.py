@@ -144,7 +144,7 @@ def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElem
 
 
 def is_linked(subject_ref: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that an identity map led to this identifier, which discreet readers must not be told."""
+    """Return the condition that this identifier came from an identity map, a fact hidden from discreet readers."""
     linked = sa.cast(DeletionRequest.resolution, sa.String).contains(subject_ref)
     return sa.and_(DeletionRequest.resolution.is_not(None), linked)
 
@@ -240,7 +240,7 @@ _MAX_TRANSACTION_DURATION = datetime.timedelta(minutes=5)
 
 
 def suppressed_people(session: Session, dataset_id: str, subject_refs: Collection[str]) -> set[str]:
-    """Return the given people whose rows a dataset must refuse; `*` stands for a dataset that is being created."""
+    """Return those of these people whose rows a dataset must refuse; `*` stands for a dataset being created."""
     suppressed = set[str]()
     in_dataset = Suppression.dataset_id.in_({dataset_id, ANYWHERE})
     # A statement with thousands of references takes longer than reading as many suppressions.
@@ -264,7 +264,7 @@ def suppressed_since(session: Session, since: datetime.datetime, dataset_id: str
 
 
 def accepted_after(session: Session, request: DeletionRequest) -> list[DeletionRequest]:
-    """Return the requests about the same person that were accepted later, found them suppressed and are still in force.
+    """Return requests about the same person that were accepted later, found the person suppressed and remain in force.
 
     Requests accepted earlier do not count: consent ended their suppression, or this request would not own it.
     """
@@ -318,8 +318,8 @@ def due_requests(
     """Return up to `limit` requests at level `kept` that ended before `before` and have no pending content, with the
     other parts of their subject requests.
 
-    The parts of a subject request, one per identity, are reduced together, because a remaining part would be mistaken
-    for a separate subject request.
+    All parts of a subject request, one per identity, change their level together, because a part left behind would be
+    mistaken for a separate subject request.
     """
     part, parts = aliased(DeletionRequest), _part_of(DeletionRequest)
     waits = sa.or_(part.ended_at.is_(None), part.ended_at > before, _is_pending(part))

@@ -238,8 +238,8 @@ class Journal:
                 yield line[:-1], Extent(lines=lines, bytes=offset, hash=previous)
 
     def _require_torn(self, line: bytes, *, where: str) -> None:
-        """Raise `TombstonesDamaged` if a line without a line break is complete: then it was not truncated by a crash,
-        but its last byte was changed."""
+        """Raise `TombstonesDamaged` if a line without its line break is otherwise complete. Such a line was not
+        truncated by a crash; its last byte was changed."""
         if self._hash_of(line[:-1]) is not None:
             raise _damaged(self.path, where)
 
@@ -263,7 +263,7 @@ class Journal:
 
 
 def with_heads(heads: dict[tuple[str, str], HeadSignature], line: JournalLine) -> dict[tuple[str, str], HeadSignature]:
-    """Return the newest head of each chain and tenant after one more line; a restoration discards earlier heads."""
+    """Return the newest head of each chain and tenant, given one more line; a restoration discards earlier heads."""
     if line.kind == "restored":
         return {}
     newer = (*line.heads, *([line.head] if line.head else []))

@@ -116,8 +116,8 @@ def release_at(session: Session, checkpoint: Checkpoint) -> dict[str, Any] | Non
 
 
 def retired_until(session: Session, checkpoint: Checkpoint, *, is_first: bool) -> list[tuple[datetime.datetime, str]]:
-    """Return the retirements (time, id) between an audit log's previous checkpoint and this one. If this is the first
-    recorded head, return all retirements up to it."""
+    """Return the retirements (time, id) between an audit log's previous checkpoint and this one. If `is_first`, return
+    all retirements up to this checkpoint."""
     if checkpoint.log != "audit":
         return []
     of_log = sa.and_(Checkpoint.tenant_id == checkpoint.tenant_id, Checkpoint.log == checkpoint.log)

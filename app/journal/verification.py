@@ -35,8 +35,8 @@ class BackupState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupVerdict:
-    """Verdict of the last verification: the verified `extent` of the file, or the `fault`. `whole_at` is when the whole
-    file was last verified, and `inode` identifies the file."""
+    """Verdict of the last verification: the verified `extent` of the file, or the `fault` found. `whole_at` is when the
+    whole file was last verified, and `inode` identifies the file."""
 
     at: datetime.datetime
     whole_at: datetime.datetime

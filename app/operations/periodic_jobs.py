@@ -270,7 +270,7 @@ def sign_heads(installation: Installation) -> None:
 
 
 def record_tombstones(installation: Installation, do: Callable[[Installation], None] = tombstones.record) -> None:
-    """Append to the tombstone journal, or call `do` instead. Refuse callers while the database is older than the
+    """Call `do`, which by default appends to the tombstone journal. Refuse callers while the database is older than the
     journal: its models were trained on people since forgotten, and a restore would miss new requests."""
     try:
         do(installation)

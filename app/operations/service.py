@@ -37,7 +37,7 @@ known_damage: dict[Path, int] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
-    """State of the service at `at`. `seen_at` is when any worker last showed a sign of life, or None."""
+    """State of the service at `at`. `seen_at` is the time of any worker's last sign of life, or None."""
 
     at: datetime.datetime
     waiting: list[repository.WaitingCount]

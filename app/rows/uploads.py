@@ -186,7 +186,7 @@ class RowUpload:
     are spooled in `folder`. The file is read during the turns of `tenant_id`. `subject_refs` maps subject ids to
     references in order. `max_bytes` limits the unpacked size and the size of the encoded rows. With fewer than
     `few_rows` rows, the share of unknown values is not checked. `features_of` is the public network that computes the
-    features, if any. `admit` is called with the bytes of all rows read so far, and may raise."""
+    features, if any. `admit` is called with the size in bytes of all rows read so far, and may raise."""
 
     file: io.RawIOBase
     folder: Path

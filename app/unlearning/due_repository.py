@@ -20,7 +20,7 @@ def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: boo
     """Return datasets that have work but no run in progress, in the order of `turns.in_turn`; with `deletions_only`,
     only datasets with waiting deletion requests.
 
-    Rows are erased as soon as one model of the dataset runs, or at once if no model has to run.
+    Rows are erased as soon as one model of the dataset runs, or immediately if no model has to run.
     """
     return ordered(session, due(session, at=at, deletions_only=deletions_only), at=at)
 
@@ -159,7 +159,7 @@ def _batching_models() -> sa.Select[
     Model, int, datetime.datetime, datetime.datetime, datetime.datetime, datetime.datetime
 ]:
     """Return the query for live models that batch requests. The other columns are the number of claimed requests, the
-    start of the longest wait among ready unclaimed and among claimed requests, and the earliest deadline of each."""
+    start of the longest wait, and the earliest deadline, both for ready unclaimed and then for claimed requests."""
     is_claimed = sa.and_(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision)
     added = sa.and_(Addition.dataset_id == Model.dataset_id, Addition.revision > Version.revision)
     unclaimed = sa.select(Erasure.ready_at).where(Erasure.dataset_id == Model.dataset_id, _UNCLAIMED)
@@ -180,7 +180,7 @@ def _batching_models() -> sa.Select[
 
 
 def _of_models() -> sa.Select[str, str]:
-    """Return the query for the dataset and tenant of each model whose dataset is free."""
+    """Return the query for the dataset and tenant of each model whose dataset is free (`_FREE`)."""
     return sa.select(Dataset.id, Dataset.tenant_id).join(Model, Model.dataset_id == Dataset.id).where(_FREE)
 
 
@@ -213,7 +213,7 @@ def _any_dataset(deletions_only: bool) -> sa.Select[*tuple[bool, ...]]:
 
 
 def patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
-    """Map models to their datasets, for models whose batch of requests is still waiting: not full, old or due soon."""
+    """Map models to their datasets, for models whose batch of requests is neither full nor old nor due soon."""
     query = _BATCHING_MODELS
     if dataset_id is not None:
         query = query.where(Model.dataset_id == dataset_id)
@@ -242,7 +242,7 @@ def _is_batch_full(session: Session, model: Model, num_claimed: int, *, at: date
 
 
 def patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
-    """Return datasets whose models are all waiting, ignoring models with neither a live version nor a wanted run."""
+    """Return datasets whose models are all in `waiting`, except models with neither a live version nor a wanted run."""
     carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
     query = sa.select(Model.id, Model.dataset_id).where(carries, Model.dataset_id.in_(set(waiting.values())))
     impatient = {dataset_id for model_id, dataset_id in session.execute(query) if model_id not in waiting}

@@ -19,7 +19,7 @@ from lethe.proof.canary_test import CanaryPlan, Observed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """Planned run of a test. `live` is the version that the run continues, or None if it starts from the origin."""
+    """Planned run of a test. `live` is the version that the run continues, or None if it starts from scratch."""
 
     model: Model
     plan: Plan
@@ -43,7 +43,7 @@ class AskedKind(Protocol):
         """Return the dataset's model whose test was requested first; None if no test is waiting."""
 
     def canaries(self, run: Run, model: Model) -> CanaryPlan | None:
-        """Return a test run's lanes, for a model whose runs have lanes; None if the test must run without lanes."""
+        """Return a test run's canary lanes if the model's runs have them; None if the test must run without lanes."""
 
     def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
         """Plan the test of the model that `model_due` returns."""
@@ -79,7 +79,7 @@ def asked_kind_of(run: Run) -> AskedKind | None:
 
 
 def planned(run: Run, model: Model) -> CanaryPlan | None:
-    """Return a run's planned lanes; None if the model's runs are not tested or the run is a test without lanes."""
+    """Return a run's planned canary lanes; None if its model is not tested or the run is a test without lanes."""
     if not model.audit_lanes:
         return None
     if asked_kind := asked_kind_of(run):

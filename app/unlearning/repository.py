@@ -113,7 +113,7 @@ def is_any_cut_off(session: Session, *, dataset_id: str, since: datetime.datetim
 
 
 def ended_before(session: Session, run: Run, *, limit: int) -> list[Run]:
-    """Return up to `limit` earlier, ended runs of the model (or of the dataset, without a model), newest first."""
+    """Return up to `limit` earlier, ended runs of a run's model (or dataset, if it has no model), newest first."""
     same = sa.and_(Run.dataset_id == run.dataset_id, Run.model_id.is_not_distinct_from(run.model_id), Run.id != run.id)
     query = sa.select(Run).where(same, Run.status != RunStatus.RUNNING, Run.started_at <= run.started_at)
     return list(session.scalars(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(limit)))

@@ -1,7 +1,7 @@
 """Retirement of models and datasets: training and forgetting end, and their weights and rows are destroyed.
 
-Records of their versions and copies, their ledger, certificates and audit log remain. The audit log is signed at once,
-so that its head, and thus the retirement, reaches the tombstone journal.
+Records of their versions and copies, their ledger, certificates and audit log remain. The audit log is signed
+immediately, so that its head, and thus the retirement, reaches the tombstone journal.
 
 Retirement waits for open requests: a person who has asked to be forgotten is entitled to a version without their data,
 or to null rows on disk, and to a certificate.

@@ -51,7 +51,7 @@ def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: floa
 
 
 def check_held(session: Session, *, run_id: str) -> None:
-    """Raise `LeaseLost` unless the run is still held, because another worker may now write its rows."""
+    """Raise `LeaseLost` if the run is no longer held, because another worker may then be writing its rows."""
     _held(session, run_id, lock=False)
 
 
@@ -102,7 +102,7 @@ def finish(session: Session, *, run_id: str, observed: Observed | None = None, e
 
 
 def examine(session: Session, *, run_id: str, records: int, observed: Observed | None) -> tuple[str, ...]:
-    """Return the faults that a run's canary test found; none if it passed. `records` is the number of non-null rows
+    """Return the faults that a run's canary test found; empty if it passed. `records` is the number of non-null rows
     read.
 
     Raises `LeaseLost` if the run was lost, and `RunDiffersFromPlan` if `records` is not the recorded number of rows or
@@ -116,7 +116,7 @@ def examine(session: Session, *, run_id: str, records: int, observed: Observed |
 
 
 def _note(run: Run, model: Model | None, observed: Observed | None) -> None:
-    """Store the observations of a run's lanes with the run."""
+    """Store the observations of a run's canary lanes with the run."""
     if observed:
         assert model is not None
         run.audit = observed.to_json(catalogue.mechanism_of(model), delta=model.delta)
@@ -288,7 +288,7 @@ def _stop(session: Session, run: Run) -> None:
 
 
 def _can_do_without(session: Session, model: Model) -> bool:
-    """Return True if the model can do without its run from scratch, because it remains as usable as before."""
+    """Return True if the model does not need its run from scratch, because without it the model remains as usable."""
     live = catalogue_repository.live_version(session, model)
     if live is None:
         return True

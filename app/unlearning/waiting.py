@@ -37,7 +37,7 @@ NOBODY = Waiting(people=0, requests=0, first_due_at=None, reasons=())
 
 
 def first_due(session: Session, models: Sequence[Model]) -> dict[str, datetime.datetime]:
-    """Map each model with a live version and waiting requests to the first deadline of these requests. All models
+    """Map each model with a live version and waiting requests to the first deadline of these requests. All models must
     belong to one tenant."""
     live = [model for model in models if model.live_version is not None]
     unclaimed = _unclaimed(session, live, at=now(session))
@@ -45,7 +45,7 @@ def first_due(session: Session, models: Sequence[Model]) -> dict[str, datetime.d
 
 
 def for_models(session: Session, models: Sequence[Model]) -> dict[str, Waiting]:
-    """Map each model with a live version to its waiting requests. All models belong to one tenant."""
+    """Map each model with a live version to its waiting requests. All models must belong to one tenant."""
     live = [model for model in models if model.live_version is not None]
     waiting = {model.id: NOBODY for model in live}
     at = now(session)
@@ -86,7 +86,7 @@ def _waiting(unclaimed: Unclaimed, ready: Wait, *, people: int) -> Waiting:
 def _reason(
     dataset: Dataset, model: Model, unclaimed: Unclaimed, *, is_busy: bool, at: datetime.datetime
 ) -> tuple[WaitReason, datetime.datetime | None]:
-    """Return why no run claims the ready requests, and the end of the wait, if known."""
+    """Return the reason why no run claims the ready requests, and the time at which their wait ends, if known."""
     if dataset.damaged_at is not None:
         return WaitReason.DAMAGED, None
     if model.error_code == AdaptiveBudgetSpent.code:

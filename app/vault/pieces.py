@@ -68,7 +68,7 @@ class Vault:
 
     def open(self, sealed: bytes) -> bytes | None:
         """Return the content of a sealed text; None if its key is destroyed. Raises `ValueError` if the text is
-        damaged, `KeyEncryptionKeyLost` or `OSError`."""
+        damaged; also `KeyEncryptionKeyLost` and `OSError`."""
         name, nonce = sealed[:_NAME], sealed[_NAME : _NAME + _NONCE]
         key = self._key(name)
         if key is None:
@@ -94,7 +94,7 @@ class Vault:
 
     def key_of_damaged(self, sealed: bytes) -> str:
         """Return the name of the key of a sealed text that cannot be opened. If the text opens after one bit of its
-        stored name is flipped, return the corrected name: the stored name is another text's."""
+        stored name is flipped, return the corrected name, because the stored one may belong to another text."""
         for bit in range(8 * _NAME):
             name = (int.from_bytes(sealed[:_NAME], "big") ^ 1 << bit).to_bytes(_NAME, "big")
             with suppress(ValueError, FileNotFoundError, WrappedUnderAnotherKey):

@@ -121,8 +121,8 @@ def create(folder: Path) -> "Spool":
 
 
 class Spool(io.RawIOBase):
-    """Unnamed file, encrypted under a key held in memory. It is append-only, because no part of the key stream may be
-    used twice, and can be read at any position."""
+    """Unnamed file, encrypted under a key held in memory. It can be read at any position, but is append-only, because
+    no part of the key stream may be used twice."""
 
     def __init__(self, file: io.FileIO) -> None:
         self._file = file

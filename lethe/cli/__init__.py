@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _commands() -> "typer.Typer":
-    """Return all commands or, if a service is called by name, only its own, so that it starts without a client."""
+    """Return all commands; if the first argument names a service, only its own, so that it starts without a client."""
     for point in entry_points(group=SERVICES):
         if [point.name] == sys.argv[1:2]:
             service: typer.Typer = point.load()

@@ -167,7 +167,7 @@ def _from_json(text: str) -> Any:
 
 
 def _read_person(text: str) -> str:
-    """Return a person's id. `-` reads it from standard input, so that no process list shows it."""
+    """Return a person's id; for `-`, read the id from standard input, so that no process list shows it."""
     return sys.stdin.readline().rstrip("\n") if text == "-" else text
 
 

@@ -1,4 +1,4 @@
-"""Frames and files: pandas, polars and Arrow frames are converted for sending, and long responses written to files."""
+"""Frames and files: converting pandas, polars and Arrow frames for sending, and writing long responses to files."""
 
 import io
 import os
@@ -55,7 +55,7 @@ def opened(to: str | Path | BinaryIO) -> Iterator[BinaryIO]:
 
 
 def write(to: str | Path | BinaryIO, pieces: Iterable[bytes]) -> None:
-    """Write pieces as they arrive."""
+    """Write pieces to a file as they arrive."""
     with opened(to) as file:
         for piece in pieces:
             file.write(piece)

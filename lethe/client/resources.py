@@ -222,7 +222,7 @@ class _RequestSteps:
                 yield progress.run_id
 
     def of(self, request: deletion_requests.DeletionRequestOut) -> tuple[int, int | None]:
-        """Return the number of steps done, and the total or None if unknown."""
+        """Return the number of steps done, and the total number, or None if the total is unknown."""
         estimated = {model.model_id: model.steps for model in request.estimate.models} if request.estimate else {}
         done = total = 0
         for progress in request.models:

@@ -35,14 +35,14 @@ class Patience:
 
 
 def pause_before(attempt: int, retry_after: float | None) -> float:
-    """Return the seconds to wait after `attempt` pauses: doubling, with jitter to spread the callers, and no less than
-    the server requested."""
+    """Return the seconds to wait after `attempt` pauses. The pauses double up to a limit, with jitter to spread the
+    callers, and are no shorter than the server requested."""
     backoff = min(_FIRST_PAUSE_SECONDS * 2 ** min(attempt, 16), _MAX_RETRY_PAUSE_SECONDS)
     return (retry_after or 0.0) + _DICE.uniform(backoff / 2, backoff)
 
 
 def retry_after_in(header: str | None) -> float | None:
-    """Return the seconds in a `Retry-After` header (RFC 9110: seconds, or a date); None if absent or malformed."""
+    """Return the seconds in a `Retry-After` header (RFC 9110: number or date); None if it is absent or malformed."""
     if header is None:
         return None
     if header.strip().isdecimal():

@@ -22,7 +22,7 @@ class ApiKeyIn(Body):
     )
     own_requests_only: bool | None = optional(
         "Restrict the key to requests created with it or with a key that it replaced. Default: true for keys with "
-        "requests:write and no scope other than requests:read."
+        "requests:write and no other scope except requests:read."
     )
 
 
@@ -48,7 +48,7 @@ class RotationIn(Body):
     overlap_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
         default=0, description="Seconds that the old key remains valid after the rotation, unless it expires earlier."
     )
-    expires_at: Moment | None = optional("Expiry of the new key (RFC 3339). Default: same lifetime as the old key.")
+    expires_at: Moment | None = optional("Expiry of the new key (RFC 3339). Default: the old key's lifetime.")
 
 
 _KEYS = ResourceOperations("API keys", "/v1/api-keys", KeyUnknown)

@@ -12,9 +12,11 @@ from lethe.contract.sets import Scope
 
 
 class GuaranteeOut(Answer):
-    notion: str = Field(description="unlearning, deletion, adaptive, release or reset; never add different notions.")
-    adjacency: str = Field(description="Neighbouring relation: one record nulled (zero_out) or replaced (replace).")
-    mu: float = Field(description="Mu of Gaussian differential privacy (mu-GDP); the bound holds in both directions.")
+    notion: str = Field(
+        description="Privacy notion: unlearning, deletion, adaptive, release or reset. Never add different notions."
+    )
+    adjacency: str = Field(description="Neighbouring relation: a record set to null (zero_out) or replaced (replace).")
+    mu: float = Field(description="Mu of Gaussian differential privacy (mu-GDP); it bounds both directions.")
     epsilon: float = Field(description="Epsilon in nats implied by mu at `delta`, rounded up.")
     delta: float = Field(description="Delta at which epsilon is stated, between 0 and 1.")
     reference_process: str = Field(description="Description of the reference process and its assumptions.")
@@ -36,9 +38,7 @@ class JointOut(Answer):
     mu: float = Field(description="Mu of the joint `deletion` guarantee (mu-GDP).")
     epsilon: float = Field(description="Epsilon in nats of the joint `deletion`, implied by mu at `delta`, rounded up.")
     delta: float = Field(description="Delta at which epsilon is stated: the smallest delta among the models.")
-    best_attacker_accuracy: float = Field(
-        description="Phi(mu/2) of the joint `deletion` guarantee: upper bound on any attacker's accuracy."
-    )
+    best_attacker_accuracy: float = Field(description="Phi(mu/2): upper bound on any attacker's accuracy in guessing.")
     guarantees: list[GuaranteeOut] = Field(description="Joint `unlearning`, `deletion` and `adaptive` guarantees.")
 
 
@@ -65,7 +65,7 @@ class CertificatesOut(Answer):
     damaged: list[str] = Field(description="IDs of certificates omitted because they differ from what was signed.")
     joint: JointOut | None = Field(
         description="Joint guarantee of all models trained on the person's data, except those destroyed before they "
-        "forgot the person; null if there is none, if a model must still forget, or if a certificate is damaged."
+        "forgot the person; null if there is no such model, if one must still forget, or if a certificate is damaged."
     )
     nothing_held: AbsenceOut | None = Field(description="Signed statement of absence; null unless nothing was held.")
 

@@ -31,7 +31,7 @@ class TargetRangeOut(Answer):
 
     min: float = Field(description="Lower end of the target's public range.")
     max: float = Field(description="Upper end of the target's public range.")
-    outside: str = Field(description="Treatment of values outside the range: `error` or `clip`.")
+    outside: str = Field(description="How values outside the range are handled: `error` or `clip`.")
     counts: bool = Field(
         default=False, description="True if values are counts (0, 1, 2, ...).", exclude_if=lambda counts: not counts
     )
@@ -43,11 +43,11 @@ class DatasetOut(Answer):
     id: str = Field(description="ID of the dataset.")
     name: str = Field(description="Name of the dataset.")
     num_records: int = Field(description="Number of rows that have not been erased (set to null).")
-    num_slots: int = Field(description="Number of rows at creation, which is public and never changes; n in formulas.")
+    num_slots: int = Field(description="Number of rows at creation (n in formulas). It is public and never changes.")
     num_features: int = Field(description="Number of features after encoding, not counting the bias.")
     num_classes: int = Field(description="Number of classes or labels; 0 for a numeric target.")
     classes: list[str] = Field(description="Names of the classes or labels, in order; empty for a numeric target.")
-    target: TargetRangeOut | None = optional("Range of the numeric target; null for classes or labels.")
+    target: TargetRangeOut | None = optional("Range of the numeric target; null if the target is not numeric.")
     network_id: str | None = optional("ID of the network that computed the features; null if no network was used.")
     subject_kind: str | None = optional("Kind of the subject IDs, such as email; null for customer_id.")
     num_subjects: int = Field(description="Number of people with rows in the dataset.")
@@ -61,11 +61,11 @@ class DatasetOut(Answer):
     schema_: dict[str, Any] | None = Field(alias="schema", description="Public schema of columns; null for vectors.")
     created_at: datetime.datetime = Field(description="Time at which the dataset was created.")
     retired_at: datetime.datetime | None = Field(description="Time at which the dataset was retired; null until then.")
-    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the rows; null until then.")
+    destroyed_at: datetime.datetime | None = Field(description="Time when the rows were destroyed; null until then.")
 
 
 class NewDatasetOut(DatasetOut):
-    num_suppressed: int = Field(description="Number of rows left out because their people have asked to be forgotten.")
+    num_suppressed: int = Field(description="Number of rows left out because the person has asked to be forgotten.")
     warnings: list[str] = Field(
         description="Warnings about subject IDs that deletion requests might not find and about avoidable causes of "
         "model error, each with a remedy. Shown only once."
@@ -85,8 +85,8 @@ class RowsIn(Form):
 
     suppressed: Literal["refuse", "skip"] = Field(
         default="refuse",
-        description="Treatment of rows about people who have asked to be forgotten. refuse: the upload fails with "
-        "subject_suppressed; skip: these rows are left out.",
+        description="What to do with rows about people who have asked to be forgotten. refuse: fail the upload with "
+        "subject_suppressed; skip: leave these rows out.",
     )
 
 
@@ -112,8 +112,8 @@ class TableIn(RowsIn):
         "the vectors of an npz file."
     )
     adaptive_epsilon: Positive | None = optional(
-        "Epsilon of the budget for what all versions of all models together reveal about one row to readers of every "
-        "version. Requires adaptive_delta. The budget cannot be changed; no version that exceeds it is published."
+        "Epsilon of the budget for what all versions of all models together reveal about one row to someone who reads "
+        "them all. Requires adaptive_delta. The budget cannot be changed, and versions exceeding it are not published."
     )
     adaptive_delta: Delta | None = optional("Delta of the budget; required with adaptive_epsilon.")
     subject_kind: Name | None = optional("Kind of the subject IDs. Default: customer_id.")
@@ -142,7 +142,7 @@ UPLOAD = _DATASETS.operation(
         problems.NetworkUnknown,
         problems.NetworkFailed,
     ),
-    does="Encode a file's rows using only the public schema, scale each to norm <= 1, and store nothing else from it.",
+    does="Encode a file's rows using only the public schema, scale each to norm <= 1, and store only the result.",
 )
 LIST = _DATASETS.operation(
     "list_datasets",
@@ -168,8 +168,8 @@ RECHECK = _DATASETS.of_one(
     gives=DatasetOut,
     problems=(problems.DatasetBusy,),
     does="Reread everything stored for a dataset after its files have been restored. If no damage remains, runs "
-    "continue; otherwise `damage` names the fault. This takes as long as reading the rows. The audit log records the "
-    "caller.",
+    "continue; otherwise `damage` names the fault. The call takes as long as reading the rows. The audit log records "
+    "the caller.",
 )
 RETIRE = _DATASETS.of_one(
     "retire_dataset",
@@ -190,6 +190,6 @@ SUBJECT = _DATASETS.of_two(
     gives=SubjectOut,
     problems=(problems.SubjectUnknown, problems.DatasetDamaged),
     does="Count the rows held about a person. Only for admins, because the result reveals who is in the data. If "
-    "nothing is held, `detail` counts the people held under common spellings of the ID that differ only in case. The "
-    "audit log records the look-up, but not the person.",
+    "nothing is held, the error's `detail` counts the people stored under common spellings of the ID that differ only "
+    "in case. The audit log records the look-up, but not the person.",
 )

@@ -39,12 +39,14 @@ class DeletionRequestIn(SubjectIn):
     model_config = example(subject_id="customer-4711", regulation="gdpr", ground="consent_withdrawn")
 
     aliases: Annotated[list[SubjectId], Field(max_length=MAX_ALIASES)] = Field(
-        default_factory=list, description="Other subject IDs of the same person, whose data is erased as well."
+        default_factory=list, description="Other subject IDs of the same person. The data under them is also erased."
     )
     dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = optional(
         "IDs of the datasets to erase from. Default: all datasets with data about the person."
     )
-    regulation: RegulationName = Field(default="gdpr", description="gdpr, ccpa, other or one defined in the policy.")
+    regulation: RegulationName = Field(
+        default="gdpr", description="Regulation that applies: gdpr, ccpa, other or one defined in the policy."
+    )
     ground: Annotated[sets.ErasureGround, Strict(False)] | None = optional("Ground for erasure under GDPR Art. 17(1).")
     submitted_at: Moment | None = optional("Time of the person's request, from which deadlines count. Default: now.")
     external_id: Name | None = optional("ID of the request in the caller's own system, by which it can be found.")
@@ -57,10 +59,10 @@ class DeletionRequestIn(SubjectIn):
     )
     identity_verified: bool = Field(
         default=True,
-        description="True if identity is verified. False: held in review, with the clock paused if the law allows.",
+        description="True if identity is verified. If not, the request is held and the clock paused if the law allows.",
     )
     identity_statement: Annotated[Text, Field(max_length=16_000)] | None = optional(
-        "JWT by a registered issuer about the subject's identity; valid for one request."
+        "JWT in which a registered issuer confirms the subject's identity; valid for one request."
     )
 
 
@@ -128,22 +130,22 @@ class DeletionRequestOut(Answer):
     outcome: sets.Outcome | None = Field(
         description="Result: forgotten; nothing_held; erased_already: another request erased the person's rows after "
         "this one was submitted; target_widened: the rows are erased, but a model's target exceeds epsilon 8 or delta "
-        "1/n and does not count as forgetting. Null until the request is completed."
+        "1/n, so meeting it does not count as forgetting. Null until the request is completed."
     )
     erased_by: str | None = Field(
-        description="ID of the request that had erased the rows and whose certificates apply; null for other outcomes."
+        description="ID of the request that erased the rows first, and whose certificates apply; null if there is none."
     )
     identity_unknown: bool = Field(
         default=False,
         description="True if no rows use the identifier's kind or a kind that the identity map links to it. The "
-        "request then waits for the map or for an officer. False for callers without accounting:read.",
+        "request then waits until the map has such a link or an officer decides. False without accounting:read.",
     )
     subject_ref: str = Field(description="Pseudonym of the person: a keyed hash of the subject ID.", repr=False)
     alias_refs: list[str] = Field(description="Pseudonyms of the person's aliases.", repr=False)
     regulation: str = Field(description="Regulation that determines the deadline.")
     ground: str | None = Field(description="Ground for erasure under GDPR Art. 17(1); null if none was given.")
     external_id: str | None = Field(description="Caller's ID for the request; null if none or erased.", repr=False)
-    metadata: dict[str, str] = Field(description="Caller's additional data; empty if none or erased.", repr=False)
+    metadata: dict[str, str] = Field(description="Caller's additional data; empty if not given, or erased.", repr=False)
     submitted_at: datetime.datetime = Field(description="Time of the person's request, from which deadlines count.")
     time_zone: str = Field(description="Time zone of the deadlines, as set in the policy when the request was created.")
     due_at: datetime.datetime = Field(description="Deadline before any extension; pauses of the clock postpone it.")
@@ -158,14 +160,14 @@ class DeletionRequestOut(Answer):
     completed_at: datetime.datetime | None = Field(description="Time of completion; null if the request is incomplete.")
     kept: str = Field(
         description="Data that is still stored under the tenant's policy. details: everything; request: all except "
-        "external_id, metadata, callback_url, reasons and explanations; trace: as request, but without the person. "
-        "damaged: details are stored but cannot be read until an operator restores their key or text."
+        "external_id, metadata, callback_url, reasons and explanations; trace: the same, but no longer linked to the "
+        "person. damaged: details are stored but cannot be read until an operator restores their key or text."
     )
     assignee: str | None = optional(
         "ID of the user to whom the request is assigned; null if unassigned or the caller lacks requests:review."
     )
     assignee_name: str | None = optional("Name of the assignee; null if `assignee` is null or the name is unknown.")
-    estimate: EstimateOut | None = Field(description="Estimate of the remaining work; null if none or unknown.")
+    estimate: EstimateOut | None = Field(description="Estimate of the remaining work; null if none is available.")
     models: list[RequestModelOut] = Field(description="Progress of each model that may need to forget the person.")
 
 
@@ -187,8 +189,8 @@ class CreateDeletionRequestQuery(Query):
     strict: Annotated[
         bool,
         Field(
-            description="Return 404 if no data is held about the subject and no damaged record leaves that in doubt. "
-            "`detail` counts the people held under common spellings of the ID that differ only in case. Needs admin."
+            description="Return 404 if no data is held about the subject, unless damaged records leave that in doubt. "
+            "`detail` counts the people stored under common spellings of the ID that differ only in case. Needs admin."
         ),
     ] = False
 
@@ -198,9 +200,7 @@ class RequestFilter(Query):
 
     status: sets.RequestStatus | None = optional("Only requests with this status.")
     subject_id: SubjectId | None = optional("Only requests about the person with this subject ID.")
-    subject_sha256: Sha256 | None = optional(
-        "Only requests about the person with this SHA-256 (hex) of the subject ID."
-    )
+    subject_sha256: Sha256 | None = optional("Only requests about the person whose subject ID has this SHA-256 (hex).")
     kind: Name | None = optional("Kind of the given subject ID, such as email. Default: customer_id.")
     model_id: str | None = optional("Only requests that concern this model. Needs accounting:read.")
     external_id: str | None = optional("Only requests with this external_id.")
@@ -308,7 +308,7 @@ REJECT = REQUESTS.of_one(
     gives=DeletionRequestOut,
     repeat="idempotent",
     problems=(problems.TransitionForbidden, problems.SealedTextDamaged),
-    does="Reject a request that is in review or that no worker has claimed. Repeating the same ground is a no-op.",
+    does="Reject a request in review or not yet claimed by a worker. Repeating it on the same ground is a no-op.",
 )
 EXTEND = REQUESTS.of_one(
     "extend_deletion_request",

@@ -68,7 +68,7 @@ class MechanismOut(Answer):
     num_batches: int = Field(description="Number of batches, which are read in cyclic order.")
     cool_down: int | None = _unless_none("Number of final steps of each run over which the step size decreases.")
     settings: dict[str, Any] | None = _unless_none(
-        "Settings specific to the model's method, by name; absent for langevin."
+        "Settings specific to the model's method, keyed by name; absent for langevin."
     )
 
 
@@ -82,16 +82,16 @@ class QualityIn(Body):
     )
     on_breach: Annotated[OnBreach, Strict(False)] = Field(
         default=OnBreach.PUBLISH_DEGRADED,
-        description="Treatment of a version that fails the gate. publish_degraded: serve it, marked as degraded; hold: "
-        "do not serve it until it is released. People are forgotten in both cases.",
+        description="What happens to a version that fails the gate. publish_degraded: it is served, marked as "
+        "degraded; hold: it is not served until it is released. People are forgotten in both cases.",
     )
 
 
 class QualityOut(Answer):
     metric: Metric = Field(description="Metric that the quality gate checks.")
     threshold: float = Field(description="Minimum value that passes, or the maximum for metrics where lower is better.")
-    on_breach: OnBreach = Field(description="Treatment of a version that fails the gate.")
-    value: float | None = Field(description="Value for the live version; null if not measured, which fails the gate.")
+    on_breach: OnBreach = Field(description="What happens to a version that fails the gate.")
+    value: float | None = Field(description="Live version's value; null if not measured, in which case the gate fails.")
     is_met: bool | None = Field(description="True if the live version passes the gate; null before the first version.")
     held: bool = Field(description="True if the live version fails the gate and is therefore not served.")
 
@@ -116,13 +116,13 @@ class BatchingIn(Body):
         "Number of waiting requests that triggers a run. Default: only max_wait_seconds triggers runs."
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
-        default=0, description="Maximum seconds a request waits to share a run, until a week before its deadline."
+        default=0, description="Maximum seconds a request waits to share a run, but only until a week before it is due."
     )
 
 
 class AuditIn(Body):
     lanes: Annotated[int, Field(ge=0, le=4096, multiple_of=2)] = Field(
-        default=256, description="Number of coordinates reserved for canaries per run, half of them used; 0: no test."
+        default=256, description="Number of coordinates for each run's canary test, half with a canary; 0: no test."
     )
     chains: Annotated[int, Field(ge=1, le=64)] = Field(
         default=16, description="Factor by which `lanes` is multiplied when a canary test is requested."
@@ -132,14 +132,14 @@ class AuditIn(Body):
 class TangentIn(Body):
     """Weights of a public network that the model updates, to first order."""
 
-    network_id: str = Field(description="ID of the public network, whose inputs must be the features of the dataset.")
+    network_id: str = Field(description="ID of the public network. Its inputs must be the features of the dataset.")
     layers: Annotated[list[str], Field(min_length=1, max_length=10_000, fail_fast=True)] = Field(
         description="Names of the network's weights that the model updates."
     )
     rank: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
         default=0,
-        description="Rank of each weight's trained update, whose other factor is drawn at random; 0: train the full "
-        "weight.",
+        description="Rank of each weight's trained update: one factor is trained, the other drawn at random. 0: train "
+        "the full weight.",
     )
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(default=0, description="Seed for drawing random factors.")
     least_norm: Positive = Field(default=1e-6, description="Minimum norm by which the Jacobian of a row is divided.")
@@ -163,8 +163,8 @@ class ModelIn(Body):
     mechanism: Literal["langevin"] | None = optional("Earlier name of the field `method`.")
     loss_width: Positive | None = optional(
         "Width of the loss. huber_regression: residual at which the loss becomes linear, for a target scaled to -1 to "
-        "1. smoothed_hinge: width of the smoothed corner. poisson_regression: score at which the rate reaches its "
-        "bound, the largest count; at a score of 0 the rate is exp(-width) times that bound."
+        "1. smoothed_hinge: width of the smoothed corner. poisson_regression: score at which the predicted rate "
+        "reaches its bound, the largest count; a score of 0 predicts exp(-width) times that bound."
     )
     l2: Positive | None = optional("Strength of the L2 regularisation. Default: derived from num_slots and target.")
     noise_scale: Positive | None = optional("Noise scale sigma. Default: derived from the target.")
@@ -185,7 +185,7 @@ class ModelIn(Body):
         "Loss weights by class name; 1 for classes not named. All are divided by the largest weight, so that no row "
         "counts more than without weights."
     )
-    target: TargetIn = Field(default_factory=TargetIn, description="Target that forgetting must reach.")
+    target: TargetIn = Field(default_factory=TargetIn, description="Privacy target that forgetting must meet.")
     tangent: TangentIn | None = optional("Network weights to update. Default: train a linear model instead.")
     evaluation_dataset_id: str | None = optional("ID of the dataset to measure versions on. Default: no measurements.")
     batching: BatchingIn = Field(default_factory=BatchingIn, description="Rules for combining requests into one run.")
@@ -207,7 +207,7 @@ class BatchingOut(Answer):
 
 
 class AuditingOut(Answer):
-    lanes: int = Field(description="Number of coordinates reserved for canaries per run, half used; 0: no test.")
+    lanes: int = Field(description="Number of coordinates for each run's canary test, half with a canary; 0: no test.")
     chains: int = Field(description="Factor by which `lanes` is multiplied when a canary test is requested.")
     asked_at: datetime.datetime | None = Field(description="Time at which a pending test was requested; null if none.")
     last: runs.AuditOut | None = Field(description="Result of the most recent canary test; null if none has been run.")
@@ -245,7 +245,7 @@ class ModelOut(Answer):
     live_version: int | None = Field(description="Number of the live version; null if there is none.")
     progress: ProgressOut | None = Field(description="Progress of the current run; null if no run is in progress.")
     mechanism: MechanismOut = Field(description="Training settings and constants, fixed when the model was created.")
-    target: certificates.TargetOut = Field(description="Target that forgetting must reach.")
+    target: certificates.TargetOut = Field(description="Privacy target that forgetting must meet.")
     batching: BatchingOut = Field(description="Rules for combining requests into one run.")
     audit: AuditingOut = Field(description="Canary test of the model's runs and its latest result.")
     guarantee: list[certificates.GuaranteeOut] | None = Field(
@@ -263,7 +263,7 @@ class ModelOut(Answer):
     error_code: str | None = Field(description="Error code of the last failure; null if none since the last success.")
     created_at: datetime.datetime = Field(description="Time at which the model was created.")
     retired_at: datetime.datetime | None = Field(description="Time at which the model was retired; null until then.")
-    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null until then.")
+    destroyed_at: datetime.datetime | None = Field(description="Time when the weights were destroyed; null until then.")
 
 
 class VersionOut(Answer):
@@ -276,7 +276,7 @@ class VersionOut(Answer):
     weights_sha256: str = Field(description="SHA-256 (hex) of the weights file.")
     metrics: dict[str, Any] = Field(description="Metrics of the version on the evaluation dataset (docs/quality.md).")
     published_at: datetime.datetime = Field(description="Time at which the version was published.")
-    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null until then.")
+    destroyed_at: datetime.datetime | None = Field(description="Time when the weights were destroyed; null until then.")
 
 
 class ModelsQuery(Paging):
@@ -284,13 +284,13 @@ class ModelsQuery(Paging):
     dataset_id: str | None = optional("Only models that are trained on this dataset.")
     order: ModelOrder = Field(
         default=ModelOrder.NEWEST,
-        description="Sort order. risk: models in service only, by the earliest deadline of waiting requests, then by "
-        "the highest epsilon relative to the target, then by the most failed runs. Needs accounting:read.",
+        description="Sort order. risk: models in service only, held ones first, then by earliest deadline of waiting "
+        "requests, highest epsilon relative to the target, and most failed runs. Needs accounting:read.",
     )
     danger: ModelDanger | None = optional(
-        "Only models in service with this risk, as counted in the overview. waiting: people in their training data are "
-        "waiting to be forgotten; failed: they could not be trained; audit_refused: the last canary test failed; "
-        "degraded, held: the quality gate failed. Needs accounting:read."
+        "Only models in service with this risk, as counted in the overview. waiting: people in the training data are "
+        "waiting to be forgotten; failed: training failed; audit_refused: the last canary test failed; degraded, held: "
+        "the quality gate failed. Needs accounting:read."
     )
 
 
@@ -314,7 +314,7 @@ CREATE = MODELS.operation(
         problems.TargetTooWeak,
         problems.EvaluationOverlaps,
     ),
-    does="Freeze the model's mechanism and train the model in the background; `GET /models/{id}` shows the progress.",
+    does="Create a model, fix its mechanism, and train it in the background; `GET /models/{id}` shows the progress.",
 )
 LIST = MODELS.operation(
     "list_models",

@@ -24,18 +24,18 @@ class AuditOut(Answer):
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
     lanes: int = Field(description="Number of lanes: coordinates that no row affects, half of which have a canary.")
-    steps_before: int = Field(description="Number of steps taken with canaries before the run; 0 if the run has them.")
+    steps_before: int = Field(description="Number of earlier steps with the canaries; 0 if this run trains on them.")
     steps: int = Field(description="Number of steps of the run.")
     records: int = Field(description="Number of worst-case records that each canary represents.")
     guesses: GuessesOut = Field(description="Results of guessing which lanes have a canary.")
     squares: float = Field(
-        description="Sum of squared normalised residuals, each relative to its group's mean. Chi-squared with `lanes` "
-        "minus the degrees of freedom of `visits`, if the noise is correct."
+        description="Sum of squared normalised residuals, each less its group's mean. If the noise is correct, it is "
+        "chi-squared; its degrees of freedom are `lanes` minus those of `visits`."
     )
-    drift: float = Field(description="Sum of residuals along lanes' starting points; standard normal in a correct run.")
+    drift: float = Field(description="Residuals projected onto the lanes' starts; standard normal in a correct run.")
     visits: float | None = optional(
-        "Sum of the squared means of the lane groups, which shift if batches are read out of order: chi-squared, with "
-        "a sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for tests without this statistic."
+        "Sum of the lane groups' squared means, which shift if batches are read out of order. In a correct run: "
+        "chi-squared with `lanes`/16 degrees of freedom (1 to 64). Null for tests without this statistic."
     )
     notion: str = Field(description="Guarantee tested: deletion (canaries forgotten) or release (canaries present).")
     mu: float = Field(description="Certified mu for one record (zero_out).")
@@ -62,7 +62,7 @@ class RunOut(Answer):
     started_at: datetime.datetime = Field(description="Time at which the worker claimed the run.")
     finished_at: datetime.datetime | None = Field(description="Time at which the run ended; null while it is running.")
     seconds_left: float | None = Field(
-        description="Estimated seconds left, from the speed of this and past runs; null if ended or unknown."
+        description="Estimated seconds left, based on this and past runs; null if unknown or the run has ended."
     )
     expected_at: datetime.datetime | None = Field(description="Estimated end of the run; null if seconds_left is null.")
     error_code: str | None = Field(description="Code of the error; null if the run did not fail.")

@@ -34,8 +34,8 @@ class _Frozen(BaseModel):
 class TimeLimit(_Frozen):
     """Time limit that a regulation sets for a request, counted in the tenant's time zone."""
 
-    months: Annotated[int, Field(ge=0, le=24, description="Months of the limit, which are added before `days`.")] = 0
-    days: Annotated[int, Field(ge=0, le=731, description="Days of the limit, which are added after `months`.")] = 0
+    months: Annotated[int, Field(ge=0, le=24, description="Number of months in the limit, added before `days`.")] = 0
+    days: Annotated[int, Field(ge=0, le=731, description="Number of days in the limit, added after `months`.")] = 0
     extension_months: Annotated[int, Field(ge=0, le=24)] = Field(default=0, description="Months added by an extension.")
     extension_days: Annotated[int, Field(ge=0, le=731, description="Days added by an extension.")] = 0
     may_pause: bool = Field(default=False, description="True if the clock can be paused while identity is verified.")
@@ -60,15 +60,15 @@ class Policy(_Frozen):
     report_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
         default=86400,
         description="Seconds after which callers who are not allowed to know whether data is held see a request as "
-        "completed, whatever its progress. They count from the time at which processing could begin. Choose more than "
-        "the wait and the run take together. 0: shown at its true completion, which reveals whether data is held.",
+        "completed, whatever its progress. They count from the earliest possible start of processing and should exceed "
+        "the usual wait and run together. 0: shown as completed when it is, which reveals whether data is held.",
     )
     retain_details_days: Annotated[int, Field(ge=0, le=3650)] = Field(
         default=30,
         description="Number of days for which texts by callers and officers are kept after a request ends.",
     )
     retain_requests_days: Annotated[int, Field(ge=0, le=36500)] | None = optional(
-        "Days after a request has ended for which the person stays on record and is refused in uploads; null: forever."
+        "Days for which the person stays on record and is refused in uploads after a request ends; null: forever."
     )
     max_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         default=8.0,
@@ -89,10 +89,10 @@ class Policy(_Frozen):
     )
     subject_rule: Annotated[SubjectRule, Strict(False)] = Field(
         default=SubjectRule.TEXT,
-        description="Rule for whether two subject IDs denote the same person. exact: equal bytes; text: equal in "
-        "Unicode's NFC, without invisible characters and surrounding white space; caseless: also regardless of case; "
-        "email_domain: also regardless of case after an @; email: regardless of case if there is an @. Cannot be "
-        "changed once there are datasets or requests.",
+        description="Rule that decides whether two subject IDs denote the same person. exact: equal bytes; text: equal "
+        "after Unicode NFC normalisation, without invisible characters and surrounding white space; caseless: as text, "
+        "ignoring case; email_domain: as text, ignoring case after an @; email: as text, ignoring case if there is an "
+        "@. Cannot be changed once there are datasets or requests.",
     )
     opendsr_identities: Annotated[tuple[Literal["controller_customer_id", "email"], ...], Strict(False)] = Field(
         default=(),

@@ -56,7 +56,7 @@ def is_name(value: object) -> bool:
 
 
 def is_subject(value: object) -> bool:
-    """Return True if `value` can name a person: a name that no normalisation of subject ids makes empty."""
+    """Return True if `value` can name a person: a name that is not empty under any normalisation of subject ids."""
     return is_name(value) and str(value).translate(INVISIBLE).strip() != ""
 
 
@@ -155,7 +155,7 @@ def prose(values: Values) -> list[str | None]:
 
 def _plain_numbers(texts: Sequence[Any]) -> npt.NDArray[np.float64] | None:
     """Return what `number` returns for each text, but ten times as fast; None unless every text is a number or empty.
-    `float` accepts more texts than `number`, but none that consist only of the characters in `_OF_NUMBERS`."""
+    `float` accepts more texts than `number` does, but not among those made up only of characters in `_OF_NUMBERS`."""
     try:
         if "".join(texts).encode().translate(None, _OF_NUMBERS):
             return None
@@ -221,7 +221,7 @@ def bits(values: Sequence[object], names: Sequence[str], separator: str) -> npt.
 
 
 def text(value: object) -> str | None:
-    """Return a value as written in CSV, so that all formats agree; None if it is missing or cannot be a name."""
+    """Return a value as CSV would write it, so that all formats agree; None if it is missing or cannot be a name."""
     if isinstance(value, str):
         return value or None
     if isinstance(value, bool):
@@ -238,7 +238,7 @@ def listed(values: Values) -> Sequence[object]:
 
 
 def _of_arrow(values: Any, *, at_full_length: bool = False) -> Sequence[object]:
-    """Return the values as Python objects. Texts too long for a name are replaced unless `at_full_length` is set."""
+    """Return the values as Python objects. Unless `at_full_length`, texts too long for a name become `_TOO_LONG`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -290,7 +290,7 @@ MAX_FAULTS = 20
 
 
 class Faults:
-    """Faults in a batch of rows, each with its row. `refuse` raises the first twenty, in row order."""
+    """Faults found in a batch of rows. `refuse` raises the first twenty, in row order."""
 
     def __init__(self, error: type[InputInvalid], place: Callable[[int, str], str]) -> None:
         self._error = error
@@ -553,7 +553,7 @@ class Categorical(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hashed(Column):
-    """Text with too many distinct values to list: a hash assigns each to one of `features` features, not uniquely."""
+    """Text with too many distinct values to list: a hash assigns each to one of `features` shared features."""
 
     kind = "hashed"
     features: int

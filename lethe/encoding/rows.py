@@ -50,8 +50,8 @@ Integers = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """Column of weights and its public `bound`. A weight above the bound is invalid or clipped; a weight that is
-    negative or not a number is invalid."""
+    """Column of row weights and their public upper `bound`. A weight above the bound is invalid or clipped; a weight
+    that is negative or not a number is invalid."""
 
     column: str
     bound: float
@@ -242,7 +242,7 @@ class Schema:
     def check_known(self, num_unknown: npt.NDArray[np.int64], num_rows: int) -> None:
         """Refuse a file in which a column's value is missing or unknown more often than the schema allows.
 
-        A column in the wrong format is unknown in every row, which would otherwise go unnoticed. Raises
+        If a column has the wrong format, all its values are unknown, which would otherwise go unnoticed. Raises
         `DatasetUnusable`.
         """
         faults = []

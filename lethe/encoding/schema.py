@@ -92,7 +92,7 @@ class Spec:
         return count
 
     def lengths(self, key: str, default: tuple[int, int] | None) -> tuple[int, int] | None:
-        """Return the minimum and maximum n-gram length, or None if these n-grams are disabled."""
+        """Return the setting `key`, the minimum and maximum length of n-grams; None if these n-grams are disabled."""
         lengths = self.settings.get(key, default)
         match lengths:
             case None:

@@ -22,7 +22,7 @@ MAX_COUNT = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetColumn:
-    """A target's public range, and the treatment of values `outside` it. With `counts`, values are integers >= 0: those
+    """A target's public range, and what happens to values `outside` it. With `counts`, values are integers >= 0: those
     above `high` may be clipped, and all other numbers are invalid."""
 
     low: float
@@ -65,7 +65,7 @@ class TargetColumn:
 def y_of_scores(
     scores: npt.NDArray[np.float64], *, objective: str, loss_width: float | None
 ) -> npt.NDArray[np.float64]:
-    """Return the y predicted by regression scores: the scores themselves, or the rates whose logarithms they are."""
+    """Return the y predicted by regression scores, which are either y itself or the logarithms of rates."""
     if objective == Objective.POISSON_REGRESSION and loss_width is not None:
         return y_of_rates(scores, loss_width)
     return scores

@@ -32,10 +32,10 @@ million rows read more rows, and runs on larger datasets fewer."""
 
 
 def default_l2(num_slots: int, epsilon: float, objective: Objective = Objective.LOGISTIC_REGRESSION) -> float:
-    """Return the default l2: max(2/(n0 epsilon), 2.5e-4), with epsilon clipped to [0.05, 2].
+    """Return the default l2: max(2/(n0 epsilon), 2.5e-4), where n0 is `num_slots` and epsilon is clipped to [0.05, 2].
 
-    Fewer rows or a stricter target need stronger regularisation against the noise. For regressions whose scores are the
-    target itself, the default is max(1/n0, 2.5e-4), because shrinkage biases their predictions directly.
+    Fewer rows or a stricter target need stronger regularisation against the noise. For regressions that predict the
+    target directly, the default is max(1/n0, 2.5e-4), because shrinkage biases the predictions themselves.
 
     The constants were chosen once, on public tables of 134 to 32,561 rows (`benchmarks/defaults.py`). The lower limit
     bounds the number of learning steps.
@@ -48,7 +48,7 @@ def default_l2(num_slots: int, epsilon: float, objective: Objective = Objective.
 
 
 def default_batch_size(num_slots: int) -> int:
-    """Return the default batch size: min(n0/200, sqrt(n0)), rounded up and at least `MIN_BATCH_SIZE`.
+    """Return the default batch size: min(n0/200, sqrt(n0)) for n0 slots, rounded up and at least `MIN_BATCH_SIZE`.
 
     A large dataset has two hundred batches or more; a dataset with fewer than `MIN_BATCH_SIZE` slots has one batch.
 
@@ -96,7 +96,7 @@ def mechanism_for(
 
     - `loss_width`: `DEFAULT_WIDTHS[objective]` if the loss has a width.
     - `batch_size`: `default_batch_size(num_slots)`.
-    - `cool_down`: two passes, at most `MAX_DEFAULT_COOL_DOWN` steps or a third of a pass; 1 if steps read all rows.
+    - `cool_down`: two passes, at most max(`MAX_DEFAULT_COOL_DOWN` steps, a third of a pass); 1 if steps read all rows.
     - `l2`: `default_l2(num_slots, epsilon, objective)`.
     - `step_size`: 2 / (L + m), which minimises the contraction c.
     - `radius`: `farthest_minimiser`, the radius of a ball that contains the minimiser for every dataset.
@@ -106,7 +106,7 @@ def mechanism_for(
     - `noise_scale`: the value at which one record's stationary mu, s / (1 - c^B) / spread, equals that of (epsilon,
       delta). The spread sqrt(nu^2 / (1 - c^2)) of a score is at least `UNFELT_NOISE` and exceeds `FELT_NOISE` only if
       mu would otherwise exceed `MAX_HEADROOM` times that of the target. Both limits are multiplied by `TARGET_SHARE` if
-      the scores are the target itself.
+      scores predict the target directly.
     - `grid`: `finest_grid` if `num_parameters` is given, otherwise no rounding.
     - `network`: None.
 

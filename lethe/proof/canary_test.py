@@ -96,10 +96,10 @@ _LANES_OF_GROUP, _MAX_GROUPS, _DIFFERENT_BATCHES = 16, 64, 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryPlan:
-    """Plan for a run of `steps` >= 1 with an even number of `lanes`, half of which have a canary.
+    """Plan of the canary test in a run of `steps` >= 1, with an even number of `lanes`, half of which have a canary.
 
-    A run that learns from the origin (`steps_before` = 0) keeps its canaries throughout. A run that continues a chain
-    of `steps_before` steps with canaries forgets them.
+    A learning run (`steps_before` = 0) starts at the origin and keeps its canaries throughout. A run that continues a
+    chain of `steps_before` steps with canaries forgets them.
     """
 
     lanes: int

@@ -247,8 +247,8 @@ def _releases_counted(evidence: guarantees.Evidence, own: accountant.Exposure | 
 
 
 def _stretches_counted(exposure: accountant.Exposure) -> bool:
-    """Return True if an exposure has at least the stretches that `accountant.exposed` counts: one, plus one per run as
-    long as the learning run, since such a run may also be a learning run."""
+    """Return True if an exposure has at least as many stretches as `accountant.exposed` counts: one, plus one per run
+    as long as the learning run, since such a run may also be a learning run."""
     return exposure.stretches > dict(exposure.releases).get(exposure.mechanism.learn_steps, 0)
 
 

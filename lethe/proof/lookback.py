@@ -40,7 +40,7 @@ _ROUNDED = 2.0**-40
 
 @dataclass(frozen=True, slots=True)
 class Lookback:
-    """Concave function H, given by its corners, nearest first; empty if nothing differs.
+    """The module's concave function H, given by its corners, nearest the end first; empty if nothing differs.
 
     `noise` holds v >= 0, increasing, and `influence` holds H(v) > 0, increasing with decreasing slope. H starts at the
     origin and is constant after its last corner.

@@ -84,7 +84,7 @@ class Report:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfTenant:
     """Result of verifying a tenant's ledger: its models, the number of links, the last `signed` link, and the number of
-    certificates that agree. `restored` contains the ledger's statements about restores, each with its link's number."""
+    certificates that agree with it. `restored` has its statements about restores, each with its link's number."""
 
     tenant_id: str
     report: Report

@@ -57,10 +57,10 @@ class _Part:
 
 
 class HostRows:
-    """Rows of a run, prepared for passes over them.
+    """A run's rows, prepared for repeated passes.
 
-    A context manager: on exit, every buffer is overwritten and the threads end. The caller's rows are only read, and
-    must not change before then.
+    A context manager: on exit, it overwrites every buffer and stops its threads. The caller's rows are only read, and
+    must not change until then.
     """
 
     def __init__(
@@ -120,13 +120,13 @@ class HostRows:
             _overwrite(self._weights, body.totals, tail.totals)
 
     def look(self, slots: Sequence[slice]) -> None:
-        """Overwrite and discard everything copied from rows, because rows outside `slots` are about to leave memory."""
+        """Overwrite and discard everything copied from rows. Called before the rows outside `slots` leave memory."""
         for body, tail in self._parts.values():
             _overwrite(body.labels, body.factors, body.totals, tail.totals, tail.features, tail.labels, tail.factors)
         self._parts.clear()
 
     def close(self) -> None:
-        """Overwrite every buffer and end the threads. The object cannot be used afterwards."""
+        """Overwrite every buffer and stop the threads. The object cannot be used afterwards."""
         self._pool.shutdown()
         _overwrite(self._weights, *self._sums, *self._scores)
         self.look(())
@@ -150,7 +150,7 @@ class HostRows:
         self._run(part, number, shares * number // threads, shares * (number + 1) // threads)
 
     def _run(self, part: _Part, number: int, first: int, last: int) -> None:
-        """Add the shares from `first` up to but excluding `last` to their totals, in the buffers of thread `number`."""
+        """Add each share from `first` up to but excluding `last` to its total, using the buffers of thread `number`."""
         rows = part.features, part.labels, part.factors, part.bounds, first, last, self._shape[1], part.ahead
         scores, sums = self._scores[number], self._sums[number]
         if self._shape[0] == 1:
@@ -209,7 +209,7 @@ def _body(
 
 
 def _num_shares(num_rows: int, weight_rows: int, width: int) -> int:
-    """Return the number of shares for `num_rows` rows."""
+    """Return the number of shares into which `num_rows` rows are divided."""
     num_rows = _num_in_body(num_rows)
     shares = min(_MAX_SHARES, num_rows * width * 4 * weight_rows // _SHARE_BYTES, num_rows // (ROWS * weight_rows))
     return max(shares, min(num_rows, 1))
@@ -236,8 +236,8 @@ def _tail(
 
 
 def _num_in_body(num_rows: int) -> int:
-    """Return the number of rows in whole blocks that are followed by at least LANES - 1 numbers, for rows of any
-    width."""
+    """Return the number of rows in the whole blocks after which at least LANES - 1 numbers remain, whatever the width
+    of the rows."""
     return max(0, num_rows - LANES + 1) // ROWS * ROWS
 
 

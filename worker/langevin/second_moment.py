@@ -12,7 +12,7 @@ _ROUNDING = 1e-9
 
 
 class Kept:
-    """Check of a learning run's batches, each before the first step that reads it.
+    """Second-moment check of a learning run's batches, each before the first step that reads it.
 
     A continuing run checks nothing: since the learning run, rows have only become null and none have been added, so no
     eigenvalue has grown.
@@ -24,7 +24,7 @@ class Kept:
         self._schedule, self._features, self._num_checked = schedule, features, 0
 
     def require(self, *, until: int) -> None:
-        """Check the not yet checked batches that the first `until` steps read. Raises `SecondMomentExceeded`."""
+        """Check the unchecked batches that the first `until` steps read. Raises `SecondMomentExceeded`."""
         if self._bound is None:
             return
         while self._num_checked < min(until, self._schedule.num_batches):

@@ -112,8 +112,8 @@ def get_addition(call: Call, dataset_id: str, addition_id: str) -> contract.Addi
 
 
 def _to_compare(session: Session, call: Call, dataset: tables.Dataset, staged: additions.Staged) -> list[Comparison]:
-    """Return the comparisons to make between the added rows and other datasets, which must not share people or rows:
-    those used to evaluate models of `dataset`, and those with models evaluated on it. Raises `EvaluationOverlaps`."""
+    """Return the comparisons of the added rows with the datasets that must not share people or rows with them: those on
+    which `dataset`'s models are evaluated, and those whose models are evaluated on it. Raises `EvaluationOverlaps`."""
     rows = Part(rows_id=staged.addition_id, root=staged.root)
     newcomers = {ref for ref in staged.subject_refs if ref is not None}
     comparisons = []

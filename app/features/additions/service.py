@@ -24,7 +24,7 @@ def additions(session: Session, *, dataset_id: str, limit: int, cursor: str | No
 
 
 def bounded_models(session: Session, *, dataset_id: str) -> list[Model]:
-    """Return the models of a dataset that are not retired and whose mechanism bounds a second moment."""
+    """Return the unretired models of a dataset whose mechanisms bound the second moment of their batches."""
     query = sa.select(Model).where(Model.dataset_id == dataset_id, Model.retired_at.is_(None))
     return [model for model in session.scalars(query) if model.mechanism.get("second_moment") is not None]
 
@@ -41,7 +41,7 @@ def count_taken_slots(session: Session, *, dataset_id: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """Encoded batch on disk that is not registered yet; `num_suppressed` rows of the upload were left out."""
+    """Encoded batch on disk that is not registered yet, without `num_suppressed` rows about suppressed people."""
 
     addition_id: str
     root: str
@@ -75,8 +75,8 @@ def stage(rows: RowStore, dataset: Dataset, upload: RowUpload, *, num_free: int,
 
 
 def require_open(session: Session, dataset: Dataset) -> None:
-    """Raise `DatasetRetired` for a retired dataset, and `PreconditionFailed` if the batches of one of its models bound
-    a second moment: new rows could exceed that bound, and the model could then never be retrained."""
+    """Raise `DatasetRetired` for a retired dataset, and `PreconditionFailed` if one of its models bounds its batches'
+    second moment: new rows could exceed that bound, and the model could then never be retrained."""
     datasets.require_kept(dataset)
     if bounded := bounded_models(session, dataset_id=dataset.id):
         raise problems.PreconditionFailed.bounded(model_id=bounded[0].id)

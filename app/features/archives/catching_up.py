@@ -39,8 +39,8 @@ class Again:
 
 
 def catch_up(session: Session, remembered: Sequence[Remembered]) -> Again:
-    """Bring this database's requests up to date with their copies: update known requests, and recreate unknown ones
-    with their original ids and deadlines unless they were withdrawn.
+    """Bring a restored database's requests up to date with the copies kept outside it: update the requests that it has,
+    and recreate missing ones with their original ids and deadlines unless they were withdrawn.
 
     The work done since the backup is lost, so people forgotten since then must be forgotten again.
     """
@@ -128,7 +128,7 @@ def _accept(session: Session, new: Submitted, lookup: Lookup, *, at: datetime.da
 
 
 def retire_again(session: Session, retired_id: str) -> None:
-    """Retire a restored model or dataset again, even if requests are waiting for it: its retirement fulfils them."""
+    """Retire a restored model or dataset again, even if requests are waiting for it; retirement fulfils them."""
     try:
         model = catalogue.get_model(session, retired_id)
     except ModelUnknown:

@@ -1,8 +1,8 @@
 """Restore a backup into an empty installation, and erase the rows of everyone who has asked to be forgotten since.
 
-The tombstones identify the people who have asked since the backup. Their requests are reopened, their rows are claimed
-at once, and null rows are written to disk instead. Weights are not backed up, so models are retrained. While a restore
-is running or has been interrupted, a file in the data folder prevents serving. An interrupted restore can be run again.
+The tombstones identify these people. Their requests are reopened, their rows are claimed immediately, and null rows are
+written to disk instead. Weights are not backed up, so models are retrained. While a restore is running or has been
+interrupted, a file in the data folder prevents serving. An interrupted restore can be run again.
 """
 
 import dataclasses
@@ -167,7 +167,7 @@ def restore(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SubjectKey:
-    """Text of a `subject.key` file that is not on disk yet. It gives the same fingerprints as `Keys` with the file."""
+    """Text of a `subject.key` file that is not on disk yet. It gives the fingerprints that `Keys` would give."""
 
     text: str
 
@@ -178,7 +178,7 @@ class _SubjectKey:
 def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Journal | None:
     """Open the tombstones, and check that they are at least as new as the backup. Return None if no file is given.
 
-    The key for their references comes from the archive, because nothing is on disk yet.
+    The key for the tombstones' references to people comes from the archive, because nothing is on disk yet.
     """
     if remembered_in is None:
         return None
@@ -198,8 +198,8 @@ def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Jou
 def _remembered(session: Session, journal: Journal) -> list[Remembered]:
     """Return the last recorded state of each request that is missing or open in the database.
 
-    All lines are read, even those from before the backup, because the database in the archive may itself have been
-    restored before the backup was made.
+    All lines of the journal are read, even those from before the backup, because the database in the archive may itself
+    have been restored before the backup was made.
     """
     by_id: dict[str, Remembered] = {}
     requests = (line.request for line in journal.lines() if line.request is not None)

@@ -183,8 +183,8 @@ def _concerned(trainers: Sequence[AttestedTrainer], request: DeletionRequest) ->
 
 
 def close(session: Session, trainer: AttestedTrainer, *, request_id: str) -> None:
-    """Close a request's wait for a trainer as not reached. Repeating the call is a no-op. Raises `RequestUnknown`, and
-    `SystemTaskEnded` if the wait has ended in another way."""
+    """Stop a request from waiting for a trainer, and record the trainer as not reached. Repeating the call is a no-op.
+    Raises `RequestUnknown`, and `SystemTaskEnded` if the wait has ended in another way."""
     key = {"request_id": request_id, "trainer_id": trainer.id}
     wait = RequestUnknown.if_none(session.get(AttestedWait, key, with_for_update=True), request_id=request_id)
     if wait.status == CLOSED:
@@ -311,7 +311,7 @@ def _check_time(session: Session, trainer: AttestedTrainer, read_at: datetime.da
 
 
 def _check_artefacts(session: Session, stated: Mapping[str, Any]) -> None:
-    """Refuse artefacts that were destroyed in Lethe, or that an earlier retraining made from other people's rows."""
+    """Refuse artefacts destroyed in Lethe or named by an earlier manifest of another trainer or about other people."""
     destroyed = (
         sa.select(Version.weights_sha256)
         .join(Model, Model.id == Version.model_id)
@@ -449,7 +449,7 @@ def _permission(
 
 
 def doubt_artefacts(session: Session) -> None:
-    """Forbid serving artefacts made before the restore if training may have used rows of people who are waiting."""
+    """Forbid serving artefacts made before the restore if training may have used rows that waiting requests concern."""
     session.execute(sa.update(AttestedTrainer).values(restored_at=now(session)))
 
 

@@ -1,7 +1,7 @@
 """Planting of canary people, and what happens if a training run still knows an earlier run's canaries.
 
-Each training run gets its own canaries. It must not know the canaries of earlier runs whose artefacts are live, whether
-they were runs of the same trainer or of another on the table, as it may have used their artefacts or rows.
+Each training run gets its own canaries. It must not know the canaries of any earlier run on the table whose artefacts
+are live, whichever trainer made them: the new run could have reused their artefacts or rows.
 """
 
 import secrets

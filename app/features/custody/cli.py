@@ -30,8 +30,8 @@ def audit_verify(
         Path | None, typer.Option(exists=True, dir_okay=False, help="JWS of a checkpoint that was kept elsewhere")
     ] = None,
 ) -> None:
-    """Recompute every tenant's audit log from its entries alone, and compare the result with the signed checkpoints in
-    the database and in the tombstones."""
+    """Recompute every hash of each tenant's audit log from its entries alone, and compare the hashes with the signed
+    checkpoints in the database and in the tombstones."""
     from app.audit import repository
     from app.audit.checkpoints import AUDIT
 

@@ -73,7 +73,7 @@ def entries() -> list[MenuEntry]:
 
 
 def menu_of(context: RequestContext, path: str) -> list[MenuGroup]:
-    """Return, for the page at `path`, the groups with the entries that the context's caller may open.
+    """Return the menu groups for the page at `path`, with only the entries that the caller may open.
 
     The page's group is expanded, or the first group if the page belongs to none.
     """

@@ -2,10 +2,10 @@
 
 Assignments, notes and attachments are not part of a request's events, which apps can read. Notes and attachments are
 kept as long as the request's other details. An attachment is stored in the database, not with the objects in the
-vault's folder or bucket: it has at most a few MiB, and is thus protected in the same way as notes. It is stored in the
-same transaction as its audit log entry. Its name and bytes are sealed under one key, which is destroyed when the
-request's details are erased or the attachment is deleted. `lethe backup` stores the attachment with the tables, and its
-key with the vault's pages.
+vault's folder or bucket: it is at most a few MiB, and in the database it is protected in the same way as notes. It is
+stored in the same transaction as its audit log entry. Its name and bytes are sealed under one key, which is destroyed
+when the request's details are erased or the attachment is deleted. `lethe backup` stores the attachment with the
+tables, and its key with the vault's pages.
 """
 
 import datetime
@@ -170,7 +170,7 @@ def _unknown_attachment() -> contract.AttachmentUnknown:
 
 
 def _require_kept(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
-    """Raise `DetailsErased` if, under the policy, anything added to the request now would be erased at once."""
+    """Raise `DetailsErased` if, under the policy, anything added to the request now would be erased immediately."""
     days = datetime.timedelta(days=retention.days_of_details(policy))
     is_over = request.ended_at is not None and request.ended_at + days <= now(session)
     # A request may have been reduced to its trace under an earlier policy.

@@ -76,7 +76,7 @@ def load_drop_people(call: Call, body: contract.PeopleIn) -> contract.PeopleOut:
 
 
 def note_identifiers(session: Session, call: Call, loaded: Iterable[tuple[str, IdentifierIn]]) -> None:
-    """Store the DROP hashes of identifiers that were loaded into the identity map as plain text, with pseudonyms."""
+    """Store the DROP hashes of those identifiers, given with their pseudonyms, that were loaded as plain text."""
     service.state_hashes(
         session,
         [

@@ -241,7 +241,7 @@ def counts(session: Session, names: Sequence[str]) -> dict[str, Counter[str]]:
 def lines_of(
     session: Session, file: str, *, waiting: bool, limit: int | None = None
 ) -> Iterator[tuple[str, str, str | None]]:
-    """Yield the ID, state and request id of a file's lines, by ID; with `waiting`, only of lines without a status."""
+    """Yield each line's ID, state and request id, ordered by ID; with `waiting`, only lines that have no status."""
     after, remaining = "", limit
     while remaining is None or remaining > 0:
         query = (
@@ -333,7 +333,7 @@ def check_answered(session: Session, file: str, drop_list: DropList | None) -> N
 
 
 def opt_out(session: Session, line_ids: Sequence[str]) -> int:
-    """Record that everyone matched by the lines was opted out. Raises `DropUnanswered` unless each matches several."""
+    """Record the opt-out of everyone matched by the lines. Raises `DropUnanswered` unless each line matches several."""
     query = (
         sa.select(DropLine, _state)
         .outerjoin(DeletionRequest, DeletionRequest.id == DropLine.request_id)

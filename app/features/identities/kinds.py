@@ -34,7 +34,7 @@ def regions(session: Session, tenant_id: str) -> dict[str, str | None]:
 
 
 def is_used(session: Session, tenant_id: str, kind: str) -> bool:
-    """Return True if a tenant's dataset names people by this kind of identifier, or the tenant's map contains any."""
+    """Return True if a tenant's datasets or identity map contain people known by this kind of identifier."""
     named = sa.exists().where(Dataset.tenant_id == tenant_id, Dataset.subject_kind == kind)
     mapped = sa.exists().where(Identity.tenant_id == tenant_id, Identity.kind == kind)
     return session.scalars(sa.select(named | mapped)).one()

@@ -33,7 +33,7 @@ Link = Sequence[tuple[str, str]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """Result of a load: the number of new identifiers, the number of people merged into another person, and the indexes
-    of links left out because the person has been forgotten."""
+    of links that were not loaded because the person has been forgotten."""
 
     num_new: int
     num_joined: int
@@ -42,8 +42,8 @@ class Loaded:
 
 @dataclass(slots=True, kw_only=True)
 class Component:
-    """One person according to the links and the map: the kind of each identifier (keyed by pseudonym), the people in
-    the map to whom identifiers belong, and the indexes of the links."""
+    """One person according to the links and the identity map: the kind of each identifier (keyed by pseudonym), the
+    people in the map to whom identifiers belong, and the indexes of the links."""
 
     kinds: dict[str, str] = field(default_factory=dict)
     people: set[str] = field(default_factory=set)
@@ -77,7 +77,7 @@ def components(links: Sequence[Link], people: Mapping[str, str]) -> list[Compone
 
 
 def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_know: bool) -> Loaded:
-    """Add links to the map of the session's tenant, all or none. Repeating a load is a no-op.
+    """Add all or none of the links to the identity map of the session's tenant. Repeating a load is a no-op.
 
     Two people are distinct if the map stores them as such, or if they have different customer ids that the map does not
     yet link. Raises `PeopleJoined` if a link would join distinct people, unless `confirm_joins`; `errors` names the
@@ -115,7 +115,7 @@ def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_kn
 
 
 def _present(session: Session, refs: Collection[str]) -> dict[str, str]:
-    """Map the identifiers found in the map to their person."""
+    """Return the person of each of these identifiers that is in the identity map, keyed by identifier."""
     present: dict[str, str] = {}
     for batch in bulk.in_parts(refs):
         query = sa.select(Identity.subject_ref, Identity.person).where(Identity.subject_ref.in_(batch))
@@ -226,7 +226,7 @@ class _Resolution:
 
 
 def resolve(session: Session, drafts: Sequence[service.RequestDraft]) -> list[service.RequestDraft]:
-    """Return copies of the drafts with the identifiers that the map links to theirs, and whether any can name rows."""
+    """Return copies of the drafts that include the identifiers linked to theirs and whether any can name rows."""
     questions = [
         _Asked(
             tenant_id=draft.by.tenant_id,
@@ -263,8 +263,8 @@ def _resolve(session: Session, questions: Sequence[_Asked]) -> list[_Resolution]
 
 
 def _people(session: Session, refs: Collection[str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Map the identifiers found in the map to their person, and return all of these people's identifiers with their
-    kinds, in one statement per batch."""
+    """Return the person of each of these identifiers that is in the identity map, and the kinds of all of that person's
+    identifiers, with one statement per batch."""
     person_of: dict[str, str] = {}
     members: dict[str, dict[str, str]] = defaultdict(dict)
     for batch in bulk.in_parts(refs) if _ANY_IDENTITY.may_hold(session) else ():
@@ -370,7 +370,7 @@ _OVER = (
 
 
 def is_anybody_forgotten(session: Session) -> bool:
-    """Return True if the map has a person who is suppressed in all datasets and may therefore be forgotten already."""
+    """Return True if the map contains a person who is suppressed in all datasets and may thus already be forgotten."""
     return session.scalars(_OVER.limit(1)).first() is not None
 
 
@@ -407,8 +407,8 @@ def forget_person(session: Session, subject_ref: str) -> int:
 
 
 def counts(session: Session) -> tuple[int, int, Counter[str], Counter[str]]:
-    """Count the people in the map, the open requests with unknown identities, and the identifiers and datasets of each
-    kind."""
+    """Count the people in the identity map, the open requests with unknown identities, and the identifiers and datasets
+    of each kind."""
     people = session.scalars(sa.select(sa.func.count(Identity.person.distinct())).select_from(Identity)).one()
     unknown = session.scalars(sa.select(sa.func.count()).select_from(DeletionRequest).where(_UNKNOWN)).one()
     by_kind = sa.select(Identity.kind, sa.func.count()).group_by(Identity.kind)

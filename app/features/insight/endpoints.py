@@ -341,7 +341,7 @@ def _next_run(plan: planner.Plan, records: int) -> contract.NextRunOut:
 
 
 def _asked(dataset: Dataset, epsilon: float | None, delta: float | None) -> tuple[float | None, float | None]:
-    """Return epsilon and delta of the query's budget or, if the query has none, of the dataset's own budget."""
+    """Return the epsilon and delta of the query's budget or, if the query has none, of the dataset's own budget."""
     own = budgets.of(dataset)
     return (own.epsilon, own.delta) if own and epsilon is None and delta is None else (epsilon, delta)
 

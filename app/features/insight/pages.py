@@ -298,7 +298,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekBar:
-    """Bar for one week. `height`: percentage of the highest count in both rows. `label`: screen readers' text."""
+    """Bar for one week. `height`: percentage of the highest bar's count. `label`: text for screen readers."""
 
     count: int
     when: str

@@ -38,14 +38,14 @@ def count_received(session: Session, edges: Sequence[datetime.datetime]) -> list
 
 
 def count_completed(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[int]:
-    """Return the number of requests completed between consecutive edges, by the times that the reader sees."""
+    """Return the number of requests whose completion time, as the reader sees it, lies between consecutive edges."""
     return _counted(session, edges, lambda since, before: was_completed(view, since=since, before=before))
 
 
 def count_durations(
     session: Session, *, since: datetime.datetime, before: datetime.datetime, view: View
 ) -> dict[int, tuple[int, int]]:
-    """Map each number of whole days from submission to the completion that the reader sees to two counts of requests
+    """Map each duration in whole days, up to the completion time that the reader sees, to two counts of the requests
     completed in [since, before): all of them, and those completed before their deadline."""
     at = completed_at(view)
     is_early = sa.cast(at < DeletionRequest.deadline, sa.Integer)
@@ -128,7 +128,7 @@ def entries_backwards(session: Session, *, model_id: str, before: int | None, li
 
 
 def versions_from(session: Session, *, dataset_id: str, limit: int) -> list[tuple[Model, Version, Run]]:
-    """Return the last `limit` versions of all models trained on a dataset, newest first, each with model and run."""
+    """Return the last `limit` versions of a dataset's models, newest first, each with its model and run."""
     query = sa.select(Model, Version, Run).join(Version, Version.model_id == Model.id)
     query = query.join(Run, Run.id == Version.run_id).where(Model.dataset_id == dataset_id)
     query = query.order_by(Version.published_at.desc(), Version.id.desc()).limit(limit)

@@ -56,7 +56,7 @@ class ReasonChart:
 
 @router.get("/leaving-reasons")
 def show_leaving_reasons(context: TheContext, weeks: Weeks = "") -> Response:
-    """Show estimates from the last `weeks` weeks of answers, or from all; surveys with the most answers come first."""
+    """Show estimates from the answers of the last `weeks` weeks, or from all answers, largest survey first."""
     today = datetime.datetime.now(datetime.UTC).date()
     since = today - datetime.timedelta(weeks=int(weeks)) if weeks else None
     estimates = context.ask(leaving_reasons.get_leaving_reasons, since=since)

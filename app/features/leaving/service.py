@@ -44,9 +44,9 @@ def count(session: Session, *, answer: LeavingReason, odds: int) -> datetime.dat
 def surveys(
     session: Session, *, since: datetime.date | None = None, until: datetime.date | None = None
 ) -> list[Survey]:
-    """Return one survey per value of the odds, covering the weeks that start on or after `since` and before `until`.
+    """Return one survey for each value of `odds`, covering the weeks that start on or after `since` and before `until`.
 
-    Answers sent with different odds are not pooled, because their rates are not comparable.
+    Answers randomised with different odds are not pooled, because their frequencies are not comparable.
     """
     first, end = (None if day is None else _midnight(day) for day in (since, until))
     return [_survey(odds, sent) for odds, sent in _counts(session, since=first, until=end).items()]

@@ -1,9 +1,9 @@
 """Models with ledgers, and the requests that their budgets bound.
 
 A model still reflects the people of all requests accepted since its training started. The bound on all of them together
-is the exact group bound for their rows; while it is within the budget, requests are bounded at once. A request beyond
-it waits for the ledger of a training run that started after the request was accepted. Every request counts as the
-maximum number of rows per person, so nothing here reveals whether a model was trained on the person.
+is the exact group bound for their rows; while it is within the budget, requests are bounded immediately. A request
+beyond it waits for the ledger of a training run that started after the request was accepted. Every request counts as
+the maximum number of rows per person, so nothing here reveals whether a model was trained on the person.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -140,7 +140,7 @@ def models(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[DpM
 
 
 def counts(session: Session, model: DpModel, ledger: DpLedger) -> tuple[int, int]:
-    """Return the number of requests that count against a ledger or are waiting, and the number of those waiting."""
+    """Return how many requests count against a ledger or are waiting, and how many of these are waiting."""
     query = sa.select(
         sa.func.count(), sa.func.coalesce(sa.func.sum(sa.case((DpRequest.status == _WAITING, 1), else_=0)), 0)
     ).where(DpRequest.dp_model_id == model.id, _counts(ledger))
@@ -166,7 +166,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate that tells whether a request concerns a model. `settle` completes requests bounded at once."""
+    """Return a predicate: does a request concern a model? `settle` completes requests bounded immediately."""
     if not _ANY_IN_USE.may_hold(session):
         return lambda _request: False
     in_use = list(session.scalars(sa.select(DpModel).where(DpModel.retired_at.is_(None))))

@@ -118,7 +118,7 @@ def copies_by_state(
     session: Session, *, model_id: str, up_to: int, first_without: int | None, limit: int
 ) -> tuple[dict[CopyState, int], list[tuple[CopyState, Export]]]:
     """Return the number of copies in each state, for a model's versions up to version `up_to`, and at most `limit` of
-    the copies: worst state first, then newest first. `first_without` is the first version without the person."""
+    the copies: worst state first, then newest first. `first_without` is the first version without the rows."""
     has_forgotten = Export.replaced_by >= sa.literal(first_without, sa.Integer())
     rank = sa.case((Export.destroyed.is_not(None), 2), (has_forgotten, 1), else_=0).label("rank")
     mine, states = [Export.model_id == model_id, Export.version <= up_to], list(CopyState)
@@ -145,7 +145,7 @@ def exports(
     limit: int,
     cursor: str | None,
 ) -> Page[Export]:
-    """Return one page of a model's exports, newest first, optionally limited to one version and to the keys `to`."""
+    """Return one page of a model's exports, newest first, optionally only of one version or to the API keys `to`."""
     query = sa.select(Export).where(Export.model_id == model_id)
     if version is not None:
         query = query.where(Export.version == version)

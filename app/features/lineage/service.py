@@ -1,7 +1,7 @@
 """Lineage of a person's rows: the models and versions trained on them, and exported copies of these versions. Also
 permission to serve a version, which is refused if the version was trained on a person whose request is overdue.
 
-A person erased at revision r of a dataset is in a version that was made at revision v if and only if v < r.
+A person erased at revision r of a dataset is in a version trained at revision v if and only if v < r.
 """
 
 import datetime

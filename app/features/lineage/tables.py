@@ -9,7 +9,7 @@ from app.db.tables import Owned, Table
 
 
 class Export(Owned, Table):
-    """Exported weights. Lethe cannot erase the copy, so it records the recipient and the latest statement about the
+    """Exported copy of weights. Lethe cannot erase it, so it records the recipient and the latest statement about the
     copy. `destroyed` states how the destruction was checked; None if the copy was not destroyed."""
 
     __tablename__ = "exports"

@@ -87,7 +87,7 @@ def export_deletion_requests(call: Call, query: RequestFilter) -> StreamingRespo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
-    """Batch item: the body of one request as sent, or its line's error. `line` is None unless the batch is CSV."""
+    """Batch item: the body of one request as sent, or the error in its line. `line` is None unless the batch is CSV."""
 
     place: int
     body: Any

@@ -117,7 +117,7 @@ def register(
 
     Raises:
         NetworkExists: if the file is already registered.
-        NetworkInvalid: if a certificate cannot state the licence or the ledger.
+        NetworkInvalid: if the licence or the ledger cannot be stated in a certificate as given.
     """
     try:
         PublicNetwork(sha256=examined.sha256, licence=licence, opset=int(examined.facts["opset"]), dp_ledger=dp_ledger)
@@ -174,7 +174,7 @@ def content_by(session: Session, sha256: str) -> bytes:
 
 
 def opened(session: Session, settings: Settings, network_id: str) -> StoredNetwork:
-    """Read a network to run it. Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of` does."""
+    """Read a network so that it can be run. Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of` does."""
     row = get(session, network_id)
     return StoredNetwork(row, content_of(session, row), settings)
 
@@ -241,7 +241,7 @@ def linearised(session: Session, dataset: tables.Dataset, tangent: models.Tangen
 
 
 def _check_outputs(dataset: tables.Dataset, network: Network) -> None:
-    """Require one output per class or label; two classes may also share one, their score difference."""
+    """Require one output per class or label; for two classes, a single output (the score difference) is enough."""
     if dataset.target:
         raise _refusal(
             "Tangent models learn classes or labels, and this dataset has a target.", network_id="expected none"

@@ -46,7 +46,7 @@ class Declared:
 
 
 class ShortReads(io.BufferedReader):
-    """File that refuses reads longer than `_PIECE`, because a zip file declares its own directory's length."""
+    """File that refuses reads longer than `_PIECE`, because a zip file may declare a false length for its directory."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         piece = super().read(_PIECE + 1 if size is None or size < 0 else min(size, _PIECE + 1))

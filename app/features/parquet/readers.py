@@ -139,7 +139,7 @@ Struct: TypeAlias = "dict[int, Value]"
 
 
 def footer(file: IO[bytes]) -> "Struct | None":
-    """Return the footer of a parquet file; None if encrypted. Raises `UploadTooLarge` if the footer is too long."""
+    """Return the footer of a parquet file; None if it is encrypted. Raises `UploadTooLarge` if it is too long."""
     if (size := file.seek(0, io.SEEK_END)) < _TAIL:
         raise EOFError
     file.seek(size - _TAIL)

@@ -171,7 +171,7 @@ def accept_code(session: Session, user: User, code: str) -> bool:
 
 
 def entered(session: Session, user: User, *, password: str | None = None) -> None:
-    """Record a login. Rehash `password`, if given, with this release's parameters if the stored hash is outdated."""
+    """Record a login. If `password` is given and its stored hash is outdated, replace the hash."""
     user.last_login_at = now(session)
     if password is not None and user.password_hash and credentials.is_outdated(user.password_hash):
         user.password_hash = credentials.hash_of(password)

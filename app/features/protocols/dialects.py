@@ -53,8 +53,8 @@ def submit(
     callback_urls: Sequence[str],
     **protocol_fields: Any,
 ) -> list[DeletionRequest]:
-    """Submit one deletion request per reference, all or none; if any is refused, its error is raised. `kinds` maps each
-    reference to the kind of its identifier, or to None for a subject id.
+    """Submit one deletion request per reference, either all or none. If any is refused, raise its error. `kinds` maps
+    each reference to the kind of its identifier, or to None for a subject id.
 
     `protocol_fields` are the other fields of `RequestDraft` that a protocol sets.
     """

@@ -48,7 +48,7 @@ def used(session: Session, hashes: Collection[str]) -> set[str]:
 
 
 class _SignatureRegistry(JWSRegistry):
-    """Registry of the accepted algorithms only. Most issuers still call `Ed25519` (RFC 9864) `EdDSA`."""
+    """Registry that contains only the accepted algorithms. Most issuers still call `Ed25519` (RFC 9864) `EdDSA`."""
 
     def get_alg(self, name: str) -> Any:
         if name not in ALGORITHMS:

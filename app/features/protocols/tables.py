@@ -1,4 +1,4 @@
-"""Tables of the feature protocols: agents, identity issuers and used identity statements."""
+"""Tables of the `protocols` feature: agents, identity issuers and used identity statements."""
 
 import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from app.db.tables import Owned, Table
 
 class Agent(Owned, Table):
     """Authorised agent of the Data Rights Protocol. `verify_key`: Ed25519 key that verifies the agent's signatures.
-    `set_up_at`: time at which the agent signed its last successful token request; older ones are refused as replays."""
+    `set_up_at`: time at which the agent signed its last successful token request; older requests count as replays."""
 
     __tablename__ = "agents"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -156,7 +156,7 @@ class Remedy:
 def score_noise(mechanism: Mechanism) -> float:
     """Return the long-run standard deviation that noise gives to the score w.x of a row of norm 1: nu / sqrt(1 - c^2).
 
-    The cool-down at the end of a run reduces it further.
+    nu^2 is the step variance, c the contraction. The cool-down at the end of a run reduces the deviation further.
 
     >>> settings = calibration.ModelSettings(epsilon=1.0, delta=1e-5)
     >>> round(score_noise(calibration.mechanism_for(settings, num_slots=32561, num_classes=2)), 3)

@@ -1,4 +1,4 @@
-"""A tenant's datasets that are due, why and since when, in the order in which workers claim them."""
+"""A tenant's due datasets, in the order in which workers claim them, each with when and why it became due."""
 
 import datetime
 from collections.abc import Collection, Sequence

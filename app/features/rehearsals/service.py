@@ -350,7 +350,7 @@ def _next(session: Session, dataset_id: str) -> Rehearsal:
 
 
 def _require_new(session: Session, model: Model, *, version_id: str) -> None:
-    """Raise `RehearsalDone` if the version or rows were rehearsed before: comparing reports would reveal more."""
+    """Raise `RehearsalDone` if the version or rows were rehearsed before: two reports would reveal more than one."""
     if done := rehearsal_done(session, model=model, version_id=version_id):
         raise contract.RehearsalDone(
             "Rehearsal {rehearsal_id} has measured the live version of model {model_id} or the rows of its dataset; "

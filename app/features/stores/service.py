@@ -35,6 +35,6 @@ def accept(session: Session, task: SystemTask, body: contract.SearchReportIn, *,
 
 
 def task_evidence(session: Session, task_ids: Sequence[str]) -> Mapping[str, dict[str, Any]]:
-    """Return the evidence that tasks with a report have in addition to their signed acknowledgement."""
+    """Return, for each task that has a report, its evidence beyond the signed acknowledgement."""
     query = sa.select(SearchReport.task_id, SearchReport.report).where(SearchReport.task_id.in_(task_ids))
     return {task_id: {"type": evidence.TYPE, "report": report} for task_id, report in session.execute(query)}

@@ -437,8 +437,8 @@ T = TypeVar("T")
 def fewest(
     waits: Iterable[T], *, opens: Callable[[T], datetime.datetime], closes: Callable[[T], datetime.datetime]
 ) -> list[tuple[datetime.datetime, list[T]]]:
-    """Return the smallest set of times, in order, such that every wait contains one of them. Each time comes with the
-    waits that it serves, ordered by their ends. No wait may close before it opens.
+    """Return, in order, the fewest times such that every wait, from `opens` to `closes`, contains one of them. Each
+    time comes with the waits that it serves, ordered by their ends. No wait may close before it opens.
 
     The greedy choice of the earliest end is optimal: the intervals whose ends are chosen are disjoint, so that each
     needs a separate time.

@@ -1,4 +1,4 @@
-"""Kinds of systems, each with its register and its lines in a request; and a request's bundle.
+"""Kinds of systems, each with its register and its bundle lines; and the bundle of a request.
 
 Another feature adds a kind through the `KINDS` tuple in its `systems` module, makes requests wait for it through the
 `AWAITS` hook, and has its evidence verified through the `EVIDENCE` tuple in its `evidence` module in `lethe.features`.
@@ -83,8 +83,8 @@ class RegisteredSystem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemKind:
-    """Kind of system (the socket `KINDS`). `systems` returns the systems of the session's tenant; `lines` returns one
-    line per system that a request concerns, as in `bundle.line`."""
+    """Kind of system, plugged into the socket `KINDS`. `systems` returns the session tenant's systems; `lines` returns
+    one bundle line (see `bundle.line`) for each system that a request concerns."""
 
     name: str
     systems: Callable[[Session], list[RegisteredSystem]]

@@ -32,7 +32,7 @@ class TaskNote(Private):
 
 class System(Owned, Table):
     """System outside Lethe. `public_key`: Ed25519 key whose signatures acknowledge tasks. `api_key_id`: API key whose
-    calls acknowledge tasks. `dataset_ids`: datasets whose people it may hold data about; null for all. `parents`:
+    calls acknowledge tasks. `dataset_ids`: datasets whose people it may hold data about; null means all. `parents`:
     models and systems it was derived from. `retired_at`: time from which no tasks are opened for it."""
 
     __tablename__ = "systems"

@@ -38,8 +38,8 @@ class Result:
 
 
 def train(installation: Installation, claimed: ClaimedTraining, *, look: Callable[[], None]) -> Result:
-    """Run the trainer once or twice, and let the plants judge its artefacts. `look` is called during the run and may
-    raise an exception to stop it. Raises `TrainerRefused`."""
+    """Run the trainer, sometimes twice to check that it is reproducible, and let the plants judge its artefacts. `look`
+    is called during the run and may raise an exception to stop it. Raises `TrainerRefused`."""
     specification = claimed.specification
     sandbox.require()
     check_lock(specification["lock"])

@@ -2,9 +2,9 @@
 
 A feature lists its plants as `PLANTS` in its module `app.features.<name>.plants`. Before a training run, each plant
 receives the run's input and returns additional rows to train on. They are in `rows.arrow`, in random order among
-people's rows, but not in `holdout.arrow`, on which metrics are computed; nothing tells the trainer which are planted.
-Once the command has run, and before anything is published, `judge` gets a function that returns the losses of any rows
-with the same columns under the new artefacts, computed by the trainer's `score_command` in the same sandbox.
+people's rows, but not in `holdout.arrow`, on which metrics are computed; nothing tells the trainer which rows are
+planted. Once the command has run, and before anything is published, `judge` gets a function that returns the losses of
+any rows with the same columns under the new artefacts, computed by the trainer's `score_command` in the same sandbox.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class TrainingContext:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantVerdict:
     """Verdict of a plant. If `code` is set, the training run fails with that code, and nothing is published. `report`
-    is JSON without personal data that is kept with the run."""
+    is JSON without personal data, and is kept with the run."""
 
     code: str | None = None
     report: dict[str, Any] = field(default_factory=dict)

@@ -257,14 +257,14 @@ _ANY_TABLE = rare.Rare(TrainingTable.retired_at.is_(None))
 
 
 def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that `request`, or the one that erased its rows, is waiting for a table or a trainer."""
+    """Return the SQL condition that `request`, or the request that erased its rows, awaits a table or a trainer."""
     mine = sa.or_(Erasure.request_id == request.id, Erasure.request_id == request.erased_by)
     return sa.exists(sa.select(1).select_from(Erasure).join(TrainingTable, _OF_TABLES).where(mine, _LAGS))
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate that tells whether any table or trainer of a request's tenant is behind. It ignores the
-    person, so timing does not reveal whose data was held. A request without open work completes a second later."""
+    """Return a predicate: does any table or trainer of a request's tenant lag behind its dataset? The person is
+    ignored, so timing does not reveal whose data was held. A request without open work completes a second later."""
     if not _ANY_TABLE.may_hold(session):
         return lambda _request: False
     behind = sa.exists().where(

@@ -215,7 +215,7 @@ def plan_of(session: Session, trainer: Trainer, *, at: datetime.datetime) -> lis
 
 
 def claim(session: Session, *, lease_seconds: float) -> ClaimedTraining | None:
-    """Start the training run that is due first, abandoning a dead worker's run if any. Return None if none is due."""
+    """Start the training run that is due first, after abandoning a dead worker's run. Return None if none is due."""
     for trainer in _due(session):
         if _is_lost(session, trainer):
             # The trainer's back-off may have begun.

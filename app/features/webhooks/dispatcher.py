@@ -4,8 +4,8 @@ Each delivery is leased to one dispatcher at a time. No transaction is open duri
 meantime, its lease expires and any dispatcher sends the delivery again, under the same id.
 
 A delivery is sent only as a POST to a checked address, within a time that the receiver cannot extend. httpcore follows
-no redirects, keeps no cookies, ignores proxies from the environment and does not decompress responses. The connection
-underneath is made here.
+no redirects, keeps no cookies, ignores proxies from the environment and does not decompress responses. This module
+makes the underlying connection.
 """
 
 import contextlib

@@ -26,7 +26,7 @@ _WEBHOOK_EVENTS = {
 
 
 def announce(session: Session, changes: Sequence[Change]) -> None:
-    """Announce changes to the requests' receivers, leaving out requests that are damaged or have no receivers."""
+    """Notify receivers of changes to their requests, except for requests that are damaged or have no receivers."""
     readable = [change for change in changes if not change.request.particulars.is_damaged]
     called = [change for change in readable if change.request.particulars.callback_urls]
     service.announce(session, [_announcement(change) for change in called])

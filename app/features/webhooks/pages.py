@@ -75,7 +75,7 @@ def list_deliveries(
 def replay_deliveries(
     context: TheContext, status: DeliveryStatus | Literal["undelivered"], request_id: RequestId = ""
 ) -> Response:
-    """Resend the ended deliveries in a filtered list."""
+    """Resend all ended deliveries that match a list's filter."""
     body = checked(RedeliveriesIn, status=_ENDED.get(status, status), request_id=request_id or None, limit=_AT_ONCE)
     done = context.ask(webhook_deliveries.replay_webhook_deliveries, body=body)
     back = {"status": str(status)} | ({"request_id": request_id} if request_id else {})

@@ -100,9 +100,9 @@ Words = Callable[[Session, Sequence[DeletionRequest], datetime.datetime, str], s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolCallbacks:
-    """Bodies and signatures of a protocol's callbacks about requests from a `source` (socket `DIALECTS`). `headers`
-    signs a body; `name` returns the id shared by all requests of a tenant that form one protocol request, and `parts`
-    returns these in order of arrival. `is_discreet` is True if the receiver may not learn what is held."""
+    """Dialect of a protocol (socket `DIALECTS`): bodies and signatures of its callbacks about requests from a `source`.
+    `headers` signs a body; `name` returns the id shared by all requests of a tenant that form one protocol request, and
+    `parts` returns these in order of arrival. `is_discreet` is True if the receiver may not learn what is held."""
 
     source: str
     words: Words
@@ -113,7 +113,7 @@ class ProtocolCallbacks:
 
 
 def protocol_event(source: str | None) -> str:
-    """Return the event of a protocol's callbacks, which its dialect signs."""
+    """Return the name of a protocol's callback event. Deliveries of this event are signed by the protocol's dialect."""
     return f"{source}.status"
 
 
@@ -137,8 +137,8 @@ def announce(session: Session, announcements: Sequence[Announcement]) -> None:
 
 
 def _send_state(session: Session, announcement: Announcement, protocol: ProtocolCallbacks) -> None:
-    """Send the current state, and schedule the state after all parts are reported. A state that equals the receiver's
-    last message is not sent."""
+    """Send the current state, and schedule a message with the state that applies once all parts have been reported. A
+    state that equals the receiver's last message is not sent."""
     at, parts = announcement.at, protocol.parts(session, announcement.request)
     first = parts[0]
     reported = [part.reported_at for part in parts if protocol.is_discreet(part) and part.reported_at is not None]

@@ -27,14 +27,14 @@ class AdditionOut(fields.Answer):
         description="Status: pending, applied (the rows are in their slots) or dropped (the dataset was retired or the "
         "rows were damaged first)."
     )
-    num_records: int = Field(description="Number of rows added; some of the people may have been forgotten since.")
+    num_records: int = Field(description="Number of rows added, even if some have been erased since.")
     revision: int | None = Field(description="First dataset revision with the rows; null until they are written.")
     created_at: datetime.datetime = Field(description="Time at which the rows were uploaded.")
     applied_at: datetime.datetime | None = Field(description="Time at which the rows were written; null before that.")
 
 
 class NewAdditionOut(AdditionOut):
-    num_suppressed: int = Field(description="Number of rows left out because their people have asked to be forgotten.")
+    num_suppressed: int = Field(description="Number of rows left out because the person has asked to be forgotten.")
 
 
 _ADDITIONS = operation.ResourceOperations("Datasets", "/v1/datasets/{dataset_id}", problems.DatasetUnknown)
@@ -59,7 +59,7 @@ ADD = _ADDITIONS.of_one(
         problems.DatasetUnusable,
         problems.PreconditionFailed,
     ),
-    does="Add rows to slots that forgotten people left free, encoded with the dataset's schema. The dataset's models "
+    does="Add rows, encoded with the dataset's schema, to slots that forgotten people left free. The dataset's models "
     "are retrained from scratch; the number of slots stays the same.",
 )
 ADDITIONS = _ADDITIONS.of_one(

@@ -124,7 +124,7 @@ def spans_of(stretch: Stretch) -> Iterator[Span[float]]:
 
 
 def periodic(count: int, *, every: int = 1, contraction: float, variance: float, push: float) -> Span[float]:
-    """Return `count` >= 1 periods as one span: `every` >= 1 steps each, with c <= 1 and the push in the first step.
+    """Return `count` n >= 1 periods as one span: `every` k >= 1 steps each, with c <= 1 and the push in the first step.
 
     W = s c^(k - 1) (1 - c^(kn))/(1 - c^k), V = nu^2 (1 - c^(2kn))/(1 - c^2), without cancellation.
     """
@@ -213,7 +213,7 @@ class _Pulled(Generic[Number]):
 
     @staticmethod
     def _raised(last: Span[Number], piece: Span[Number], repeats: int) -> bool:
-        """Return True if `piece`, merged with `repeats` pieces before it, is at least as steep as the next of them."""
+        """Return True if `piece`, merged with `repeats` copies of `last` before it, is at least as steep as `last`."""
         return not last.steeper(last.times(repeats).then(piece))
 
 

@@ -64,7 +64,7 @@ def spend(units: int) -> None:
 
 
 def foresee(units: int) -> None:
-    """Check that the remaining parts, costing at least `units` in total, fit in the budget; each is reserved later.
+    """Check that an evaluation's remaining parts, at least `units` in total, fit in the budget; each is reserved later.
 
     Raises:
         WorkBudgetExceeded: if they do not fit.

@@ -71,7 +71,7 @@ class AttestedTrainerChangeIn(Body):
 
 
 class RetrainingOut(Answer):
-    latest_at: datetime.datetime = Field(description="Latest time to read the rows while still meeting every deadline.")
+    latest_at: datetime.datetime = Field(description="Latest time to read the rows that still meets every deadline.")
     late: bool = Field(description="True if at least one deadline can no longer be met with `lead_days` to spare.")
     num_waiting: int = Field(description="Number of requests that this retraining will serve.")
 
@@ -106,7 +106,7 @@ class IdentifiersIn(LargeBody):
 
 class IdentifiersOut(Answer):
     read_at: datetime.datetime = Field(
-        description="Time of the response by Lethe's clock, stated as `rows_read_at` in manifests for the identifiers."
+        description="Time of the response by Lethe's clock; manifests with these identifiers give it as `rows_read_at`."
     )
     digests: list[str | None] = Field(
         description="Keyed digest of each identifier for this trainer, in the given order; null for people whose rows "

@@ -54,7 +54,7 @@ def sign(
 
     `private_jwk` is the trainer's Ed25519 key (RFC 8037, with `x` and `d`). `identifiers` are the digests that
     `client.attested_trainers.identifiers` returned, and `rows_read_at` their `read_at` (RFC 3339). `artefacts` are
-    SHA-256 (hex). `code_revision` and `environment` identify the training setup, such as a commit and an image digest.
+    SHA-256 digests (hex). `code_revision` and `environment` identify the setup, such as a commit and an image digest.
 
     Raises:
         ValueError: if the key is not a private Ed25519 key.
@@ -77,7 +77,7 @@ def sign(
 
 
 def digest_of(identifiers: Collection[str]) -> str:
-    """Return the SHA-256 (hex) of sorted identifier digests, each followed by a line feed."""
+    """Return the SHA-256 (hex) of the sorted identifier digests, each followed by a line feed."""
     return hashlib.sha256("".join(f"{identifier}\n" for identifier in identifiers).encode()).hexdigest()
 
 

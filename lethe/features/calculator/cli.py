@@ -20,7 +20,7 @@ VERBS.update({"accounting.bounds": "list-bounds", "accounting.evaluate": "evalua
 
 @account.command("bounds")
 def account_bounds() -> None:
-    """List the theorems of the calculator."""
+    """List the calculator's theorems."""
     from lethe.features.theorems import CALCULATOR
 
     for bound in CALCULATOR.values():

@@ -30,11 +30,11 @@ class BoundParameterOut(Answer):
     description: str = Field(description="Meaning and valid range of the parameter.")
     meaning: str = Field(description="Meaning of the parameter.")
     unit: str = Field(description="Unit of the value, or of each value in a list; empty if it has none.")
-    interval: str | None = Field(description='Allowed interval of the value or list items, as "(0, 1]"; null if none.')
+    interval: str | None = Field(description='Allowed interval for the value or list items, such as "(0, 1]", or null.')
     low: float | None = Field(description="Lower end of the interval; null if there is none.")
     high: float | None = Field(description="Upper end of the interval; null if there is none.")
     is_hypothesis: bool = Field(
-        description="True for a precondition that no number can verify. It is assumed to hold unless denied."
+        description="True for a precondition that cannot be verified numerically. It is assumed to hold unless denied."
     )
     required: bool = Field(description="True if the parameter is required.")
     default: Any = Field(description="Default value of the parameter; null if it has none.")

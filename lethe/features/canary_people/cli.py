@@ -86,7 +86,7 @@ def judge(
     folder: Folder,
     losses: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="One loss a line, in score.csv's order")],
 ) -> None:
-    """Judge a retraining by the losses of score.csv under the new model. Exit status: 0 clean, 1 alarm, 3 no power."""
+    """Judge a retraining by the new model's losses on score.csv. Exit status: 0 clean, 1 alarm, 3 too little power."""
     import numpy as np
     import pyarrow.parquet
 

@@ -26,7 +26,7 @@ _MAX_TRIES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canaries:
-    """Two groups drawn together from the same distribution: `planted` enter one training run, `never` enter none."""
+    """Two groups of canaries drawn together from one distribution: `planted` enter one training run, `never` none."""
 
     planted: "pa.Table"
     never: "pa.Table"
@@ -42,7 +42,7 @@ def draw(table: "pa.Table", *, number: int, rng: np.random.Generator, id_column:
 
     The canaries depend on the table only through each column's set of values. Nulls and NaN are never drawn, unless a
     column has nothing else. `id_column` names people: canaries get unused integers from the range of existing ids,
-    extended upwards if that is crowded, or unused texts of the same form (`ids_like`).
+    extended upwards when half of it is used, or unused texts of the same form (`ids_like`).
 
     Raises:
         DomainError: if `number` is not between `MIN_PLANTED` and `MAX_PLANTED`, or the table is empty.

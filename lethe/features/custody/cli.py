@@ -18,7 +18,7 @@ add_group("audit_log", "audit", "Log of actions and their actors.")
 def ledger_export(
     call: CommandCall, to: Annotated[Path, typer.Argument(dir_okay=False, help="File to write to")]
 ) -> None:
-    """Write the whole ledger to a file, and next to it the public keys for offline verification (`TO.jwks.json`)."""
+    """Write the whole ledger to a file, and the public keys for offline verification next to it (`TO.jwks.json`)."""
     files.write(to, call())
     keys = Path(f"{to}.jwks.json")
     keys.write_text(json.dumps(call.client.certificates.public_keys(), indent=2))

@@ -13,7 +13,7 @@ class LedgerAccounting(Resource[H]):
 
 
 class Ledger(Resource[H]):
-    """`client.ledger`: all models' versions in hash-chained entries; `lethe ledger verify` recomputes the entries."""
+    """`client.ledger`: all models' versions in hash-chained entries, which `lethe ledger verify` checks."""
 
     head = call(contract.HEAD)
     export = pieces(contract.EXPORT)

@@ -29,7 +29,7 @@ class LedgerVerdictOut(Answer):
     model_id: str = Field(description="ID of the model.")
     valid: bool = Field(description="True if all hashes and numbers are correct and the versions match the ledger.")
     fault: str | None = Field(description="First fault detected; null if the ledger is valid.")
-    entries: int | None = Field(description="Number of entries recomputed; null if the ledger is not valid.")
+    entries: int | None = Field(description="Number of entries verified; null if the ledger is not valid.")
     head: str | None = Field(description="Hash of the last entry (hex); null if the ledger is empty or not valid.")
 
 
@@ -58,12 +58,12 @@ VERDICT = _ACCOUNTING.of_one(
 
 class LedgerHeadOut(Answer):
     tenant_id: str = Field(description="ID of the tenant.")
-    sequence: int = Field(description="Position of the last link over all models; 0 before the first version.")
+    sequence: int = Field(description="Position of the last link in the tenant's chain; 0 before the first version.")
     hash: str = Field(description="Hash of the last link (hex); 64 zeros before the first version.")
     jws: str | None = Field(
         description="Signed head (compact JWS, Ed25519, key in /.well-known/jwks.json); null before the first version."
     )
-    signed_at: datetime.datetime | None = Field(description="Time of signing the head; null before the first version.")
+    signed_at: datetime.datetime | None = Field(description="Time the head was signed; null before the first version.")
 
 
 class TenantLedgerVerdictOut(Answer):
@@ -71,7 +71,7 @@ class TenantLedgerVerdictOut(Answer):
     valid: bool = Field(description="True if all hashes, numbers, versions, certificates and heads agree.")
     fault: str | None = Field(description="First fault detected; null if the ledger is valid.")
     models: int | None = Field(description="Number of models with entries; null if the ledger is not valid.")
-    entries: int | None = Field(description="Number of entries recomputed; null if the ledger is not valid.")
+    entries: int | None = Field(description="Number of entries verified; null if the ledger is not valid.")
     certificates: int | None = Field(description="Number of certificates checked against entries; null if not valid.")
     links: int | None = Field(description="Number of links in the chain over all models; null if not valid.")
     signed: int | None = Field(description="Number of the last link covered by a signed head, or 0; null if not valid.")
@@ -97,7 +97,7 @@ EXPORT = _LEDGER.operation(
     scope=Scope.ACCOUNTING_READ,
     gives=bytes,
     problems=(problems.LedgerCorrupt,),
-    does="Export the whole ledger as JSON lines, with the signed head last. `lethe ledger verify` recomputes the file "
+    does="Export the whole ledger as JSON lines, with the signed head last. `lethe ledger verify` verifies the file "
     "offline and compares it with a head that you stored.",
 )
 LEDGER_VERDICT = _LEDGER.operation(
@@ -129,7 +129,7 @@ class AuditEntryOut(Answer):
 class AuditPageOut(PageOut[AuditEntryOut]):
     names: dict[str, str] = Field(
         default_factory=dict,
-        description="Current names of the actors and objects on this page, by ID; not hashed.",
+        description="Current names of the actors and objects on this page, keyed by ID; not covered by the hashes.",
     )
 
 
@@ -142,7 +142,7 @@ class AuditCheckpointOut(Answer):
 
 class AuditVerdictOut(Answer):
     valid: bool = Field(description="True if all hashes are correct and consistent with all checkpoints.")
-    entries: int | None = Field(description="Number of entries recomputed; null if the log is not valid.")
+    entries: int | None = Field(description="Number of entries verified; null if the log is not valid.")
     checkpoints: int | None = Field(description="Number of consistent checkpoints; null if the log is not valid.")
     signed: int | None = Field(description="Number of the last entry covered by a checkpoint, or 0; null if not valid.")
     head: str | None = Field(description="Hash of the last entry (hex); null if the log is not valid.")
@@ -180,6 +180,6 @@ AUDIT_VERDICT = _AUDIT_LOG.operation(
     ":verify",
     scope=Scope.REQUESTS_REVIEW,
     gives=AuditVerdictOut,
-    does="Recompute every hash of the log from its entries alone and compare them with the signed checkpoints.\n\nAn "
+    does="Recompute all hashes of the log from its entries alone and compare them with the signed checkpoints.\n\nAn "
     "installation cannot prove more about itself: store checkpoints elsewhere and use `lethe audit verify`.",
 )

@@ -110,7 +110,7 @@ class NoteIn(Body):
     model_config = example(text="Called back at noon; the copy of the passport comes by post.")
 
     text: Annotated[Text, Field(min_length=1, max_length=MAX_NOTE_LENGTH)] = Field(
-        description="Text of the note. It is stored encrypted and erased with the details of the request.", repr=False
+        description="Text of the note. It is stored encrypted and erased with the request's details.", repr=False
     )
 
 
@@ -132,8 +132,8 @@ ADD_NOTE = REQUESTS.of_one(
     gives=NoteOut,
     status=201,
     problems=(DetailsErased, NotesFull),
-    does="Add a note to a request for those who decide on it. No event, callback, protocol, export or log contains the "
-    "text. It is erased together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is "
+    does="Add a note to a request, for those who decide on it. No event, callback, protocol, export or log contains "
+    "the text. It is erased together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is "
     "accepted, because the text would have to be stored a second time. A repeated call adds another note.",
 )
 NOTES = REQUESTS.of_one(
@@ -175,8 +175,8 @@ ATTACH = REQUESTS.of_one(
         AttachmentsFull,
         problems.StorageQuotaExceeded,
     ),
-    does="Attach a file to a request for those who decide on it: a PDF, PNG or JPEG, UTF-8 text, or an e-mail (.eml). "
-    "The name and content must be of the same type. No event, callback, protocol, export or log contains the name. The "
+    does="Attach a file to a request, for those who decide on it: a PDF, PNG or JPEG, UTF-8 text, or an e-mail (.eml). "
+    "The file extension must match the content. No event, callback, protocol, export or log contains the name. The "
     "file is erased together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is accepted: "
     "a repeated call adds another file.",
 )
@@ -224,7 +224,7 @@ class Addressing(Body):
     )
     place: Annotated[Text, Field(max_length=100)] = Field(default="", description="Place shown before the date.")
     salutation: Annotated[Text, Field(max_length=200)] = Field(
-        default="", description="Salutation; empty for the language's generic one.", repr=False
+        default="", description="Salutation; empty for the generic one in the reply's language.", repr=False
     )
     signed_by: Annotated[Text, Field(max_length=200)] = Field(
         default="", description="Name and job title below the closing; empty for the controller alone."
@@ -240,8 +240,8 @@ REPLY = REQUESTS.of_one(
     gives=bytes,
     problems=(ReplyUnprintable, problems.CertificateDamaged),
     does="Return the reply to the person for the request's current stage: received, extended, completed, rejected or "
-    "withdrawn. The reply also states what was erased and explains in plain words each certificate and how anyone can "
-    "verify it. It is generated on demand and not stored.",
+    "withdrawn. The reply also states what was erased and explains in plain words what each certificate says and how "
+    "anyone can verify it. It is generated on demand and not stored.",
 )
 
 
@@ -281,9 +281,9 @@ RECORD_SENT_REPLY = REQUESTS.of_one(
     gives=SentReplyOut,
     repeat="idempotent",
     problems=(problems.InputInvalid,),
-    does="Record that a reply was sent to the person; the service generates replies but does not send them. The day "
-    "and channel are recorded in the audit log and the request's history, and kept for as long as those are. Recording "
-    "the same day and channel again is a no-op.",
+    does="Record that a reply was sent to the person; the service generates replies but does not send them. The date "
+    "and channel are recorded in the audit log and in the request's history, and kept as long as these are. Recording "
+    "the same date and channel again is a no-op.",
 )
 SENT_REPLIES = REQUESTS.of_one(
     "list_sent_replies",
@@ -306,7 +306,7 @@ class EvidenceQuery(Query):
     language: ReplyLanguage = Field(default=ReplyLanguage.EN, description="Language of the reply in the pack.")
     format: EvidenceFormat = Field(
         default=EvidenceFormat.ZIP,
-        description="Format: zip is an archive that can be verified offline, pdf its readable part.",
+        description="Format. zip: an archive that can be verified offline; pdf: the archive's readable part.",
     )
 
 
@@ -319,8 +319,8 @@ EVIDENCE_PACK = REQUESTS.of_one(
     gives=bytes,
     problems=(ReplyUnprintable, problems.CertificateDamaged),
     does="Return the evidence about a request: the reply to the person, the certificates, the public keys, the "
-    "history, and the audit entries up to a checkpoint that is signed for the pack. A manifest signs the digest of "
-    "every file in the archive; `lethe request verify-evidence-pack` verifies the pack offline.\n\nThe audit log "
+    "history, and the audit entries up to a checkpoint that is signed for the pack. A signed manifest lists the digest "
+    "of every file in the archive; `lethe request verify-evidence-pack` verifies the pack offline.\n\nThe audit log "
     "records who downloaded it. The archive also contains audit entries about other requests, by ID, because the hash "
     "chain needs them; the PDF contains only the entries about this request.",
 )

@@ -65,7 +65,7 @@ class LinesIn(LargeBody):
         description="Lines of the file. They can be split across calls in any way."
     )
     num_lines: Annotated[int, Field(ge=0, lt=2**31)] | None = optional(
-        "Number of lines in the whole file, given in the last call for it. No answer until all lines are loaded."
+        "Number of lines in the whole file, given in its last call. The file is answered once all are loaded."
     )
 
     @model_validator(mode="after")
@@ -80,8 +80,8 @@ class LinesLoadedOut(Answer):
     num_loaded: int = Field(description="Number of lines of the file that have been loaded so far.")
     num_lines: int | None = Field(description="Number of lines in the whole file; null until the last call for it.")
     num_irrevocable: int | None = Field(
-        description="Number of lines removed in this call that came too late because the person's data was or is being "
-        "erased; null for callers without accounting:read."
+        description="Number of lines in this call that were removed too late, because the person's data has been or is "
+        "being erased; null for callers without accounting:read."
     )
 
 
@@ -89,8 +89,8 @@ class PersonIn(IdentifierIn):
     """Identifier of a person, and the hashes under which DROP lists can name them."""
 
     hashes: dict[ListName, Annotated[list[Hash], Field(max_length=100)]] = Field(
-        description="Hashes (base64) by which each list may identify the person. An empty list states that no data "
-        "covered by this DROP list is held about the person.",
+        description="Hashes (base64) of the person, keyed by DROP list. An empty array states that no data covered by "
+        "that DROP list is held about the person.",
         repr=False,
     )
 
@@ -124,7 +124,7 @@ class FileOut(Answer):
     num_removed: int = Field(description="Number of lines that DROP removed later, which need no answer.")
     num_deleted: int = Field(description="Number of lines whose requests were completed (status 3).")
     num_exempted: int = Field(description="Number of lines whose requests were rejected on a legal ground (status 2).")
-    num_opted_out: int = Field(description="Number of lines that match several people, all opted out (status 4).")
+    num_opted_out: int = Field(description="Number of lines matching several people, all of them opted out (status 4).")
     num_not_found: int = Field(description="Number of lines that currently match no person (status 5).")
     num_waiting: int = Field(description="Number of lines that do not have a status yet.")
     waiting: list[WaitingLineOut] = Field(description=f"The first {MAX_LISTED} lines without a status.")
@@ -134,12 +134,12 @@ class ListOut(Answer):
     list_type: DropList = Field(description="Name of the DROP list.")
     num_people: int = Field(description="Number of people whose hashes for this list are known.")
     num_unstated: int = Field(
-        description="Number of people in datasets or the identity map whose hashes for this list are unknown. Until it "
-        "is 0, no line of the list is reported as not found."
+        description="Number of people in datasets or the identity map whose hashes for this list are unknown. Until "
+        "this is 0, no line of the list is reported as not found."
     )
     num_unhashed: int = Field(
         description="Number of identifiers in the identity map without a DROP hash, because they were loaded as hashes "
-        "or by an older release. Load them again in plain text. Until it is 0, no line is reported as not found."
+        "or by an older release. Load them again in plain text. Until this is 0, no line is reported as not found."
     )
 
 

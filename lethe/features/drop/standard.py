@@ -98,7 +98,7 @@ def birth_date(text: str) -> Forms:
 
 def zip_code(text: str) -> Forms:
     """Return the standard form of a ZIP or postal code: its first five letters and digits in lower case, without the +4
-    suffix and leading zeros."""
+    suffix or leading zeros."""
     plus_4 = _ZIP_PLUS_4.fullmatch(text)
     return _distinct([_alphanumeric(plus_4[1] if plus_4 else text).lstrip("0")[:5]])
 

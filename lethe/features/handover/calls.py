@@ -21,7 +21,7 @@ def network_of(client: Client, sha256: str) -> tuple[NetworkOut, bytes]:
 
 
 def name_copy(client: Client, model_id: str, version: int, *, kind: CopyKind, place: str) -> None:
-    """Find the caller's newest copy of a version that has no stated form yet, and record its form and place."""
+    """Of the caller's copies of a version, find the newest without a stated form, and record its form and place."""
     mine = client.models.exports(model_id, version=version, mine=True)
     unnamed = next((export for export in mine if export.kind is None), None)
     if unnamed is not None:

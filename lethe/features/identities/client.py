@@ -19,7 +19,7 @@ MAX_BATCH = 500
 
 
 class LoadTotals(pydantic.BaseModel):
-    """Totals over all calls of a load. `suppressed` locates links left out because their person was forgotten."""
+    """Totals over a load's calls. `suppressed` locates the links not loaded because their person was forgotten."""
 
     num_links: int = 0
     num_new: int = 0

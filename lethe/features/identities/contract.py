@@ -65,7 +65,7 @@ class IdentitiesIn(LargeBody):
     )
     confirm_joins: bool = Field(
         default=False,
-        description="True to merge different people if a link has identifiers of several. Needs the scope admin.",
+        description="True to let a link merge people whom the map has kept separate. Needs the scope admin.",
     )
 
 
@@ -82,12 +82,12 @@ class LoadedOut(Answer):
         "identifiers in such a link. Null for callers without accounting:read."
     )
     suppressed: list[int] = Field(
-        description="Positions in `links` of the first 20 links left out; empty for callers without accounting:read."
+        description="Positions in `links` of the first 20 suppressed links; empty for callers without accounting:read."
     )
 
 
 class KindIn(Body):
-    name: KindName = Field(description="Name of the kind: `phone` or a new name (identifiers are compared as text).")
+    name: KindName = Field(description="Name of the kind: `phone`, or a new one with identifiers compared as text.")
     region: Annotated[str, Field(pattern="^[A-Z]{2}$"), WHOLE] | None = optional(
         "Country (ISO 3166-1) assumed for phone numbers without a country code; only for phone. Default: such numbers "
         "are refused."
@@ -124,7 +124,7 @@ class RequestIdentitiesOut(Answer):
         description="Kinds of identifiers that the request covers, given by the caller or found in the map."
     )
     unreached: list[str] = Field(
-        description="Kinds that the request's datasets use but of which the request has no identifier."
+        description="Kinds of identifiers that the request's datasets use but the request does not have."
     )
 
 

@@ -36,7 +36,7 @@ class PreviewIn(Body):
     )
 
 
-_SECONDS = "Estimated seconds from claim to publication, by the model's past runs; null before its first version."
+_SECONDS = "Estimated seconds from claim to publication, from the model's past runs; null before its first version."
 
 
 class OptionOut(Answer):
@@ -56,7 +56,7 @@ class ScheduleOut(Answer):
     batch: int = Field(description="Number of records per run.")
     runs: int = Field(description="Number of runs in the schedule.")
     relearned: int = Field(description="Number of runs that relearn because unlearning would be no cheaper.")
-    steps: int = Field(description="Total number of steps of all runs.")
+    steps: int = Field(description="Total number of steps in all runs.")
     longest: int = Field(description="Number of steps of the longest run.")
     seconds: float | None = Field(description=_SECONDS)
     epsilon: float = Field(description="Epsilon of `unlearning` after the last run, in nats.")
@@ -74,7 +74,7 @@ class PreviewOut(Answer):
     reason: str = Field(description="Explanation of why this kind and number of steps are needed.")
     seconds: float | None = Field(description=_SECONDS)
     epsilon_without_steps: float = Field(
-        description="Epsilon of `unlearning`, in nats, if the rows were erased and no step was run."
+        description="Epsilon of `unlearning`, in nats, if the rows were erased and no steps were taken."
     )
     guarantees: list[GuaranteeOut] = Field(description="`unlearning` and `release` guarantees after the run.")
     schedule: ScheduleOut = Field(description="Schedule for forgetting the records in batches, one run after another.")
@@ -104,7 +104,7 @@ class DatasetToEraseOut(Answer):
 
 
 class ModelToForgetOut(Answer):
-    """One model's share of a request. `kind`, `steps`, `passes` and `seconds` describe a run for this request alone."""
+    """One model's part in a request. `kind`, `steps`, `passes` and `seconds` describe a run for this request alone."""
 
     model_id: str = Field(description="ID of the model.")
     name: str = Field(description="Name of the model.")
@@ -130,7 +130,7 @@ class ModelToForgetOut(Answer):
 
 class RequestPreviewOut(Answer):
     request_id: str = Field(description="ID of the request.")
-    is_open: bool = Field(description="True until the request ends or is claimed by a run; then both lists are empty.")
+    is_open: bool = Field(description="True until the request ends or a run claims it; then both lists are empty.")
     datasets: list[DatasetToEraseOut] = Field(description="Number of rows to erase in each dataset.")
     models: list[ModelToForgetOut] = Field(description="Models that must forget the person.")
 
@@ -171,13 +171,13 @@ class CompletionOut(Answer):
 
 
 class SummaryOut(Answer):
-    at: datetime.datetime = Field(description="Time at which the summary was made.")
+    at: datetime.datetime = Field(description="Time at which the summary was computed.")
     time_zone: str = Field(description="Time zone of the tenant's policy, in which days and weeks are counted.")
     overdue: int = Field(
-        description="Number of open requests past their deadline and not paused before it; filter by clock=overdue."
+        description="Open requests past their deadline that were not paused before it; filter by clock=overdue."
     )
     paused: int = Field(description="Number of open requests paused before their deadline; filter by clock=paused.")
-    due: list[DueOnDayOut] = Field(description=f"Requests due on each of the next {DAYS} days, from today on.")
+    due: list[DueOnDayOut] = Field(description=f"Requests due on each of the next {DAYS} days, starting today.")
     later: int = Field(description="Number of requests due later; filter by clock=running and due_from.")
     weeks: list[WeekOut] = Field(description=f"Requests in each of the last {WEEKS} weeks, the current week last.")
     completion: CompletionOut = Field(description="Completion times of the requests completed during `weeks`.")
@@ -216,7 +216,7 @@ class MethodPlanOut(Answer):
 
     method: str = Field(description="Name of the method.")
     refused: str | None = Field(description="Reason why the method cannot train such a model; null if it can.")
-    learn_passes: float | None = Field(description="Number of passes to train, up to a cap; null if refused.")
+    learn_passes: float | None = Field(description="Number of passes for training, up to a cap; null if refused.")
     request_passes: float | None = Field(
         description="Number of passes over the rows to forget the first person, up to a cap; null if refused."
     )
@@ -226,7 +226,7 @@ class MethodPlanOut(Answer):
     )
     adaptive: list[float] | None = Field(
         description="Epsilon of `adaptive` for a record in all versions, in nats, after 1, 10 and 100 requests about "
-        "other people, with one version for each; null if the method is refused."
+        "other people, with one version published for each; null if the method is refused."
     )
 
 
@@ -256,7 +256,7 @@ class PlanOut(Answer):
         "the one with the fewest passes per request. Null if no method can train such a model."
     )
     measured: list[MeasuredVersionOut] = Field(
-        description="Last 100 versions of the dataset's models that were measured, newest first."
+        description="Last 100 measured versions of the dataset's models, newest first."
     )
 
 
@@ -264,7 +264,7 @@ class PlanQuery(Query):
     objective: Objective | None = optional("Objective to plan for. Default: the default objective for the dataset.")
     loss_width: Positive | None = optional("Width of the loss. Default: the objective's default.")
     metric: Metric | None = optional(
-        "Metric of measured versions; versions without it are left out. Default: accuracy, label_accuracy or r_squared."
+        "Metric in `measured`; versions without it are omitted. Default: accuracy, label_accuracy or r_squared."
     )
     l2: Positive | None = optional(
         "Strength of the L2 regularisation. Default: a quarter of the default, the default, and four times the default."
@@ -288,9 +288,9 @@ PLAN = _ACCOUNTING.of_one(
 class EpsilonsOut(Answer):
     """Epsilons of the four privacy notions, each rounded up. They must not be added together."""
 
-    unlearning: float = Field(description="Epsilon of `unlearning` for all people deleted in the chain, in nats.")
+    unlearning: float = Field(description="Epsilon of `unlearning` in nats for everyone deleted since the chain began.")
     deletion: float | None = Field(
-        description="Epsilon of `deletion` for the person with most records, in nats; null if the run forgets nobody."
+        description="Epsilon of `deletion`, in nats, for the person with the most records; null if no one is forgotten."
     )
     adaptive: float = Field(description="Epsilon of `adaptive` for a remaining record and all versions, in nats.")
     release: float = Field(description="Epsilon for one remaining record, given the previous version, in nats.")
@@ -308,7 +308,7 @@ class PointOut(Answer):
 
 
 class SegmentOut(Answer):
-    """Run that produced one ledger entry, which is also one release."""
+    """Run that produced one ledger entry and one release."""
 
     sequence: int = Field(description="Position of the run's entry in the ledger.")
     version: int = Field(description="Number of the version.")
@@ -352,9 +352,9 @@ TRAJECTORY = _ACCOUNTING.of_one(
     query=TrajectoryQuery,
     gives=TrajectoryOut,
     problems=(problems.ModelUnknown, problems.InputInvalid),
-    does="Return the influence and epsilon after each step of training and of every deletion since, from the ledger "
-    "alone: what a certificate would have stated if the run had been planned to end there. Each run has at most "
-    "`points` points, densest where values change most, and a response at most 10,000; newest run first.",
+    does="Return, from the ledger alone, the influence and epsilon after each step of training and of every deletion "
+    "since: what a certificate would have stated if the run had been planned to end there. Runs are listed newest "
+    "first, each with at most `points` points, densest where values change most. A response has at most 10,000 points.",
 )
 
 
@@ -362,7 +362,7 @@ class NextRequestOut(Answer):
     kind: str = Field(description="Kind of run that would forget one more record: unlearn or relearn.")
     steps: int = Field(description="Number of steps that the run would take.")
     epsilon_without_steps: float = Field(
-        description="Epsilon of `unlearning`, in nats, if the record were erased and no step was run."
+        description="Epsilon of `unlearning`, in nats, if the record were erased and no steps were taken."
     )
 
 
@@ -373,9 +373,9 @@ class ReleasesLeftOut(Answer):
     )
     delta: float = Field(description="Delta of the budget: from the query, else the dataset, else the model's target.")
     steps_per_release: int = Field(description="Number of steps that it now takes to forget one more record.")
-    records: int = Field(description="Number of records assumed for the person, in all versions of all models.")
+    records: int = Field(description="Assumed number of the person's records, in all versions of all models.")
     count: int | None = Field(
-        description="Number of versions that still fit the budget if only this model publishes; null if exceeded."
+        description="Number of versions that still fit if only this model publishes; null if the budget is exceeded."
     )
 
 
@@ -400,13 +400,13 @@ class ModelBudgetOut(Answer):
     model_id: str = Field(description="ID of the model.")
     version: int | None = Field(description="Number of the live version; null before the first version.")
     target: TargetOut = Field(description="Target of the model's `unlearning` guarantee.")
-    releases: int = Field(description="Number of versions published so far, including destroyed and lost ones.")
-    mu: float = Field(description="`adaptive` mu for one record over all versions; add squares across models.")
+    releases: int = Field(description="Number of versions published so far, even if destroyed or lost in a restore.")
+    mu: float = Field(description="`adaptive` mu for one record over all versions. Squares add up across models.")
     releases_left: ReleasesLeftOut | None = Field(
         description="Number of versions that still fit the budget; null before the first version."
     )
     room: int | None = Field(
-        description="Maximum records forgotten at once in fewer steps than relearning takes; null without a version."
+        description="Maximum records that one run can unlearn in fewer steps than relearning; null without a version."
     )
     next_run: NextRunOut | None = Field(description="Run that would serve waiting requests now; null if there is none.")
     relearning: list[LargeRequestOut] = Field(description="Open requests that each need relearning; the largest 100.")
@@ -451,7 +451,7 @@ class RequestAccountOut(Answer):
     models: list[StatementOut] = Field(description="Signed and current guarantees for each certificate of the request.")
     joint: JointOut | None = Field(
         description="Joint guarantee of all models trained on the person's data, except those destroyed before they "
-        "forgot the person; null if there is none or a model must still forget the person."
+        "forgot the person; null if there is no such model or one must still forget the person."
     )
 
 

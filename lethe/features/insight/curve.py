@@ -20,8 +20,8 @@ class Epsilons:
     """Epsilons of the four privacy notions, rounded up. They must not be added together.
 
     `unlearning` covers all people deleted since the chain began, and `deletion` the person with the most records in
-    this run (None if the run forgets no one). `adaptive` covers one record that is still present and fed every version;
-    `release` covers one record that is still present, given the previous version.
+    this run (None if the run forgets no one). `adaptive` covers one record that is still present and was used for every
+    version; `release` covers one record that is still present, given the previous version.
     """
 
     unlearning: float
@@ -54,7 +54,7 @@ def points(
     """Return at most `at_most` >= 2 points of `run` after `before`: both ends, and more where changes are largest.
 
     `largest` is the maximum number of one person's records that the run forgets, None if it forgets no one. `exposures`
-    are the earlier releases, for one record that fed all of them. Raises `DomainError`.
+    are the earlier releases, for one record used for all of them. Raises `DomainError`.
     """
     return tuple(
         _point(before, run, step=step, largest=largest, exposures=exposures, delta=delta)

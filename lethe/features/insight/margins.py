@@ -36,7 +36,7 @@ def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> fl
 
 
 def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> int:
-    """Return the maximum number of records that can become null if K subsequent `steps` must meet the target.
+    """Return the maximum number of records that can become null if the K `steps` that follow must meet the target.
 
     Formal Guarantee: with this many records, K steps reach (epsilon, delta); with one more they do not, unless the
     result is `num_slots`. mu increases in the number of records.
@@ -67,8 +67,8 @@ def releases_left(
 
     Symbols: `exposures` are the versions of all models published while the person's `records` >= 1 were present.
 
-    Formal Guarantee: for a person who is present in that many more versions of this model and in none of other models,
-    the `adaptive` guarantee meets (epsilon, delta) upon deletion; with one more version it does not.
+    Formal Guarantee: for a person who is present in that many more versions of this model and in no version of any
+    other model, the `adaptive` guarantee meets (epsilon, delta) upon deletion; with one more version it does not.
 
     Edge cases: the result is 0 if one version is too many, and never exceeds 2^53. Raises `InfeasibleError` if the
     published versions already exceed the budget.

@@ -78,7 +78,7 @@ def drop_root() -> None:
 def enter(*, memory_bytes: int, cpu_seconds: int | None = None) -> None:
     """Sandbox this process irrevocably, limiting it to `cpu_seconds` of processor time from now on.
 
-    If this raises `NotSandboxed`, the process must not read the file.
+    If this raises `NotSandboxed`, the process must not read the untrusted file.
     """
     machine = platform.machine()
     if sys.platform != "linux" or machine not in _ARCHITECTURES:

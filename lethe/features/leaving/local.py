@@ -33,7 +33,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomisedResponse:
-    """Randomised response over k = `num_answers` >= 2 answers: the true one is `odds` >= 2 times as likely as others.
+    """Randomised response over k = `num_answers` >= 2 answers: the true one is `odds` >= 2 times as likely as another.
 
     Formal guarantee: epsilon-local privacy with epsilon = log(odds). It is exact, because both probabilities are ratios
     of integers: odds/(odds + k - 1) and 1/(odds + k - 1). A person who answers m times has spent m epsilon.
@@ -71,10 +71,10 @@ class RandomisedResponse:
         return float(self.other) + share * float(self.truth - self.other)
 
     def variance(self, *, n: int, share: float) -> float:
-        """Return the variance of the estimate from n people drawn independently from a population with this share.
+        """Return the variance of a share estimated from n independently drawn people; `share` is the true one.
 
-        The variance is r(1 - r)/(n (truth - other)^2) for the rate r. Sampling people contributes share (1 - share)/n,
-        randomisation the rest.
+        The variance is r(1 - r)/(n (truth - other)^2), where r is `rate(share)`. Sampling people contributes share (1 -
+        share)/n, and randomisation contributes the rest.
         """
         require_count(1, n=n)
         _require_share(share=share)
@@ -116,7 +116,7 @@ class RandomisedResponse:
         )
 
     def _share_at(self, rate: float) -> float:
-        """Return the share in [0, 1] whose rate is closest to `rate`."""
+        """Return the share in [0, 1] for which `self.rate` is closest to `rate`."""
         return min(1.0, max(0.0, (rate - float(self.other)) / float(self.truth - self.other)))
 
 

@@ -14,7 +14,7 @@ from lethe.errors import InputInvalid
 
 
 class LeavingReason(ClosedSet):
-    """Reason for leaving. The set is the same for every tenant, because estimates depend on the client's randomiser."""
+    """Reason for leaving. All tenants use the same set, because estimates assume that clients randomise over it."""
 
     PRIVACY = "privacy"
     NOT_USING = "not_using"
@@ -29,14 +29,14 @@ ODDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomisedAnswer:
-    """Answer that may be sent. `odds` is the probability of the true reason divided by that of any other reason."""
+    """Randomised answer to send. `odds` is the probability of the true reason divided by that of any other reason."""
 
     answer: LeavingReason
     odds: int
 
     @property
     def epsilon(self) -> float:
-        """Local privacy of the answer, in nats: log(odds). Each further answer by the same person adds as much."""
+        """Local privacy of the answer, in nats: log(odds). Each further answer by the same person adds this much."""
         return math.log(self.odds)
 
 

@@ -45,22 +45,22 @@ class LedgerIn(Body):
     )
 
     ledger: dict[str, Any] = Field(
-        description="Ledger of the training: the history of an Opacus accountant or a dp-accounting event tree (see "
-        "docs/dp-ledgers.md)."
+        description="Ledger of the training run: the history of an Opacus accountant or a dp-accounting event tree "
+        "(see docs/dp-ledgers.md)."
     )
     relation: Annotated[Relation, Strict(False)] = Field(
-        default=Relation.ADD_OR_REMOVE_ONE, description="Neighbouring relation of the ledger for one row."
+        default=Relation.ADD_OR_REMOVE_ONE, description="Neighbouring relation that the ledger uses for one row."
     )
     delta: Annotated[float, Field(ge=1e-9, le=0.1)] = Field(description="Delta at which epsilon is stated.")
     max_rows_per_person: Annotated[int, Field(ge=1, le=1000)] = Field(
         description="Maximum number of training rows per person. Every request is counted as this many rows."
     )
     budget_epsilon: Annotated[float, Field(gt=0, le=50)] = Field(
-        description="Maximum epsilon for all forgotten rows together. Requests that exceed this wait for a retraining."
+        description="Maximum epsilon for all forgotten rows together. Requests that exceed this wait for retraining."
     )
     trained_from: Moment = Field(
-        description="Time at which the training read its data. People whose requests were accepted before this time "
-        "are taken to be absent from the data."
+        description="Time at which the training run read its data. People whose requests were accepted before this "
+        "time are assumed to be absent from the data."
     )
 
 
@@ -89,20 +89,20 @@ class CurvePoint(Answer):
 class DpModelOut(Answer):
     id: str = Field(description="ID of the model, also used as its system ID.")
     name: str = Field(description="Name of the model.")
-    dataset_ids: list[str] | None = Field(description="IDs of datasets the model may be trained on; null for all.")
+    dataset_ids: list[str] | None = Field(description="IDs of datasets it may have been trained on; null for all.")
     version: int = Field(description="Number of the current ledger, starting at 1.")
     ledger_id: str = Field(description="ID of the current ledger.")
     ledger: dict[str, Any] = Field(description="Current ledger, as registered.")
     relation: Relation = Field(description="Neighbouring relation used by the ledger.")
     delta: float = Field(description="Delta at which epsilon is stated.")
     max_rows_per_person: int = Field(description="Number of rows that every request counts as.")
-    trained_from: datetime.datetime = Field(description="Time at which the model's training read its data.")
+    trained_from: datetime.datetime = Field(description="Time at which the model's training run read its data.")
     epsilon: float = Field(description="Epsilon for the rows of one person, recomputed from the ledger and rounded up.")
     curve: list[CurvePoint] = Field(description="Epsilon for each number of rows, up to just above the budget.")
     budget_epsilon: float = Field(description="Maximum epsilon for all forgotten rows together.")
     budget_rows: int = Field(description="Maximum number of forgotten rows whose epsilon fits into the budget.")
     forgotten_rows: int = Field(
-        description="Number of rows counted for requests, even waiting ones, accepted since the training read its data."
+        description="Number of rows counted for requests accepted since `trained_from`, including waiting requests."
     )
     retraining_due: bool = Field(description="True if a waiting request exceeds the budget or the next request would.")
     waiting_requests: int = Field(description="Number of requests waiting for the model to be retrained.")
@@ -148,8 +148,8 @@ RENEW = _DP_MODELS.of_one(
     takes=LedgerIn,
     gives=DpModelOut,
     repeat="idempotent",
-    does="Replace a model's ledger after a retraining. Requests accepted before it read its data no longer count, and "
-    "those that were waiting proceed. A ledger whose budget does not cover the other requests is refused.",
+    does="Replace a model's ledger after a retraining. Requests accepted before `trained_from` no longer count; those "
+    "among them that were waiting proceed. A ledger is refused if its budget does not cover the other requests.",
 )
 RETIRE = _DP_MODELS.of_one(
     "retire_dp_model",
@@ -158,5 +158,5 @@ RETIRE = _DP_MODELS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Retire a model. Requests waiting for its retraining end without one, and their headlines say so.",
+    does="Retire a model. Requests that were waiting for its retraining stop waiting, and their headlines say so.",
 )

@@ -68,7 +68,7 @@ class CopyStatementIn(Body):
 
 
 class ExportOut(Answer):
-    """Weights exported to a caller, and the latest statement about this copy."""
+    """Copy of weights exported to a caller, and the latest statement about the copy."""
 
     id: str = Field(description="ID of the export.")
     version: int = Field(description="Number of the exported version.")
@@ -128,7 +128,7 @@ class ServingOut(Answer):
         "after an accepted request is due. A 304 extends it by max-age. Null if the version may not be served."
     )
     retry_after_seconds: int | None = Field(
-        description="Seconds to wait before checking again; null unless the version may not be served yet."
+        description="Seconds to wait before checking again if the version may not be served yet; otherwise null."
     )
 
 
@@ -163,7 +163,7 @@ class CarryingVersionOut(Answer):
     number: int = Field(description="Number of the version.")
     status: VersionStatus = Field(description="Status of the version: live, retired or destroyed.")
     published_at: datetime.datetime = Field(description="Time of publication.")
-    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null until then.")
+    destroyed_at: datetime.datetime | None = Field(description="Time when the weights were destroyed; null until then.")
 
 
 class FirstWithoutOut(Answer):

@@ -132,7 +132,7 @@ def _batches(
 
 
 def _all_refused(problem: contract.BatchRefused, *, size: int) -> Iterator[contract.BatchItemOut]:
-    """Yield one rejected item for each request of a batch refused as a whole, with reasons from the batch's faults."""
+    """Yield one rejected item per request of a batch that was refused as a whole, with reasons from its faults."""
     faults: dict[int, list[dict[str, str]]] = {}
     for fault in problem.errors:
         if (where := _REFUSED_AT.fullmatch(fault.path)) is not None:

@@ -29,8 +29,8 @@ class DecisionsIn(Body):
     model_config = example(decision="approve", status="in_review", made_before="2026-02-01T00:00:00Z")
 
     decision: Annotated[Decision, Strict(False)] = Field(description="Decision on each request: approve or reject.")
-    rejection: RejectionIn | None = optional("Ground and explanation; required to reject, not allowed to approve.")
-    status: Undecided = Field(description="Status of the requests to decide; to approve, only in_review.")
+    rejection: RejectionIn | None = optional("Ground and explanation; required for reject, not allowed for approve.")
+    status: Undecided = Field(description="Status of the requests to decide on; to approve them, only in_review.")
     made_before: Moment = Field(description="Only requests created before this time, to exclude unseen requests.")
     regulation: RegulationName | None = optional("Only requests under this regulation.")
     received_from: Moment | None = optional("Only requests whose submitted_at is this time or later.")
@@ -48,7 +48,7 @@ class DecisionsIn(Body):
 
 
 class DecisionsOut(Answer):
-    decided: int = Field(description="Number of requests that were decided.")
+    decided: int = Field(description="Number of requests decided on in this call.")
     refused: int = Field(description="Number of requests left unchanged because their state forbids the decision.")
     next_cursor: str | None = Field(description="Cursor for the next call; null if no matching requests remain.")
 
@@ -115,7 +115,7 @@ class BatchItemOut(Answer):
     line: int | None = optional("Line of the request in the CSV file; null for a JSON batch.")
     status: int = Field(description="202, or the HTTP status that the request would get if submitted alone.")
     id: str | None = optional("ID of the new request; null if the request was refused.")
-    external_id: str | None = Field(default=None, description="The caller's ID; null if none or refused.", repr=False)
+    external_id: str | None = Field(default=None, description="Caller's ID; null if refused or not given.", repr=False)
     request_status: RequestStatus | None = optional("Status of the new request; null if the request was refused.")
     code: str | None = optional("Stable error code; null if the request was accepted.")
     detail: str | None = optional("Explanation of the error and how to fix it; null if the request was accepted.")
@@ -171,6 +171,6 @@ EXPORT = _LISTS.operation(
     scope=Scope.REQUESTS_READ,
     query=RequestFilter,
     gives=bytes,
-    does="Export the matching requests as CSV, newest first, using constant memory. With `requests:review`, assignees "
-    "are included. The audit log records who exported them.",
+    does="Stream the matching requests as CSV, newest first, in constant memory. With `requests:review`, assignees are "
+    "included. The audit log records who exported them.",
 )

@@ -39,7 +39,7 @@ class NetworkOut(Answer):
     num_parameters: int = Field(description="Number of parameters of the network.")
     parameters: list[ParameterOut] = Field(description="Float32 initializers in the ONNX file.")
     operators: list[str] = Field(description="ONNX operators used by the network.")
-    created_at: datetime.datetime = Field(description="Time of upload.")
+    created_at: datetime.datetime = Field(description="Time at which the network was uploaded.")
 
 
 class NetworkFileIn(Form):
@@ -52,8 +52,8 @@ class NetworkFileIn(Form):
         description="Description of the network's training data."
     )
     dp_ledger: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
-        "Location of the network's own differential-privacy ledger, if the network was trained on people's data; "
-        "certificates name it. Without one, they state that the network must never have been trained on the person."
+        "Location of the network's own differential-privacy ledger, if it was trained on people's data; certificates "
+        "name it. Without one, certificates require that the network was never trained on the person's data."
     )
 
 
@@ -77,8 +77,8 @@ UPLOAD = _NETWORKS.operation(
         problems.NetworkFailed,
         NetworkExists,
     ),
-    does="Register a public network: an ONNX file that was not trained on data of any of the people concerned. It is "
-    "examined and run in a separate process without network or file access.",
+    does="Register a public network (ONNX), which must not have been trained on data of the people concerned. The file "
+    "is examined and run in a separate process without network or file access.",
 )
 LIST = _NETWORKS.operation(
     "list_networks",

@@ -83,8 +83,8 @@ def tail(mechanism: ObjectivePerturbation, *, records: int = 1, adjacency: Adjac
 def deletion_mu(mechanism: ObjectivePerturbation) -> float:
     """Return the mu of `deletion` and `unlearning`: twice the solver's mu.
 
-    Both laws come from a solver that ends within its tolerance of the same minimiser. If the solver depends only on the
-    rows present and fresh noise, mu is 0; this bound holds for any solver that meets the tolerance.
+    Both versions compared come from a solver that ends within its tolerance of the same minimiser. If the solver
+    depends only on the rows present and fresh noise, mu is 0; this bound holds for any solver that meets the tolerance.
     """
     return up(2 * mechanism.solver_mu)
 

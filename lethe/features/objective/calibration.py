@@ -79,8 +79,8 @@ def choose(
 def default_regularisation(
     noise_scale: float, num_classes: int, objective: Objective = Objective.LOGISTIC_REGRESSION
 ) -> float:
-    """Return the default Lambda = num_slots l2: `SHARE` noise_scale, twice that for softmax, and no less than the
-    minimum.
+    """Return the default Lambda = num_slots l2: `SHARE` noise_scale, or twice that for softmax, but at least
+    `MIN_REGULARISATION`.
 
     In every direction about which the rows say little, noise alone contributes weights of length noise_scale / Lambda,
     so this ratio bounds what noise adds to a score.

@@ -106,8 +106,8 @@ class PrivacyLoss:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Bound on H by Gaussians: the sum over (log count, mu) in `vertices` of count times delta_Gauss(mu; epsilon -
-    shift) for epsilon >= shift; likewise with `shift_back` for P and Q exchanged."""
+    """Bound on the module's H by Gaussians: the sum over (log count, mu) in `vertices` of count times delta_Gauss(mu;
+    epsilon - shift) for epsilon >= shift; likewise with `shift_back` for P and Q exchanged."""
 
     vertices: tuple[tuple[float, float], ...]
     shift: float
@@ -138,8 +138,8 @@ class Tail:
     def gaussian(self) -> float:
         """Return the smallest mu found whose Gaussian curve lies above the bound for every epsilon >= 0.
 
-        On the grid, each value must be met one point further right. Beyond the grid, the log of every summand falls
-        faster than the Gaussian's.
+        On the grid, the curve must still reach each of the bound's values one point further right. Beyond the grid, the
+        log of every summand falls faster than the Gaussian's.
 
         Raises:
             InfeasibleError: if the grid does not reach that far.

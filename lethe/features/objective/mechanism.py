@@ -106,12 +106,12 @@ class ObjectivePerturbation:
 
     @property
     def noise_grid(self) -> float:
-        """Power of two; xi is rounded to its multiples."""
+        """Power of two to whose multiples xi is rounded."""
         return _grid_of(self.noise_scale)
 
     @property
     def grid(self) -> float:
-        """Power of two; the minimiser and the version are rounded to its multiples."""
+        """Power of two to whose multiples the minimiser and the version are rounded."""
         return _grid_of(self.output_noise)
 
     @property

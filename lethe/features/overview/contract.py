@@ -36,7 +36,7 @@ class ModelsCountOut(Answer):
 
 class BackupsOut(Answer):
     last_at: datetime.datetime | None = Field(description="Time at which the last backup completed; null if none.")
-    is_late: bool = Field(description="True if LETHE_BACKUP_DAYS have passed since the last backup or first start.")
+    is_late: bool = Field(description="True if there was no backup or first start in the last LETHE_BACKUP_DAYS days.")
 
 
 class OverviewOut(Answer):
@@ -47,8 +47,8 @@ class OverviewOut(Answer):
     queue_age_seconds: float = Field(description="Seconds that the oldest request has waited for a worker; 0 if none.")
     running: int = Field(description="Number of runs that are in progress.")
     workers: WorkerState = Field(description="State of the workers: alive, silent (no heartbeat for 60 s) or failing.")
-    worker_seen_at: datetime.datetime | None = Field(description="Last heartbeat of any worker; null if there is none.")
-    hosts: list[HostOut] = Field(description="Hosts sharing the data folder whose workers were seen within a week.")
+    worker_seen_at: datetime.datetime | None = Field(description="Time of a worker's last heartbeat; null if none.")
+    hosts: list[HostOut] = Field(description="Hosts sharing the data folder with a worker heartbeat in the last week.")
     models: ModelsCountOut = Field(description="Number of models in each state.")
     failed_runs: dict[str, int] = Field(description="Failed or abandoned runs without a later success, by error code.")
     undelivered: dict[DeliveryStatus, int] = Field(
@@ -67,6 +67,6 @@ GET = _OVERVIEW.operation(
     "/overview",
     scope=Scope.ACCOUNTING_READ,
     gives=OverviewOut,
-    does="Return counts that describe the state of a tenant's requests. A caller could infer from them whether data is "
-    "held.",
+    does="Return counts that describe the state of a tenant's requests, models, runs and webhooks. A caller could "
+    "infer from them whether data is held.",
 )

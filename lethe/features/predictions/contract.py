@@ -29,7 +29,7 @@ class PredictionsIn(LargeBody):
 
 class PredictionOut(Answer):
     label: str = Field(description="Predicted class.")
-    probabilities: dict[str, float] | None = Field(description="Probability of each class; null with smoothed_hinge.")
+    probabilities: dict[str, float] | None = Field(description="Probability of each class; null for smoothed_hinge.")
 
 
 class LabelsOut(Answer):

@@ -24,10 +24,10 @@ class ModelChangeIn(fields.Body):
 
 class RemedyOut(fields.Answer):
     kind: RemedyKind = Field(
-        description="relearn: the same model, trained from scratch; more_slots, l2: a new model, on a dataset with "
-        "`num_slots` slots or with regularisation `l2`."
+        description="relearn: retrain the same model from scratch; more_slots: train a new model on a dataset with "
+        "`num_slots` slots; l2: train a new model with regularisation `l2`."
     )
-    num_slots: int = Field(description="Number of slots of the dataset with this remedy.")
+    num_slots: int = Field(description="Number of slots in the dataset with this remedy.")
     l2: float = Field(description="Strength of the L2 regularisation with this remedy.")
     score_noise: float = Field(description="Upper bound on the standard deviation of the noise in a row's score.")
     learn_passes: float = Field(description="Number of passes over the rows needed for training.")
@@ -73,7 +73,7 @@ RELEASE = MODELS.of_two(
     gives=ModelOut,
     repeat="idempotent",
     problems=(problems.VersionUnknown, problems.WeightsDestroyed),
-    does="Serve the live version although it fails the quality gate. The next version is checked again.",
+    does="Serve the live version even though it fails the quality gate. The next version is checked again.",
 )
 REMEDIES = MODELS.of_one(
     "list_remedies",

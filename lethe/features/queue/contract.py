@@ -14,7 +14,7 @@ class DueOut(Answer):
     """Rule that makes a dataset due for a run."""
 
     rule: QueueRule = Field(description="Rule by which the dataset needs a run.")
-    since: datetime.datetime | None = Field(description="Time since which the rule applies; null if a run was cut off.")
+    since: datetime.datetime | None = Field(description="Time the rule began to apply; null after an interrupted run.")
     first_due_at: datetime.datetime | None = Field(description="Earliest deadline of a waiting request; null if none.")
 
 
@@ -34,7 +34,7 @@ class HourOut(Answer):
 class QueueOut(Answer):
     at: datetime.datetime = Field(description="Time at which the queue was read.")
     next: list[QueuedOut] = Field(
-        description="Datasets that need a run and have none, in the order workers claim them; at most 100 per rule."
+        description="Datasets that need a run but have none yet, in the order workers claim them; at most 100 per rule."
     )
     running: list[RunOut] = Field(description="Newest 100 runs in progress.")
     hours: list[HourOut] = Field(description="Number of runs in each of the last 24 hours, oldest first.")

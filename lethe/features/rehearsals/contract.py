@@ -64,7 +64,7 @@ class MeasuredOut(Answer):
 
 class SetsOut(Answer):
     forget: MeasuredOut = Field(description="Results on the forget set, the people drawn to be forgotten.")
-    retain: MeasuredOut = Field(description="Results on the retain set: half of the others, at most 5,000, at random.")
+    retain: MeasuredOut = Field(description="Results on the retain set: a random half of the others, at most 5,000.")
     test: MeasuredOut | None = Field(
         description="Results on the test set: half of the evaluation dataset's people, at most 5,000, drawn at random; "
         "null if there is no evaluation dataset, it has fewer than 20 people, or a person was erased during the run."
@@ -105,7 +105,7 @@ class CheckpointOut(Answer):
 class RehearsalReport(Answer):
     version: int = Field(description="Number of the live version that was rehearsed.")
     way: Literal["unlearn", "relearn"] = Field(
-        description="Way planned for forgetting the drawn people's records: relearn if unlearning would be no cheaper."
+        description="Planned way of forgetting the drawn people's records: relearn if unlearning would be no cheaper."
     )
     before: ReportedOut = Field(description="Results of the live version, trained on all people.")
     forgotten: ReportedOut = Field(description="Results of a copy of the live version that forgot the drawn people.")
@@ -152,8 +152,8 @@ ASK = _REHEARSALS.of_one(
     ),
     does="Draw people at random who have not asked to be forgotten, forget them in a temporary copy of the live "
     "version, train another copy without them, measure all three models, and destroy both copies. No record is kept of "
-    "who was drawn, and the model is not changed. The same rows are measured to completion only once, whichever model "
-    "is rehearsed.",
+    "who was drawn, and the model is not changed. After a completed rehearsal, further ones on the same rows are "
+    "refused, for any model.",
 )
 LIST = _REHEARSALS.of_one(
     "list_rehearsals",

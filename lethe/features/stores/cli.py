@@ -21,7 +21,7 @@ Config = Annotated[Path, typer.Option("--config", exists=True, dir_okay=False, h
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """If a store refuses, print a single line and exit with code 1."""
+    """If a `StoreError` is raised, print it on a single line and exit with code 1."""
     from lethe.features.stores.store import StoreError
 
     try:
@@ -61,7 +61,7 @@ def erase(
 
 @_app.command("run")
 def run(config: Config, url: Url = None, key: Key = None) -> None:
-    """Answer a system's open tasks: erase each person, search the stores' files, and send the signed report.
+    """Process a system's open tasks: erase each person, search the stores' files, and send the signed report.
 
     Prints one line per task. The exit code is 1 if any task stays open.
     """

@@ -34,6 +34,6 @@ REPORT = _TASKS.of_one(
     gives=TaskOut,
     repeat="idempotent",
     problems=(SystemTaskEnded, AcknowledgementRefused),
-    does="Confirm, with a report signed by the system, that a system has erased a person from its stores and searched "
-    "their files. A report of remaining data is refused, and the task stays open. Repeating the call is a no-op.",
+    does="Confirm, with a report signed by a system, that it has erased a person from its stores and searched the "
+    "stores' files. A report of remaining data is refused, and the task stays open. Repeating the call is a no-op.",
 )

@@ -77,7 +77,7 @@ def line(
     """Return the line for a system, with the grade that its evidence supports.
 
     `system` has `id`, `kind` and `name`. `certificates` maps each certificate's JWS to its statement. `system_map`
-    states whose data the system may hold, and since when the map is complete. Times are RFC 3339 with a time zone.
+    states whose data the system may hold, and the date since which it is complete. Times are RFC 3339 with a time zone.
 
     Raises:
         PreconditionError: if the evidence does not hold up.
@@ -117,7 +117,7 @@ def statement(
 
 
 def headline_of(lines: Sequence[Line]) -> dict[str, Any]:
-    """Return the headline for lines: their weakest grade (`not_reached` without lines) and their evidence's remarks."""
+    """Return the lines' headline: the weakest grade (`not_reached` if there are none) and their evidence's remarks."""
     weakest = max((Grade(entry["grade"]) for entry in lines), key=STRENGTH.__getitem__, default=Grade.NOT_REACHED)
     by_kind = {kind: [entry for entry in lines if entry["evidence"]["type"] == kind.type] for kind in _kinds().values()}
     remarks = [kind.remark(found) for kind, found in by_kind.items() if found and kind.remark]

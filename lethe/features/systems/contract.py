@@ -46,7 +46,7 @@ class BundleNotReady(problems.Conflict, title="The request has no bundle"):
 
 
 class Grade(ClosedSet):
-    """Certainty that a system no longer holds a person's data, strongest first. A request's headline is the weakest."""
+    """Certainty that a system no longer holds a person's data, strongest first. Headlines state the weakest grade."""
 
     PROVED = "proved"
     """A certificate proves the deletion by a theorem, and its numbers can be recomputed."""
@@ -113,7 +113,7 @@ class SystemIn(Body):
         default=[], description="Kinds of identifiers that the system uses for people, such as customer_id."
     )
     map_complete_since: Moment | None = optional(
-        "Time since which the system has recorded everything that it learned or stored about people. Default: unknown."
+        "Time from which the system's record of all it learned or stored about people is complete. Default: unknown."
     )
     parents: Ids = Field(
         default=[],
@@ -130,12 +130,12 @@ class SystemChangeIn(Body):
     api_key_id: Annotated[str, Field(max_length=100)] | None = optional(
         "ID of the new API key that may acknowledge tasks. Default: unchanged."
     )
-    dataset_ids: Ids | None = optional("IDs of the datasets whose people the system may hold. Default: unchanged.")
+    dataset_ids: Ids | None = optional("IDs of datasets whose people's data it may hold. Default: unchanged.")
     identifier_kinds: Annotated[list[Kind], Field(max_length=_MAX_NAMED)] | None = optional(
         "New kinds of identifiers that the system uses. Default: unchanged."
     )
     map_complete_since: Moment | None = optional(
-        "New time since which the system has recorded everything about people. Default: unchanged."
+        "New time from which the system's record about people is complete. Default: unchanged."
     )
     parents: Ids | None = optional("New IDs of models and systems that the system derives from. Default: unchanged.")
 
@@ -152,10 +152,10 @@ class SystemOut(Answer):
     )
     public_key: str | None = Field(description="Ed25519 public key of the system (base64url); null if it has none.")
     api_key_id: str | None = Field(description="ID of the API key that may acknowledge tasks; null if no key may.")
-    dataset_ids: list[str] | None = Field(description="IDs of datasets whose people the system may hold; null for all.")
+    dataset_ids: list[str] | None = Field(description="IDs of datasets whose people's data it may hold; null for all.")
     identifier_kinds: list[str] = Field(description="Kinds of identifiers that the system uses for people.")
     map_complete_since: datetime.datetime | None = Field(
-        description="Time since which the system has recorded all that it learned or stored; null if unknown."
+        description="Time from which the system's record of what it learned or stored is complete; null if unknown."
     )
     parents: list[str] = Field(description="IDs of the models and systems from which this one was derived.")
     created_at: datetime.datetime = Field(description="Time at which the system was registered.")
@@ -217,7 +217,7 @@ class LineOut(Answer):
     name: str = Field(description="Name of the system.")
     grade: Grade = Field(description="Grade that the system has reached so far.")
     waiting: bool = Field(description="True if the request is still waiting for this system.")
-    opened_at: datetime.datetime | None = Field(description="Time since which the system must act; null if unknown.")
+    opened_at: datetime.datetime | None = Field(description="Time at which the system's part began; null if unknown.")
     ended_at: datetime.datetime | None = Field(description="Time at which the system's part ended; null until then.")
     task_id: str | None = Field(description="ID of the system's task; null for Lethe's own models.")
     certificate_id: str | None = Field(description="ID of the system's certificate; null if there is none.")
@@ -225,7 +225,7 @@ class LineOut(Answer):
 
 class RequestSystemsOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
-    grade: Grade = Field(description="Headline: the weakest grade of all lines; not_reached before acceptance.")
+    grade: Grade = Field(description="Headline: the weakest grade of any system; not_reached before acceptance.")
     for_person: dict[str, str] = Field(description="Headline for the person, in English (`en`) and German (`de`).")
     for_officer: dict[str, str] = Field(description="Headline for the officer, in English (`en`) and German (`de`).")
     waits_for: list[str] = Field(description="Names of the systems that the request is waiting for.")
@@ -234,7 +234,7 @@ class RequestSystemsOut(Answer):
 
 class BundleOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
-    grade: Grade = Field(description="Headline of the bundle: the weakest grade of all lines.")
+    grade: Grade = Field(description="Headline of the bundle: the weakest grade of any system.")
     issued_at: datetime.datetime = Field(description="Time at which the bundle was signed.")
     jws: str = Field(description="Bundle as a compact JWS (Ed25519). Verify this field, not `statement`.")
     statement: dict[str, Any] = Field(description="Content of the JWS, decoded for reading.")
@@ -288,7 +288,7 @@ RETIRE = _SYSTEMS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Open no more tasks for a system. Tasks that are already open remain so until acknowledged or closed.",
+    does="Retire a system. No more tasks are opened for it; open ones remain until acknowledged or closed.",
 )
 TASKS = _TASKS.operation(
     "list_system_tasks",
@@ -315,7 +315,7 @@ ACKNOWLEDGE = _TASKS.of_one(
     gives=TaskOut,
     repeat="idempotent",
     problems=(SystemTaskEnded, AcknowledgementRefused),
-    does="Confirm that a system has done its task, by a signature with the system's key or by its bound API key. Any "
+    does="Confirm that a system has done its task, with either the system's signature or the API key bound to it. Any "
     "other key is refused and the task stays open. Repeating the call is a no-op.",
 )
 CLOSE = _TASKS.of_one(
@@ -336,8 +336,8 @@ OF_REQUEST = _OF_REQUEST.of_one(
     "/{request_id}/systems",
     scope=Scope.ACCOUNTING_READ,
     gives=RequestSystemsOut,
-    does="Return the systems that a request concerns, the grade of certainty that each no longer holds the person's "
-    "data, and the systems for which the request is still waiting.",
+    does="Return the systems that a request concerns, how certain it is that each no longer holds the person's data "
+    "(its grade), and the systems for which the request is still waiting.",
 )
 BUNDLE = _OF_REQUEST.of_one(
     "get_request_bundle",
@@ -347,5 +347,5 @@ BUNDLE = _OF_REQUEST.of_one(
     gives=BundleOut,
     problems=(BundleNotReady, problems.CertificateDamaged),
     does="Return an accepted request's signed bundle as of now: every system with its grade, evidence and limits, and "
-    "the weakest grade as the headline. `lethe certificate verify` recomputes the whole bundle offline.",
+    "the weakest grade as the headline. `lethe certificate verify` verifies the whole bundle offline.",
 )

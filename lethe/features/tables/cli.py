@@ -118,7 +118,7 @@ def dataset_preview(
     trial: Trial,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
-    """Encode a table on this machine, and show an encoded row and what accuracy and forgetting would cost.
+    """Encode a table on this machine, and show an encoded row, the accuracy to expect and the cost of forgetting.
 
     Nothing is sent. The output is about the people in the table: do not publish it.
     """

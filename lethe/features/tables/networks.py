@@ -29,8 +29,8 @@ _LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSeen:
-    """Dry run's network, with the fields of `GET /v1/networks/{id}`. `shut_in` is always True: a network runs only if
-    its process can open neither connections nor files."""
+    """Network used in a dry run, with the fields of `GET /v1/networks/{id}`. `shut_in` is always True: a network runs
+    only if its process can open neither connections nor files."""
 
     sha256: str
     input_shape: tuple[int, ...]

@@ -27,7 +27,7 @@ class TrainingStatus(ClosedSet):
 class TableFileIn(datasets.RowsIn):
     """CSV, Parquet or Arrow file of rows with their original columns."""
 
-    subject_column: Name = Field(description="Column that identifies the person of each row. Trainers never see it.")
+    subject_column: Name = Field(description="Column that identifies each row's person. Trainers never see it.")
     subject_kind: Name | None = optional("Kind of identifiers in subject_column. Default: customer_id.")
 
 
@@ -100,12 +100,12 @@ class TrainerIn(Body):
     )
     holdout: Annotated[float, Field(ge=0, le=0.5)] = Field(
         default=0.1,
-        description="Fraction of people, drawn at random for each training, whose rows are in holdout.arrow for "
-        "computing metrics, not in rows.arrow. 0: no holdout file.",
+        description="Fraction of people, drawn at random for each training run, whose rows go into holdout.arrow, for "
+        "computing metrics, instead of rows.arrow. 0: no holdout file.",
     )
     group_ids: bool = Field(
         default=False,
-        description="Add a column lethe_group to both files: a random number for each person, to split by person.",
+        description="Add a column lethe_group to both files, with a random number for each person, to split by person.",
     )
     metric: Name | None = optional("Name of the metric, one of `metrics`, that the quality gate checks.")
     min_metric: Annotated[float, Field(allow_inf_nan=False)] | None = optional(
@@ -123,13 +123,13 @@ class TrainerIn(Body):
     )
     repeat_one_in: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=20,
-        description="One in this many trainings, drawn at random, is run a second time with the same rows and seed, "
-        "and refused if its artefacts differ. 1 repeats every training.",
+        description="One in this many training runs, chosen at random, is repeated with the same rows and seed, and "
+        "refused if its artefacts differ. 1 repeats every run.",
     )
     canary_people: Annotated[int, Field(ge=0, le=200)] = Field(
         default=150,
-        description="Number of synthetic people that each training adds to its data and the next must forget, at most "
-        "a tenth of the rows. If 0, below 20 or without score_command, none are added and forgetting is not tested.",
+        description="Number of synthetic people added to each training run, whom the next must forget; at most a tenth "
+        "of the rows. If 0, below 20 or without score_command, none are added and forgetting is not tested.",
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=60 * 86_400)] = Field(
         default=0,
@@ -156,21 +156,21 @@ class ArtefactOut(Answer):
 
 
 class TrainingOut(Answer):
-    id: str = Field(description="ID of the training.")
-    status: TrainingStatus = Field(description="Status of the training.")
+    id: str = Field(description="ID of the training run.")
+    status: TrainingStatus = Field(description="Status of the training run.")
     revision: int = Field(
-        description="Revision of the dataset on which the training ran: everyone erased up to this revision is absent."
+        description="Revision of the dataset that the training run used. Everyone erased up to this revision is absent."
     )
-    started_at: datetime.datetime = Field(description="Time at which the training started.")
-    ended_at: datetime.datetime | None = Field(description="Time at which the training ended; null while running.")
-    error_code: str | None = Field(description="Error code of the training; null if the training did not fail.")
+    started_at: datetime.datetime = Field(description="Time at which the training run started.")
+    ended_at: datetime.datetime | None = Field(description="Time at which the training run ended; null until then.")
+    error_code: str | None = Field(description="Error code of the training run; null if it did not fail.")
     repeated: bool = Field(description="True if a second run with the same rows and seed produced the same artefacts.")
     held: bool = Field(description="True if the artefacts fall below `min_metric` and cannot be downloaded.")
     metrics: dict[str, float] = Field(description="Metrics written by the trainer.")
     findings: dict[str, dict[str, Any]] = Field(
         description="Results of tests on the artefacts, keyed by test, such as canary_people; empty if no test was run."
     )
-    artefacts: list[ArtefactOut] = Field(description="Artefacts of the training; empty if they were not published.")
+    artefacts: list[ArtefactOut] = Field(description="Artefacts of the training run; empty if they were not published.")
 
 
 class TrainerOut(Answer):
@@ -185,12 +185,12 @@ class TrainerOut(Answer):
     lock_sha256: str = Field(description="SHA-256 (hex) of the lock file.")
     metric: str | None = Field(description="Metric of the quality gate; null if there is no gate.")
     min_metric: float | None = Field(description="Minimum value of the metric; null if there is no gate.")
-    live_training_id: str | None = Field(description="ID of the training whose artefacts are live; null if none are.")
+    live_training_id: str | None = Field(description="ID of the training run with the live artefacts; null if none.")
     waiting_requests: int | None = Field(
         description="Number of open requests waiting for retraining; null for callers without accounting:read."
     )
-    error_code: str | None = Field(description="Error code of the last training; null if it succeeded.")
-    failures: int = Field(description="Number of failed or abandoned trainings since the last success.")
+    error_code: str | None = Field(description="Error code of the last training run; null if it succeeded.")
+    failures: int = Field(description="Number of failed or abandoned training runs since the last success.")
     retry_at: datetime.datetime | None = Field(description="Time of the next attempt after a failure; null if not set.")
     created_at: datetime.datetime = Field(description="Time at which the trainer was registered.")
     retired_at: datetime.datetime | None = Field(description="Time of the trainer's retirement; null while in use.")
@@ -207,7 +207,7 @@ class TrainerPlanOut(Answer):
     """Smallest set of retrainings that meets the due date of every currently known request."""
 
     expected_seconds: float = Field(
-        description="Duration of the last published training in seconds; before the first, the time limit."
+        description="Duration of the last published training run, in seconds; the time limit if there is none."
     )
     retrainings: list[PlannedOut] = Field(description="Planned retrainings in the order of their start.")
 
@@ -283,7 +283,7 @@ GET = _TRAINERS.of_one(
     "/{trainer_id}",
     scope=Scope.MODELS_READ,
     gives=TrainerOut,
-    does="Return a trainer and the state of its trainings.",
+    does="Return a trainer and the state of its training runs.",
 )
 RETIRE = _TRAINERS.of_one(
     "retire_trainer",
@@ -301,7 +301,7 @@ TRAININGS = _TRAINERS.of_one(
     scope=Scope.MODELS_READ,
     query=Paging,
     gives=PageOut[TrainingOut],
-    does="List a trainer's trainings, newest first.",
+    does="List a trainer's training runs, newest first.",
 )
 PLAN = _TRAINERS.of_one(
     "get_trainer_plan",

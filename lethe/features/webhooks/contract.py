@@ -47,7 +47,7 @@ class DeliveryOut(Answer):
     host: str = Field(description="Host of the receiver.")
     url: str | None = Field(description="URL of the receiver; null without admin: it may contain a secret.", repr=False)
     attempts: int = Field(description="Number of attempts so far.")
-    error: str | None = Field(description="Stable error code of the last attempt; null if that had no error.")
+    error: str | None = Field(description="Stable error code of the last attempt; null if there was no error.")
     next_attempt_at: datetime.datetime | None = Field(description="Time of the next attempt; null unless pending.")
     created_at: datetime.datetime = Field(description="Time of the delivery's creation; nothing is sent earlier.")
     ended_at: datetime.datetime | None = Field(description="Time at which the delivery ended; null while pending.")
@@ -91,7 +91,7 @@ class SecretRotationIn(Body):
 class WebhookDeliveriesQuery(Paging):
     status: DeliveryStatus | None = optional("Only deliveries with this status.")
     undelivered: bool = Field(
-        default=False, description="Only deliveries that are dead or pending, whether or not they were tried."
+        default=False, description="Only deliveries that are dead or pending, including those not yet attempted."
     )
     request_id: Annotated[
         Text | None, Field(max_length=100, description="Only deliveries about this deletion request.")
@@ -108,7 +108,7 @@ LIST = _WEBHOOK_DELIVERIES.operation(
     query=WebhookDeliveriesQuery,
     gives=PageOut[DeliveryOut],
     does="List deliveries, newest first. Callers who are not allowed to know whether data is held see only deliveries "
-    "for requests created by such callers.",
+    "for requests created by callers with this restriction.",
 )
 GET = _WEBHOOK_DELIVERIES.of_one(
     "get_webhook_delivery",
@@ -134,7 +134,7 @@ REPLAY_ALL = _WEBHOOK_DELIVERIES.operation(
     scope=Scope.ADMIN,
     takes=RedeliveriesIn,
     gives=RedeliveriesOut,
-    does="Send matching deliveries again under their IDs, oldest first, up to `limit` in one transaction.",
+    does="Send matching deliveries again under their original IDs, oldest first, up to `limit` in one transaction.",
 )
 SECRET = _WEBHOOK_DELIVERIES.operation(
     "get_webhook_secret",
@@ -153,5 +153,5 @@ ROTATE_SECRET = _WEBHOOK_DELIVERIES.operation(
     gives=SecretOut,
     repeat="idempotent",
     problems=(SecretNotPresent,),
-    does="Replace the current secret; both sign for one day. Repeating the call with the same `generation` is a no-op.",
+    does="Replace the secret; old and new sign for one day. Repeating the call with the same `generation` is a no-op.",
 )

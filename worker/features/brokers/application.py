@@ -35,7 +35,7 @@ app.conf.beat_schedule = {"sweep": {"task": notifiers.TASK, "schedule": settings
 
 @setup_logging.connect  # type: ignore[untyped-decorator]
 def _logs_are_set_up(**_: object) -> None:
-    """Handle the signal so that Celery skips its own logging setup, which would log message bodies."""
+    """Handle Celery's `setup_logging` signal, so that Celery skips its own setup, which would log message bodies."""
 
 
 @worker_init.connect  # type: ignore[untyped-decorator]

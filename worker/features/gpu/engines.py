@@ -26,12 +26,12 @@ _NOISE_AT_ONCE = 2**20
 
 
 class Walk:
-    """Walk of steps x <- Proj_R((1 - step_size * l2) x - (step_size / slots) G(x) + nu xi), equivalent to
+    """Sequence of steps x <- Proj_R((1 - step_size * l2) x - (step_size / slots) G(x) + nu xi), equivalent to
     `step.projected_noisy_step`, with the batches and step sizes of a `schedule`.
 
-    The pass computes G. `noise` fills a buffer with xi for the next steps, from which a cursor on the device selects,
-    so that every step is the same sequence of device operations. On a GPU, `STEPS_PER_GRAPH` steps are captured as one
-    graph, with bitwise identical results. `place` maps slots to rows of the pass.
+    `rows_pass` computes G. `noise` fills a buffer with xi for the next steps, from which a cursor on the device
+    selects, so that every step is the same sequence of device operations. On a GPU, `STEPS_PER_GRAPH` steps are
+    captured as one graph, with bitwise identical results. `place` maps slots to rows of `rows_pass`.
 
     A context manager: on exit every buffer that held an iterate, its gradient or noise is overwritten.
     """

@@ -169,7 +169,7 @@ def tangent_of(
 def scored(
     mechanism: Mechanism, network: bytes, parameters: NDArray[np.float64], rows: Iterable[LabelledRows]
 ) -> Iterator[LabelledRows]:
-    """Replace each non-null row with its scores under the `parameters` (1, p), so that it can be evaluated with a
+    """Replace each non-null row with its scores under the `parameters` (1, p), so that the rows can be evaluated with a
     linear model whose weights are the identity."""
     tangent = tangent_of(mechanism, network)
     for features, labels in rows:

@@ -228,7 +228,7 @@ def _parts(values: Floats, hessians: list[Floats]) -> list[Floats]:
 
 
 def _lbfgs(gradient: Callable[[Floats], Floats], strength: float, point: Floats) -> Iterator[float]:
-    """Take L-BFGS steps from slopes alone, which stay precise longer than values; yield the gradient's norm."""
+    """Take L-BFGS steps using only slopes, which stay precise longer than values; yield the gradient's norm."""
     pairs: list[tuple[Floats, Floats, float]] = []
     now = gradient(point)
     try:

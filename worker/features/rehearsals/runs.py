@@ -356,8 +356,8 @@ def _measured(parameters: Floats, rows: LabelledRows, measure: Measure) -> tuple
 
 
 def attack(members: Floats, others: Floats) -> contract.AttackOut:
-    """Return the area under the ROC curve, and its error, of an attack that guesses that rows with a low loss were
-    trained on."""
+    """Return the area under the ROC curve, and its error, of an attack that guesses that rows with a low loss were used
+    for training."""
     ranked = np.sort(others)
     below, above = np.searchsorted(ranked, members, "left"), np.searchsorted(ranked, members, "right")
     auc = 1 - float((below + above).mean()) / (2 * len(others))

@@ -376,7 +376,7 @@ def show_ledger(context: TheContext) -> Response:
 
 @router.post("/ledger/verify")
 def verify_ledger(context: TheContext) -> Response:
-    """Recompute the whole ledger."""
+    """Recompute every hash and number of the ledger."""
     return context.page("ledger/verdict.html", verdict=context.ask(custody.verify_whole_ledger))
 
 

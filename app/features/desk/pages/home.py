@@ -143,7 +143,7 @@ def _page_of_id(context: RequestContext, query: str) -> str | None:
 
 
 def _newest(context: RequestContext, endpoint: Callable[..., Any], **filters: str) -> list[Any]:
-    """Return the newest matches; an empty list if the caller may not call `endpoint`."""
+    """Return the newest items that `endpoint` lists; an empty list if the caller may not call it."""
     page = context.ask_if_allowed(endpoint, **filters, limit=_MAX_MATCHES)
     return list(page.items) if page else []
 

@@ -132,7 +132,7 @@ def _page(context: RequestContext, position: Position) -> PageOut[DeletionReques
 
 
 def _queues(context: RequestContext) -> list[requests.Queue]:
-    """Return the caller's queues: requests can be assigned only to people, and only reviewers see assignees."""
+    """Return the caller's queues: `unassigned`, and `mine` for a person, require permission to list assignees."""
     if not context.may(case_endpoints.list_assignees):
         return ["all"]
     return ["mine", "unassigned", "all"] if context.caller.is_person else ["unassigned", "all"]

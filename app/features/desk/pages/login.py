@@ -39,7 +39,7 @@ async def login_page(request: Request, installation: At, next: gate.Next = pages
 
 @router.post("/login")
 async def log_in(request: Request, installation: At) -> Response:
-    """Exchange a key, or an address and a password, for a session. A refusal does not reveal which one is wrong."""
+    """Exchange a key, or an e-mail address and password, for a session. A refusal does not reveal what is wrong."""
     form = await gate.form_of(request, installation.settings)
     onward, email = str(form.get("next", "")), text(form, "email")
     address = calls.address_of(request.scope)
@@ -228,7 +228,7 @@ def _code_form(
 
 
 def _user_of_first_step(installation: Installation, form: FormData, form_token: str) -> User | None:
-    """Return the user who passed the first step in this browser; None if there is no proof or it has expired."""
+    """Return the user who passed the first step in this browser; None if proof of it is missing or has expired."""
     user_id, _, rest = text(form, "step").partition(".")
     until, _, mac = rest.partition(".")
     with installation.database.reading() as session:

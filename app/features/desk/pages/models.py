@@ -129,7 +129,7 @@ def show_ledger(context: TheContext, model_id: str, place: ThePlace) -> Response
 
 @router.post("/models/{model_id}/ledger/verify")
 def verify_ledger(context: TheContext, model_id: str) -> Response:
-    """Recompute a model's ledger."""
+    """Recompute every hash and number of a model's ledger."""
     verdict = context.ask(custody.verify_ledger, model_id=model_id)
     return context.page("models/verdict.html", model_id=model_id, verdict=verdict)
 

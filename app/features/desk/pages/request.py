@@ -116,7 +116,7 @@ def _to_confirm(form: FormData) -> str:
 
 
 def _doubts(context: RequestContext, body: contract.DeletionRequestIn) -> list[Markup]:
-    """Return the points to confirm before a request is created: that erasure starts at once, or that other requests
+    """Return the points to confirm before a request is created: that erasure starts immediately, or that other requests
     have the same person or case number."""
     doubts = []
     policy = context.caller.policy

@@ -140,7 +140,7 @@ def ask_about_all(
     decided: int = 0,
     refused: int = 0,
 ) -> Response:
-    """Show how many requests match, and offer to decide on them. Requests received later are left out."""
+    """Show how many requests created before `before` (default: now) match, and offer to decide on them."""
     context.require(request_lists.decide_deletion_requests)
     result = result_of(done, decided, refused)
     return _confirmation(context, query, before or datetime.datetime.now(datetime.UTC), result=result)

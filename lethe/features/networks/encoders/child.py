@@ -94,13 +94,13 @@ def _send(connection: Connection, message: dict[str, Any]) -> None:
 
 
 def _refusal(error: Exception, why: str) -> Exception:
-    """Return MemoryError if the runtime ran out of memory, else a refusal. The runtime's errors are undocumented."""
+    """Return MemoryError if the runtime apparently ran out of memory (its errors are undocumented), else a refusal."""
     out_of_memory = isinstance(error, MemoryError) or "alloc" in str(error)
     return MemoryError() if out_of_memory else graph.NetworkRefused(why)
 
 
 def _examined(content: bytes, network: RunningNetwork) -> dict[str, Any]:
-    """Run the network on public rows and return its facts. Raises `NetworkRefused` if it is not deterministic."""
+    """Run the network on public rows and return facts about it. Raises `NetworkRefused` if it is not deterministic."""
     rows = _public_rows(network.graph.input_shape)
     try:
         first = network.encode(rows)

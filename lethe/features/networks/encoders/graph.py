@@ -87,7 +87,7 @@ def parse(content: bytes) -> NetworkGraph:
 
 
 def check_sizes(content: bytes) -> None:
-    """Check that no tensor is too large for a row, whether declared in the file or inferred from the declared shapes.
+    """Check that no tensor declared in the file, or inferred from the declared shapes for one row, is too large.
 
     Raises `NetworkRefused`. Sizes that depend on the row are limited only by the process's memory.
     """

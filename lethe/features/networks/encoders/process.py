@@ -39,7 +39,7 @@ _ONNX = b"\x08"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedNetwork:
-    """Network file that passed the examination, with the facts that it established (`encoders.child`)."""
+    """Network file that passed its examination (`encoders.child`), with the facts established there."""
 
     content: bytes
     sha256: str
