@@ -11,8 +11,8 @@ class OnBothDatabases:
     """The tests of a folder that run on both databases, by files and folders in it.
 
     Attributes:
-        where_different: Tests of locks, of snapshots and of statements that the databases plan or spell in their own
-            ways, and a walk through all others. They run on both databases each time.
+        where_different: Tests of locks, snapshots and statements that the two databases plan or spell differently, and
+            one walk through all other statements. They always run on both databases.
         with_soak: Tests that run on PostgreSQL with the soak only.
     """
 

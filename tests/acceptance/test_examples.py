@@ -22,7 +22,7 @@ SHA256 = re.compile(r"\b[0-9a-f]{64}\b")
 
 @dataclass(frozen=True)
 class Tenant:
-    """A new, empty tenant: URL of the service, and file of its admin key."""
+    """A new, empty tenant: the service's URL and the file with the tenant's admin key."""
 
     address: str
     key_file: Path

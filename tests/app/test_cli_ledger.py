@@ -106,8 +106,8 @@ def corrupt(lethe: Lethe, *arguments: str | Path, code: str = "ledger_corrupt") 
 
 
 def test_a_true_ledger_verifies(story: Story, lethe: Lethe) -> None:
-    """The entries, links, certificates and heads of an unaltered ledger verify, in the database and in an
-    export, with and without a head."""
+    """The entries, links, certificates and heads of an unaltered ledger verify, in the database and in an export, with
+    and without a saved head."""
     ended = lethe("ledger", "verify")
     assert (ended.code, ended.err) == (0, "")
     assert "valid  6 entries of 2 models" in ended.out

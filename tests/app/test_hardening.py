@@ -91,7 +91,7 @@ def test_other_allocator_settings_are_kept() -> None:
 
 def test_an_allocator_that_leaves_the_last_bytes_is_replaced() -> None:
     """If the allocator overwrites all but the last bytes of freed memory, as glibc's allocator does, the program
-    re-executes itself."""
+    re-executes itself with another allocator."""
     given = hardening.OVERWRITING | {"PYTHONMALLOC": "malloc"}
     first, second, _ = _run("-c", BEGIN, **given).stdout.splitlines()
     assert (first.split()[1], second.split()[1]) == ("False", "True")

@@ -42,7 +42,7 @@ def named(name: str) -> list[threading.Thread]:
 
 
 def test_the_function_is_called_until_the_block_ends(calls: Calls) -> None:
-    """The function is called repeatedly in a thread with the given name, and the thread ends with the block."""
+    """The function is called repeatedly in a thread with the given name, and the thread ends with the `with` block."""
     with Periodic("often", calls, seconds=0.01):
         wait_until(lambda: calls.count > 3)
         assert [thread.daemon for thread in named("often")] == [True]

@@ -64,7 +64,7 @@ def test_a_caller_that_gives_up_is_skipped() -> None:
 
 
 def test_callers_that_give_up_leave_no_state() -> None:
-    """Tenants that give up at once while all places are taken leave no state behind."""
+    """Tenants that immediately give up waiting while all places are taken leave no state behind."""
     turns = Turns()
     with turns.taken("a"):
         for number in range(10):
@@ -74,7 +74,8 @@ def test_callers_that_give_up_leave_no_state() -> None:
 
 
 def test_a_thread_cannot_hold_one_place_and_wait_for_another() -> None:
-    """A thread that holds a place and requests another is refused at once, and keeps its place until it ends."""
+    """A thread that holds a place and requests another is immediately refused the second place, and keeps the first
+    until it ends."""
     turns = Turns()
     with turns.taken("a"):
         with pytest.raises(RuntimeError, match="holds a turn"), turns.taken("b", seconds=30.0):

@@ -111,7 +111,7 @@ def by_path(path: Path) -> str:
 
 
 def test_retired_words_are_not_used() -> None:
-    """Names, comments and docstrings contain no retired words, and every exception is still needed."""
+    """Names, comments and docstrings contain no retired words, and every listed exception is still needed."""
     found = [
         (by_path(path), line, one)
         for path in SOURCES
@@ -139,7 +139,7 @@ def test_functions_are_named_after_what_they_return() -> None:
 
 
 def test_at_names_only_times() -> None:
-    """A variable named `at` always holds a time: no code reads from it an attribute that only an installation has."""
+    """A variable named `at` always holds a time: no code reads an attribute from it that only an installation has."""
     found = [
         f"{by_path(path)}:{line}: at.{attribute}"
         for path in SOURCES

@@ -9,7 +9,7 @@ from tests import prove
 
 
 def test_prove_runs_the_suite_ten_times() -> None:
-    """The suite runs ten times: three of the runs are under load, and two are at another time."""
+    """The suite runs ten times. Three of the runs are under load, and two have their clock set to another time."""
     runs = list(prove.runs())
     assert len({run.name for run in runs}) == 10
     assert sum(run.is_loaded for run in runs) == 3

@@ -156,7 +156,7 @@ def test_connections_with_incomplete_heads_are_closed(gateway: str, edge: Start,
 
 
 def test_uploads_that_never_end_are_cut_off(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """An upload that never ends is cut off and does not use up another call's place."""
+    """An upload that never ends is cut off, and does not occupy a place that another call needs."""
     proxy = edge(gateway, {"read_body 30m": "read_body 3s"})
     head = f"POST /v1/datasets HTTP/1.1\r\nAuthorization: {key['Authorization']}\r\nHost: lethe\r\n".encode()
     head += b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b"

@@ -15,7 +15,7 @@ FOLDER = Path(__file__).with_name("probe")
 
 def patterns(noted: Iterable[Path], *, but: Collection[bytes] = ()) -> Patterns:
     """Return patterns of the gradients and iterates, with and without noise, that the probe wrote to these files.
-    Weights that may be read (`but`) are left out."""
+    Weights in `but`, which may remain readable, are left out."""
     found: Patterns = {}
     for path in sorted(noted):
         content = (np.fromfile(path, dtype="u1") ^ MASK).tobytes()

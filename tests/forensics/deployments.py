@@ -151,8 +151,8 @@ class Installation:
         return own
 
     def examine(self, finder: Finder, *, live: bool = False, subject_id: str = "p2") -> Residue:
-        """Search everything. With `live`, this includes the memory and the open files of all processes, which requires
-        root. `subject_id` belongs to another person, who may be looked up."""
+        """Search the whole installation. With `live`, this includes the memory and the open files of all processes,
+        which requires root. `subject_id` belongs to another person, who may be looked up."""
         if self.redis:
             self.redis.dump()
         residue = self.examine_disks(finder) | search.texts(self._said(subject_id), finder)

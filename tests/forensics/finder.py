@@ -40,7 +40,7 @@ class Finder:
         self._may_be_anchor[self._anchors * _MIXED_BY >> _DROPPED] = True
 
     def found(self, content: bytes) -> Counter[str]:
-        """Count the occurrences of each pattern in `content`; empty if no pattern occurs."""
+        """Return the number of occurrences of each pattern in `content`; empty if no pattern occurs."""
         return Counter(name for name, _ in self.places(content))
 
     def places(self, content: bytes) -> Iterator[tuple[str, int]]:
@@ -66,8 +66,8 @@ def _find_anchors(
     anchors: NDArray[np.uint32],
     places: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Write the positions of anchors from `start` onwards to `places` until it is full. Return their number and the
-    position at which to continue."""
+    """Write the positions of anchors from `start` to the end of the content to `places`, until it is full. Return their
+    number and the position at which to continue."""
     count = np.uint64(0)
     begin, end = np.uint64(start), np.uint64(len(content) - 3)
     anchor = np.uint32(0)

@@ -51,7 +51,7 @@ def find(pid: int, finder: Finder, *, around: int = 0) -> Iterator[Hit]:
 
 
 def _touched(pid: int) -> Iterator[tuple[str, int, int]]:
-    """Yield the mapping, start and end of runs of pages with content, each short enough to be read at once.
+    """Yield the mapping, start and end of runs of pages with content, each short enough for a single read.
 
     Private file pages that were never written to, such as a library's code, are left out."""
     with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pagemap:

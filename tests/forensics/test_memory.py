@@ -101,8 +101,8 @@ def test_hardened_processes_overwrite_freed_memory() -> None:
 
 
 def test_a_needle_across_pages_is_found_once() -> None:
-    """A needle is found exactly once, even if it straddles the boundary of a page or of a chunk that is read at
-    once."""
+    """A needle is found exactly once, even if it straddles a page boundary or the boundary between two chunks that are
+    read separately."""
     program = """
 import mmap, os
 needle, anonymous = os.read(0, 64), mmap.mmap(-1, 20 * 2**20)

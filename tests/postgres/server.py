@@ -71,7 +71,7 @@ class Server:
             time.sleep(0.02)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
-        """Stop the server. SIGINT disconnects its clients first, while SIGQUIT ends it at once, as in a crash."""
+        """Stop the server. SIGINT disconnects its clients first, while SIGQUIT ends it immediately, as in a crash."""
         assert self._process
         self._process.send_signal(number)
         self._process.wait(120)
@@ -156,7 +156,7 @@ def _reachable_binaries(folder: Path, name: str) -> Path:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Make the server end at once when the tests are killed, on Linux only. This runs in the child process."""
+    """Make the server end immediately when the tests are killed, on Linux only. This runs in the child process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
         if os.getppid() != parent:

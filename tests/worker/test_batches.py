@@ -66,8 +66,8 @@ def test_a_run_that_starts_at_another_batch_publishes_nothing(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run that does not continue with the next batch fails. The fault is detected by its lanes or, for a model
-    without lanes, by the record of its steps."""
+    """A run that does not continue with the next batch fails. The fault is detected by the run's canary lanes or, for a
+    model without canary lanes, by the record of the run's steps."""
     model = new_model(new_dataset(rows=60)["id"], noise_scale=0.1, batch_size=7, cool_down=5, audit={"lanes": lanes})
     assert work() == 1
     request = forget("p3")

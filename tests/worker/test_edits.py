@@ -56,10 +56,11 @@ def _read_next(installation: Installation, model_id: str) -> set[int]:
 
 
 @pytest.mark.parametrize("damaged", ["elsewhere", "edited", "read"])
-def test_damage_outside_a_run_does_not_stop_it(
+def test_only_damage_to_blocks_in_use_stops_a_run(
     damaged: str, live: dict[str, Any], installation: Installation, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """If a run edits or reads a damaged block, nothing is erased. Damage to other blocks does not stop the run."""
+    """If a block that a run edits or reads is damaged, nothing is erased. Damage to other blocks does not stop the
+    run."""
     dataset = live["dataset_id"]
     holding = {slots_of(installation, dataset, f"p{number}")[0] // BLOCK_ROWS: f"p{number}" for number in range(200)}
     edited = 3 if 3 in holding else 2

@@ -137,8 +137,8 @@ def _processes_of_runs() -> list[psutil.Process]:
     return found
 
 
-def test_a_killed_process_fails_the_run_at_once(rows: OpenedRows) -> None:
-    """If a run's process is killed with SIGKILL at any time, the run fails cleanly within seconds."""
+def test_a_killed_process_fails_the_run_within_seconds(rows: OpenedRows) -> None:
+    """If a run's process is killed with SIGKILL at any point, the run fails cleanly within seconds."""
     for steps_before in (0, 50):
         killed: list[bool] = []
 
@@ -202,7 +202,7 @@ def test_an_unknown_device_is_refused(device: str) -> None:
     ("command", "device"), [(("-m", "worker", "w"), "cuda:99"), (("-c", "import worker.celery_app"), "gpu")]
 )
 def test_an_unusable_device_is_reported_in_one_line(tmp_path: Path, command: tuple[str, ...], device: str) -> None:
-    """A worker that cannot use its device exits at once with a one-line error that names the setting."""
+    """A worker that cannot use its device exits immediately with a one-line error that names the setting."""
     done = subprocess.run(
         [sys.executable, *command],
         env=processes.environment_of(tmp_path, device=device, broker_url="redis://127.0.0.1:1/0"),

@@ -96,7 +96,7 @@ def test_an_unread_child_is_not_waited_for(forker: Forker) -> None:
 
 
 def test_a_killed_child_ends_its_connection(forker: Forker) -> None:
-    """If a child process is killed, a caller that is waiting for data from it is notified at once."""
+    """If a child process is killed, a caller that is waiting for data from it is notified immediately."""
     with forker.start() as child:
         pid, _ = _asked(child, "work without end")
         os.kill(pid, signal.SIGKILL)

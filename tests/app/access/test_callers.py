@@ -33,7 +33,7 @@ def add(installation: Installation, by: Actor) -> Add:
 
 @pytest.fixture
 def uses(installation: Installation) -> LastUses:
-    """Return a recorder of last key uses whose background thread sleeps for longer than any test runs."""
+    """Return a recorder of when keys were last used. Its background thread sleeps for longer than any test runs."""
     return LastUses(installation.database)
 
 
@@ -65,10 +65,10 @@ def test_revoked_keys_work_for_at_most_a_second(
     assert not callers.has_known(key)
 
 
-def test_changes_of_this_process_apply_at_once(
+def test_changes_by_this_process_apply_immediately(
     installation: Installation, by: Actor, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Revoking a key or changing a policy in this process takes effect at once."""
+    """Revoking a key or changing a policy in this process takes effect immediately."""
     monkeypatch.setattr(believing, "_BELIEVED_SECONDS", 60.0)  # the machine may be slow
     key, key_id = add()
     callers = Callers(installation.database)

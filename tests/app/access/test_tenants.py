@@ -74,8 +74,8 @@ def test_a_policy_change_keeps_other_fields(installation: Installation, by: Acto
 def test_a_business_id_without_a_claim_is_refused(
     installation: Installation, by: Actor, claim: Literal["email", "phone_number", "customer_id"]
 ) -> None:
-    """A policy with a business id but no claim is refused: if the tenant uses different subject ids, the default claim
-    would not match anyone."""
+    """A policy with a business id is refused unless it states which claim of an agent's messages contains the subject
+    id. If the tenant uses different subject ids, a default claim would not match anyone."""
     wrong: list[dict[str, Any]] = [{"drp_business_id": "SHOP"}, {"drp_business_id": "SHOP", "drp_claim": None}]
     for policy in wrong:
         with pytest.raises(InputInvalid) as refusal, installation.database.writing(by=by) as session:

@@ -73,7 +73,7 @@ def test_a_certificate_signs_the_bound(
     epsilon_of: Callable[[int], float],
 ) -> None:
     """If a dataset has a budget, the `adaptive` guarantee states the budget instead of the sum over versions. The
-    certificate can be recomputed offline and states that no version was published beyond the budget."""
+    certificate states that no version was published beyond the budget, and its numbers can be recomputed offline."""
     dataset = budgeted(epsilon := epsilon_of(3))
     assert dataset["adaptive_budget"] == {"epsilon": epsilon, "delta": DELTA}
     model = new_model(dataset["id"], noise_scale=0.05)
@@ -102,7 +102,7 @@ def get_keys(gateway: TestClient) -> dict[str, Any]:
 def test_a_budget_smaller_than_its_versions_is_refused(
     installation: Installation, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Work
 ) -> None:
-    """Verification refuses a statement whose published versions exceed its budget."""
+    """Verification refuses a certificate's statement if the published versions that it lists exceed the budget."""
     new_model(new_dataset()["id"], noise_scale=0.05)
     work()
     request = forget("p1")

@@ -22,7 +22,7 @@ Make = Callable[..., dict[str, Any]]
 
 @dataclass
 class Story:
-    """Stored ledger entries, by model and sequence, and versions of two models of one dataset."""
+    """The stored ledger entries (sorted by model and sequence number) and versions of two models of one dataset."""
 
     entries: list[LedgerEntry]
     versions: list[Version]

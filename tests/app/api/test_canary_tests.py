@@ -43,8 +43,8 @@ def test_every_run_has_a_canary_test(live: dict[str, Any], forget: Make, get: Ge
 def test_lanes_and_chains_are_as_requested(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """A model has the requested number of lanes; a canary test on request multiplies this number by the requested
-    number of chains."""
+    """A model has the requested number of canary lanes. A canary test that is run on request has this number of lanes
+    for each requested chain."""
     model = new_model(new_dataset()["id"], audit={"lanes": 4, "chains": 3})
     assert model["audit"] == {"lanes": 4, "chains": 3, "asked_at": None, "last": None, "last_run_id": None}
     work()
@@ -75,7 +75,7 @@ def test_lanes_and_chains_are_as_requested(
 def test_a_malformed_canary_test_is_refused(
     gateway: TestClient, new_dataset: Make, refused: Refused, stored: Callable[[], dict[str, int]], asked: Any
 ) -> None:
-    """A number of lanes or chains that is odd, too large or not a number is refused, and no model is created."""
+    """A number of canary lanes or chains that is odd, too large or not a number is refused, and no model is created."""
     body = {"name": "m", "dataset_id": new_dataset(rows=20)["id"], "l2": 0.05, "audit": asked}
     problem = refused(gateway.post("/v1/models", json=body), 422, "input_invalid")
     assert [fault["path"] for fault in problem["errors"]] == [f"audit.{next(iter(asked))}"]
@@ -85,8 +85,8 @@ def test_a_malformed_canary_test_is_refused(
 def test_a_model_without_lanes_has_no_canary_test(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """Runs of a model without lanes are published without a canary test, and their certificates state this. A request
-    for a canary test of such a model is refused."""
+    """Runs of a model without canary lanes are published without a canary test, and their certificates state this. A
+    request for a canary test of such a model is refused."""
     model = new_model(new_dataset()["id"], audit={"lanes": 0})
     work()
     request = forget("p1")

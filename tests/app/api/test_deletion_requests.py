@@ -47,7 +47,7 @@ def test_a_request_is_accepted(gateway: TestClient, live: dict[str, Any], get: G
 def test_a_request_takes_the_estimated_steps(
     live: dict[str, Any], forget: Make, shown: Make, get: Get, work: Work
 ) -> None:
-    """Serving a request takes the estimated number of steps, and a completed request has no estimate."""
+    """Serving a request takes the estimated number of steps. A completed request no longer has an estimate."""
     request = forget("p1")
     work()
     [run] = get(f"/runs?model_id={live['id']}&limit=1")["items"]
@@ -153,8 +153,8 @@ def test_an_idempotency_key_belongs_to_its_api_key(
 def test_a_request_about_an_unknown_person_completes_at_once(
     gateway: TestClient, live: dict[str, Any], forget: Make, statuses: Callable[..., list[str]], work: Work
 ) -> None:
-    """A request about an unknown person completes at once without a run and is otherwise indistinguishable from other
-    requests."""
+    """A request about an unknown person completes immediately, without a run. It is otherwise indistinguishable from
+    other requests."""
     request = forget("stranger")
     assert (request["status"], request["outcome"], request["models"]) == ("completed", "nothing_held", [])
     assert request["completed_at"]

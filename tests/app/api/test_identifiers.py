@@ -188,7 +188,7 @@ def test_the_subject_rule_is_fixed_once_people_are_known(
     assert gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 1}}).is_success
 
 
-def test_a_request_fixes_the_rule_too(gateway: TestClient, forget: Make, refused: Refused) -> None:
+def test_a_request_fixes_the_subject_rule_too(gateway: TestClient, forget: Make, refused: Refused) -> None:
     """The subject rule cannot be changed once a request has been made, because a different rule might not find the
     person."""
     forget("p1")

@@ -21,7 +21,7 @@ Work = Callable[[], int]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_a_model_is_learned_in_the_background(gateway: TestClient, new_dataset: Make, get: Get, work: Work) -> None:
+def test_a_model_is_trained_in_the_background(gateway: TestClient, new_dataset: Make, get: Get, work: Work) -> None:
     """Creating a model returns 202 with its location. The model's status is `learning` until a worker has run, and then
     `live`."""
     body = {"name": "churn", "dataset_id": new_dataset()["id"], "l2": 0.05, "target": {"epsilon": 2}}
@@ -57,7 +57,7 @@ def test_progress_is_shown_while_a_worker_runs(
     get: Get,
     work: Work,
 ) -> None:
-    """A model shows the progress of its current run, whether it is learning, unlearning or relearning."""
+    """A model shows the progress of its current run, whether the run is for learning, unlearning or relearning."""
     model = new_model(new_dataset()["id"])
 
     def during_a_run() -> dict[str, Any]:

@@ -118,7 +118,7 @@ JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A gateway with an object of every kind; `ids` by parameter name."""
+    """A gateway with an object of every kind; `ids` are the objects' ids, keyed by parameter name."""
 
     url: str
     settings: Settings

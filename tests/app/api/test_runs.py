@@ -28,7 +28,7 @@ Work = Callable[[], int]
 def test_runs_show_kind_steps_worker_and_times(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Callable[..., Any]
 ) -> None:
-    """A run shows its kind, steps, worker and times; runs are listed newest first, for all models or for one."""
+    """A run shows its kind, steps, worker and times. The runs of all models or of one model are listed newest first."""
     forget("p1")
     work()
     unlearned, learned = get("/runs")["items"]

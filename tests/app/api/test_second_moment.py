@@ -14,11 +14,11 @@ Work = Callable[[], int]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_a_model_may_state_a_second_moment(
+def test_a_bound_on_the_second_moment_reduces_training_steps(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A model with a stated second moment learns in fewer steps, and its certificate states the bound and verifies.
-    Rows can be added to the model's dataset only after the model is retired."""
+    """A model with a stated bound on the second moment takes fewer training steps than one without. Its certificate
+    states the bound and verifies. Rows can be added to the model's dataset only after the model is retired."""
     dataset = new_dataset(rows=300, features=6)["id"]
     model = new_model(dataset, second_moment=0.9)
     assert model["mechanism"]["learn_steps"] < new_model(dataset)["mechanism"]["learn_steps"]

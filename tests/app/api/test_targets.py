@@ -72,7 +72,7 @@ def test_vacuous_policy_bounds_are_refused(gateway: TestClient, policy: Any, ref
 def test_widened_bounds_are_in_the_audit_log(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], get: Get, refused: Refused
 ) -> None:
-    """Only an admin can widen the bounds on targets, and the audit log records it."""
+    """Only an admin can widen the bounds on targets. The audit log records the change."""
     wider = {"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}
     refused(gateway.patch("/v1/tenant", json=wider, headers=key_with(Scope.MODELS_WRITE)), 403, "scope_missing")
     gateway.patch("/v1/tenant", json=wider).raise_for_status()
@@ -80,7 +80,7 @@ def test_widened_bounds_are_in_the_audit_log(
     assert changed["detail"]["policy"] == wider["policy"]
 
 
-def test_a_widened_target_does_not_count_as_forgotten(
+def test_a_person_is_not_forgotten_under_a_widened_target(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """If the bounds on targets were widened, a request's outcome and its certificate both state this, together with the
@@ -100,11 +100,11 @@ def test_a_widened_target_does_not_count_as_forgotten(
         assert one["best_attacker_accuracy"] >= norm.cdf(one["mu"] / 2)
 
 
-def test_a_request_joining_under_a_widened_target_is_not_forgotten(
+def test_a_joining_request_does_not_hide_a_widened_target(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """A request that joins another one does not count as forgotten if a model with a widened target was trained on the
-    person's data, even though that model owes the request no certificate."""
+    """If a model with a widened target was trained on a person's data, the person does not count as forgotten. This
+    also applies to a later request by the person to which the model owes no certificate."""
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
     dataset = new_dataset()["id"]
     new_model(dataset, target=VACUOUS, noise_scale=0.01)
@@ -120,7 +120,7 @@ def test_a_request_joining_under_a_widened_target_is_not_forgotten(
     assert [one["model_id"] for one in get(f"/deletion-requests/{again['id']}")["models"]] == [patient["id"]]
 
 
-def test_a_target_within_the_bounds_counts_as_forgotten(
+def test_a_person_is_forgotten_under_a_target_within_the_bounds(
     live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
     """If a model's target is within the default bounds, the person counts as forgotten, and the certificate states that

@@ -56,7 +56,7 @@ def test_logs_that_have_grown_are_signed(
     assert [one.sequence for one in _of(installation, other.tenant_id)] == [2]
 
 
-def test_a_thousand_entries_are_signed_at_once(by: Actor, record: Record, sign: Callable[..., list[Head]]) -> None:
+def test_a_thousand_entries_are_signed_immediately(by: Actor, record: Record, sign: Callable[..., list[Head]]) -> None:
     """A log that has grown by a thousand entries is signed without waiting for an hour to pass."""
     sign()
     record(checkpoints.GROWTH - 1)

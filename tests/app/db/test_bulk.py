@@ -46,7 +46,7 @@ def test_existing_rows_are_unchanged(installation: Installation) -> None:
 
 
 def test_a_constraint_violation_rolls_back_the_block(installation: Installation, by: Actor) -> None:
-    """A row that violates a constraint raises the usual error, and no row of the block is stored."""
+    """A row that violates a constraint raises the usual error, and no row added in the same `with` block is stored."""
 
     def fail_half_way() -> None:
         with installation.database.writing() as session:
@@ -68,7 +68,7 @@ def _suppressions(*people: str) -> list[dict[str, Any]]:
 
 
 def test_rows_are_visible_after_the_block(installation: Installation, forget: Callable[[str], Any]) -> None:
-    """Rows become visible at the end of the block, in the order in which they were added."""
+    """Rows become visible at the end of the `with` block, in the order in which they were added."""
     request_id = forget("somebody")["id"]
     event = {"request_id": request_id, "facts": None, "detail": None, "actor": "a", "at": AT}
     people = sa.select(Suppression.subject_ref).where(Suppression.request_id == "dr_1").order_by(Suppression.id)
@@ -113,8 +113,8 @@ def test_large_batches_are_stored_like_small_ones(installation: Installation) ->
 
 
 def test_a_failed_block_stores_no_rows(installation: Installation) -> None:
-    """A row that violates a constraint raises the usual error at the end of the block. If the block itself raises an
-    error, no row is stored."""
+    """A row that violates a constraint raises the usual error at the end of the `with` block. If the block itself
+    raises an error, no row is stored."""
 
     def twice() -> None:
         with installation.database.writing() as session, bulk.together(session):

@@ -40,7 +40,7 @@ def test_a_writing_session_is_committed(database: Database, by: Actor) -> None:
 
 
 def test_a_writing_session_that_raises_changes_nothing(database: Database, by: Actor) -> None:
-    """If the block of a writing session raises an error, the database is left unchanged."""
+    """If the `with` block of a writing session raises an error, the database is left unchanged."""
 
     def fail_half_way() -> None:
         with database.writing(by=by) as session:

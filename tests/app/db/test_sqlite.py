@@ -152,8 +152,8 @@ def test_the_file_is_rewritten_once_an_hour(closed: Database, monkeypatch: pytes
 
 
 def test_another_connection_does_not_remove_the_log(installation: Installation) -> None:
-    """As long as this process has the database open, even if it opens and closes further connections, another process
-    that opens and closes the database does not remove the write-ahead log."""
+    """While this process has the database open, the write-ahead log is not removed when another process opens and
+    closes the database. This holds even if this process opens and closes further connections."""
     log = installation.settings.data_dir / "lethe.db-wal"
     come_and_go = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM tenants'); c.close()"
     with installation.database.reading() as session:

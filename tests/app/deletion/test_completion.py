@@ -20,15 +20,15 @@ PASSED = st.timedeltas(min_value=datetime.timedelta(0), max_value=datetime.timed
 
 @given(every=st.integers(1, 30 * 86400), held=st.none() | PASSED)
 def test_the_report_time_does_not_depend_on_the_outcome(every: int, held: datetime.timedelta | None) -> None:
-    """Whatever its outcome, a request is reported as completed `report_seconds` after it was made or its grace period
-    ended."""
+    """Whatever its outcome, a request is reported as completed `report_seconds` after it was made or, if it has a grace
+    period, after that period has ended."""
     began = BEGAN + (held or datetime.timedelta(0))
     request = DeletionRequest(created_at=BEGAN, held_until=None if held is None else began)
     reported = completion.report_at(request, policy=Policy(report_seconds=every))
     assert reported == began + datetime.timedelta(seconds=every)
 
 
-def test_there_is_no_report_time_without_discretion() -> None:
+def test_there_is_no_report_time_if_report_seconds_is_zero() -> None:
     """A request has no report time if `report_seconds` is 0."""
     assert completion.report_at(DeletionRequest(created_at=BEGAN), policy=Policy(report_seconds=0)) is None
 

@@ -94,7 +94,8 @@ def test_a_deadline_is_28_to_45_days_away(regulation: Regulation, at: datetime.d
 def test_earlier_requests_are_due_first(
     regulation: Regulation, one: datetime.datetime, other: datetime.datetime, zone: str
 ) -> None:
-    """A later request is never due on an earlier calendar day in its time zone."""
+    """Of two requests under one regulation, the later one is never due on an earlier calendar day in the tenant's time
+    zone."""
     there = ZoneInfo(zone)
     first, second = (due_at(LIMITS[regulation], at, zone=zone).astimezone(there) for at in sorted((one, other)))
     assert first.date() <= second.date()

@@ -89,8 +89,8 @@ def test_consent_ends_a_suppression(installation: Installation) -> None:
 def test_recent_suppressions_include_those_an_upload_may_miss(
     installation: Installation, hours: int, expected: set[str]
 ) -> None:
-    """The suppressions counted as recent at a given time include all that a reader starting at that time could have
-    missed."""
+    """The suppressions since a given time include one recorded shortly before it, which an upload that starts at that
+    time can miss. They do not include one recorded two hours earlier."""
     with installation.database.writing() as session:
         people.ask(session, "sub_a", Policy())
         people.later(session, datetime.timedelta(hours=hours))

@@ -61,8 +61,9 @@ def test_an_older_copy_gets_the_missing_retirements(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Recording retirements repeatedly writes only one line per retirement. If the file is replaced with an older copy,
-    the missing retirements are added from the database, so that no restore brings back anything that was retired."""
+    """Recording retirements repeatedly writes only one line per retirement. If the tombstone file is replaced with an
+    older copy, the missing retirements are added from the database, so that no restore brings back anything that was
+    retired."""
     dataset = new_dataset()
     first, second = (new_model(dataset["id"]) for _ in range(2))
     work()
@@ -136,10 +137,10 @@ def test_a_worker_records_before_it_erases(
     assert len(statuses(installation)) >= 1
 
 
-def test_the_gateway_records_by_itself(
+def test_the_gateway_records_without_a_worker(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """An accepted request is recorded in the file within seconds, even if no worker runs."""
+    """An accepted request is recorded in the tombstone file within seconds, even if no worker runs."""
     new_dataset()
     asked = forget("p1")
     wait_until(lambda: (asked["id"], "accepted") in statuses(installation))
@@ -162,7 +163,7 @@ def test_a_torn_last_line_is_rewritten(installation: Installation, file: Path, n
 def test_damage_is_refused(
     installation: Installation, file: Path, new_dataset: Make, forget: Make, damage: str
 ) -> None:
-    """Reading the file detects changed, missing and moved lines."""
+    """Reading the tombstone file detects changed, missing and moved lines."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")
@@ -214,7 +215,7 @@ def test_a_missing_or_changed_key_is_reported(installation: Installation) -> Non
 def test_a_restored_database_is_noticed(
     installation: Installation, file: Path, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """If the file has lines that the database lacks, recording raises DatabasePutBack and every run fails."""
+    """If the tombstone file has lines that the database lacks, recording raises DatabasePutBack and every run fails."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)
@@ -266,7 +267,7 @@ def test_a_restored_database_serves_nothing(
 
 
 def test_a_lost_file_is_rewritten(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """If the file is lost, a new file with every event in the database is written."""
+    """If the tombstone file is lost, a new file with every event in the database is written."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")
@@ -281,8 +282,8 @@ def test_a_lost_file_is_rewritten(installation: Installation, file: Path, new_da
 def test_a_file_lost_during_a_run_is_rewritten(
     installation: Installation, file: Path, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """If a run finds that the file is missing, it writes every event in the database before its own line, so that
-    earlier versions are taken into account after a restore."""
+    """If a run finds that the tombstone file is missing, it writes every event in the database before its own line, so
+    that earlier versions are taken into account after a restore."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     file.unlink()

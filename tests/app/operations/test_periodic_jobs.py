@@ -173,7 +173,7 @@ def test_a_failing_job_does_not_stop_others(settings: Settings, installation: In
 
 
 def test_due_jobs_run_in_the_background(installation: Installation, settings: Settings, superseded: str) -> None:
-    """Due jobs run in a background thread, which ends with the block."""
+    """Due jobs run in a background thread, which ends with the `with` block."""
     before = set(threading.enumerate())
     with PeriodicJobs(settings, seconds=0.05):
         wait_until(lambda: statuses(installation) == ["destroyed", "live"], seconds=60)

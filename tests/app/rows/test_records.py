@@ -55,8 +55,8 @@ def test_every_record_is_stored_with_its_check_value(installation: Installation,
 
 
 def test_every_record_is_verified_once_per_round(installation: Installation) -> None:
-    """Each portion continues where the previous one ended, across all datasets. After the last portion, no check is due
-    for an hour."""
+    """The verification of records proceeds in portions across all datasets, and each portion continues where the
+    previous one ended. After the last portion, no verification is due for an hour."""
     a, b = "ds_1", "ds_2"
     with installation.database.writing() as session:
         for dataset_id in (a, b):
@@ -91,7 +91,8 @@ def test_a_lost_record_is_damage(installation: Installation, new_dataset: Make) 
 
 
 def test_a_portion_includes_negative_slots(installation: Installation, new_dataset: Make) -> None:
-    """A portion also checks records whose slot has become negative, and the damage is recorded once."""
+    """A portion of the verification also covers records whose slot has become negative. The damage is recorded only
+    once."""
     dataset_id = new_dataset(rows=30)["id"]
     with installation.database.writing() as session:
         session.execute(sa.update(Record).where(Record.slot == 3).values(slot=-5))

@@ -81,7 +81,7 @@ def test_stored_files_reveal_no_row(store: RowStore, root: str, objects: ObjectS
 
 
 def test_a_failed_upload_leaves_nothing(store: RowStore, objects: ObjectStore, tmp_path: Path) -> None:
-    """If the block raises an error or writes no rows, no file is left behind, and rows can be written again under the
+    """If an upload raises an error or contains no rows, no file is left behind, and rows can be written again under the
     same id."""
 
     def torn_upload() -> None:
@@ -104,7 +104,8 @@ def test_a_failed_upload_leaves_nothing(store: RowStore, objects: ObjectStore, t
 def test_a_failed_writing_thread_leaves_nothing(
     store: RowStore, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failure in a writing thread is raised in the writer, and the other blocks are removed."""
+    """A failure in a writing thread is raised in the thread that uploads, and the blocks that other threads have
+    written are removed."""
     put, names = SealedStore.put, list[str]()
 
     def full_at_the_third(self: SealedStore, name: str, content: bytes) -> None:
@@ -122,7 +123,7 @@ def test_a_failed_writing_thread_leaves_nothing(
 
 
 def test_rows_are_written_once(store: RowStore, root: str) -> None:
-    """A second upload under the same id is refused, and the first one remains."""
+    """A second upload under the same id is refused, and the rows of the first upload remain."""
     with pytest.raises(FileExistsError), store.writing("ds_1") as writer:
         writer.write(*batch_of(5))
     assert store.shape("ds_1", root).num_slots == NUM_SLOTS

@@ -74,8 +74,8 @@ def test_replaced_blocks_cannot_be_opened(store: RowStore, root: str, tmp_path: 
 
 
 def test_a_partial_manifest_is_swept(store: RowStore, root: str, tmp_path: Path) -> None:
-    """If a process is killed and leaves a partially written manifest file in a folder, the file is removed when the
-    rows are settled."""
+    """If a process is killed and leaves a partially written manifest file in a folder, the next call of `settle` for
+    the dataset removes the file."""
     left = tmp_path / "blocks" / ".unfinished" / f"ds_1.{'0' * 64}.node.34a09c37"
     left.write_bytes(b"half a node")
     with store.alone("ds_1"):

@@ -157,8 +157,8 @@ def test_an_added_persons_certificate_counts_steps_since_the_addition(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """An added person's certificate counts the steps taken since the model started training on the added rows and all
-    versions published so far, and it verifies."""
+    """An added person's certificate counts all versions published so far, but only the steps taken since the model
+    started training on the added rows. The certificate verifies."""
     add(live["dataset_id"], "new1")
     assert work() == 1
     request = forget("new1")

@@ -80,7 +80,8 @@ def forgotten(
 
 def test_statements_of_a_run_do_not_grow_with_history(forgotten: Callable[..., tuple[int, str]]) -> None:
     """Neither two thousand earlier requests nor ten times as many rows increase the number of statements that a run
-    executes. The run's signed statement grows by only a few hundred bytes, which describe the runs that still count."""
+    executes. The run's signed statement grows by only a few hundred bytes, which describe the runs that still affect
+    the guarantees."""
     asked, young = forgotten(rows=30)
     of_many, _ = forgotten(rows=300)
     of_old, old = forgotten(rows=30, is_old=True)

@@ -66,8 +66,8 @@ def publish(installation: Installation, claimed: ClaimedRun, observed: Observed 
 def test_lanes_take_the_same_steps_as_the_chain(
     installation: Installation, gateway: Any, live: dict[str, Any], forget: Make, claim: Claim, work: Callable[[], int]
 ) -> None:
-    """In a run that continues a chain, the canary lanes continue from all the steps taken since the model last started
-    from scratch. A run from scratch has new lanes."""
+    """In a run that continues a chain, the plan for the canary lanes includes all the steps taken since the model last
+    started from scratch. In a run from scratch, the lanes start with no previous steps."""
     learned = live["mechanism"]["learn_steps"]
     forget("p1")
     work()

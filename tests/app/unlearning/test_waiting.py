@@ -36,7 +36,8 @@ def test_waiting_people_are_reported_beside_an_epsilon_of_zero(
     patient: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """If people's accepted requests are waiting for a batch, their number is reported next to the epsilon of 0, along
-    with the first deadline and the time at which the wait ends. Before these requests are made, all counts are zero."""
+    with the first deadline and the time at which the requests will be served at the latest. Before these requests are
+    made, all counts are zero."""
     nobody = {"people": 0, "requests": 0, "first_due_at": None, "reasons": []}
     assert get(f"/models/{patient['id']}")["waiting"] == nobody
     made = [forget("p1"), forget("p2"), forget("p3", regulation="ccpa"), forget("p1")]

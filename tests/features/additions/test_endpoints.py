@@ -218,7 +218,8 @@ def test_added_csv_rows_follow_the_schema(
     installation: Installation,
     work: Callable[[], int],
 ) -> None:
-    """Rows of a CSV file are encoded like the dataset's own rows. One malformed row refuses the whole file."""
+    """Rows of a CSV file are encoded like the dataset's own rows. If one row is malformed, the whole file is
+    refused."""
     rows = "".join(f"0.{row},{'ab'[row % 2]},p{row}\n" for row in range(1, 9))
     form = {"name": "people", "schema": SCHEMA}
     made = gateway.post("/v1/datasets", data=form, files={"file": ("p.csv", "x,y,who\n" + rows)}).json()

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("digits")
     ],
 )
 def test_epsilon_of_one_order_matches_known_values(order, divergence, delta, mironov, cks):
-    """Both conversions at a single order agree with independently computed values to ten digits."""
+    """Both conversions to epsilon at a single Renyi order agree with independently computed values to ten digits."""
     at = {"order": order, "divergence": divergence, "delta": delta}
     assert renyi.renyi_to_epsilon_mironov(**at) == pytest.approx(mironov, rel=1e-10)
     assert renyi.renyi_to_epsilon_cks(**at) == pytest.approx(cks, rel=1e-10)
@@ -31,7 +31,7 @@ def test_epsilon_of_one_order_matches_known_values(order, divergence, delta, mir
     [(8.0, 1.0, 2.0, 4.47615390753e-05), (4.0, 0.2, 0.5, 0.0428803938008), (2.0, 0.05, 0.3, 0.194700195768)],
 )
 def test_delta_of_one_order_matches_known_values(order, divergence, epsilon, delta):
-    """The delta at a single order agrees with independently computed values to ten digits."""
+    """The delta computed at a single Renyi order agrees with independently computed values to ten digits."""
     found = renyi.renyi_to_delta_cks(order=order, divergence=divergence, epsilon=epsilon)
     assert found == pytest.approx(delta, rel=1e-10)
 

@@ -31,8 +31,8 @@ from tests.tables import each
 @settings(max_examples=300)
 @given(stretches=chains, apart=nonnegative)
 def test_closed_forms_equal_single_steps(stretches, apart):
-    """The closed forms for stretches of any length equal a 50-digit computation at every corner and are never below
-    it."""
+    """For stretches of any length, mu from the closed forms equals the mu that a 50-digit computation finds from the
+    single steps, and is never below it."""
     expected = pulled_mu(steps_of(stretches), apart=apart)
     assert taut_string.mu(stretches, apart=apart) == pytest.approx(expected, rel=1e-13, abs=1e-300)
     assert taut_string.mu(stretches, apart=apart) >= expected
@@ -50,9 +50,9 @@ def test_contractions_near_one_lose_no_precision(contraction):
 
 
 @given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=5))
-def test_one_piece_equals_the_recursion(stretches):
-    """If differences never grow and the noise never falls, mu is W/sqrt(V), where W and V follow the recursion W <- c W
-    + s, V <- c^2 V + nu^2."""
+def test_a_string_of_one_piece_equals_the_recursion(stretches):
+    """If the differences s never grow and the noise nu never falls, mu is W/sqrt(V). W and V follow the recursion W <-
+    c W + s, V <- c^2 V + nu^2 for steps with contraction c."""
     variances = sorted(stretch.variance for stretch in stretches)
     pushes = sorted((stretch.push for stretch in stretches), reverse=True)
     influence, variance, steadier = 0.0, 0.0, []
@@ -107,7 +107,8 @@ def test_expansion_and_contraction_cancel():
 
 @each("seed", range(60))
 def test_a_constrained_optimiser_finds_no_better_shifts(seed):
-    """Minimising the sum of a_t^2/nu_t^2 over z_t = c_t z_(t-1) + s_t - a_t >= 0 with a final z of 0 gives mu^2."""
+    """A general optimiser that minimises the sum of a_t^2/nu_t^2 over all shifts a_t finds mu^2. The constraints are
+    z_t = c_t z_(t-1) + s_t - a_t >= 0 and a final z of 0."""
     steps = random_steps(seed)
     count = len(steps)
     variances = np.array([variance for _, variance, _ in steps])
@@ -145,7 +146,8 @@ def test_time_varying_curvatures_attain_the_bound(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_local_search_never_exceeds_the_bound(seed):
-    """Local searches over curvatures and pulls approach the bound from below, and one of them reaches it."""
+    """Local searches over each step's curvature and the sign and size of its push never exceed the bound, and one of
+    them reaches it."""
     steps = random_steps(seed, most=5)
     count, bound = len(steps), taut_string.mu(chain_of(steps))
     contractions = np.array([c for c, _, _ in steps])
@@ -169,7 +171,8 @@ def test_local_search_never_exceeds_the_bound(seed):
     seed=st.integers(0, 2**32),
 )
 def test_no_quadratic_exceeds_the_bound(stretches, apart, seed):
-    """The exact mu stays below the bound for any slopes in [-c_t, c_t] and any pulls up to s_t in each step."""
+    """The exact mu of a quadratic does not exceed the bound for any slopes in [-c_t, c_t] and any pushes up to s_t in
+    each step t."""
     steps = steps_of(stretches)
     generator = np.random.default_rng(seed)
     bound = taut_string.mu(stretches, apart=apart)
@@ -202,7 +205,7 @@ def test_cyclic_batches_have_the_published_closed_form(batches, epochs, c, ratio
     c=any_contraction.filter(bool),
 )
 def test_the_slot_used_last_is_the_worst(batches, steps, after, c):
-    """For equal steps of any contraction, mu is larger for slots that are used later."""
+    """If all steps are equal, whatever their contraction, mu is larger for slots that are used later."""
     mus = []
     # The slot is visited in steps place, place + batches, ...
     for place in range(batches):

@@ -20,7 +20,7 @@ def test_a_refused_charge_leaves_the_budget_unchanged() -> None:
 
 
 def test_nested_limits_have_no_effect() -> None:
-    """A work limit set inside the block of another limit has no effect."""
+    """A work limit set inside the `with` block of another limit has no effect."""
     with (
         work.within(WorkBudget(units=1, seconds=60)),
         work.within(WorkBudget(units=100, seconds=60)),

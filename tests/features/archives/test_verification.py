@@ -123,7 +123,8 @@ def test_a_truncated_tail_is_rewritten(apart: Installation, file: Path) -> None:
 
 
 def test_only_new_lines_are_verified(apart: Installation, file: Path, forget: Make) -> None:
-    """Between two full verifications, only new lines are read. If the file is replaced, it is read completely."""
+    """Between two full verifications of the tombstone file, only new lines are read. If the file is replaced, it is
+    read completely."""
     first = verification.verify(apart)
     forget("p3")
     tombstones.record(apart)

@@ -28,9 +28,9 @@ def at(day: int) -> datetime.datetime:
 
 
 @hypothesis.given(st.lists(st.tuples(st.integers(0, 7), st.integers(-2, 7)), max_size=6))
-def test_the_plan_has_the_fewest_retrainings(intervals: list[tuple[int, int]]) -> None:
-    """The plan serves every waiting request within its interval, or as early as possible if the request is already
-    late. An exhaustive search finds no plan with fewer retrainings."""
+def test_the_plan_has_the_fewest_retraining_runs(intervals: list[tuple[int, int]]) -> None:
+    """The plan serves every waiting request between the request's earliest and latest dates, or as early as possible if
+    the request is already late. An exhaustive search finds no plan with fewer retraining runs."""
     waits = [WaitInterval(asked_at=at(asked), latest_at=at(asked + length)) for asked, length in intervals]
     planned = plan(waits, at=at(2))
     allowed = [(max(one.asked_at, at(2)), max(one.asked_at, one.latest_at, at(2))) for one in waits]
@@ -56,7 +56,8 @@ def test_a_trainer_is_notified_of_the_latest_date(
     deliveries: Callable[[], list[WebhookDelivery]],
 ) -> None:
     """One webhook announces the latest date by which to retrain for all waiting requests. Another webhook is sent only
-    if that date becomes earlier or can no longer be met, and once for the next retraining after a manifest."""
+    if that date becomes earlier or can no longer be met. After a manifest has been accepted, the next request to wait
+    is announced by a new webhook."""
 
     def told() -> list[dict[str, Any]]:
         jobs.announce_retrainings(installation)
@@ -89,11 +90,11 @@ def test_a_trainer_is_notified_of_the_latest_date(
     assert request["id"] not in body
 
 
-def test_a_later_grace_period_needs_a_second_retraining(
+def test_a_later_grace_period_needs_a_second_retraining_run(
     installation: Installation, policy: Callable[..., None], trainer: AttestedTrainer, forget: New
 ) -> None:
-    """A request whose grace period ends after the latest retraining date of the other requests gets a second planned
-    retraining."""
+    """A request whose grace period ends after the latest retraining date of the other requests is planned for a second
+    retraining run."""
     request = forget("ada")
     with installation.database.writing() as session:
         session.get_one(DeletionRequest, request["id"]).deadline = now(session) + 10 * DAY

@@ -28,7 +28,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "attested" / "churn.py"
 DETAILS = {"code_revision": "5cff449", "environment": "sha256:11"}
 
 
-def test_a_webhook_leads_to_a_retraining(
+def test_a_webhook_leads_to_retraining(
     client: Client, installation: Installation, receiving: Callable[..., AbstractContextManager[Receiver]]
 ) -> None:
     """A trainer receives a signed webhook that names no person, and its manifest completes the request. A manifest is

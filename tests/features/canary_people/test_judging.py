@@ -60,7 +60,7 @@ def test_levels_sum_to_the_stated_total() -> None:
         judging.level(0)
 
 
-def test_power_is_the_share_of_alarms() -> None:
+def test_estimated_power_matches_the_alarm_rate() -> None:
     """The median estimated power is within 0.15 of the alarm rate observed for new groups from the same
     distribution."""
     rng = np.random.default_rng(6)
@@ -76,7 +76,7 @@ def test_power_is_the_share_of_alarms() -> None:
 
 def test_outcomes_depend_on_the_group_and_the_power() -> None:
     """The test raises an alarm if the model still knows a group. If not, the outcome is "clean" if the test would have
-    detected a known group, and "no power" otherwise, as in a first training."""
+    detected a known group, and "no power" otherwise, as in a trainer's first run."""
     rng = np.random.default_rng(7)
     never = rng.normal(size=300)
     known, unknown = rng.normal(size=40) - 3, rng.normal(size=40)

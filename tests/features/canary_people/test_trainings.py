@@ -1,4 +1,4 @@
-"""Canaries in trainings: an honest trainer passes, and one that keeps forgotten people is stopped."""
+"""Canaries in training runs: an honest trainer passes, and one that keeps forgotten people is stopped."""
 
 from collections.abc import Callable
 from typing import Any
@@ -59,9 +59,9 @@ def test_honest_trainer_is_clean(
     forget: New,
     get: Callable[[str], Any],
 ) -> None:
-    """The first training has no forgotten canaries and reports no power. The next training is clean, and the deletion
-    request that it serves completes. The request's bundle states the p-value, the power and the number of canaries.
-    Canaries that are no longer needed cannot be decrypted."""
+    """The first training run has no forgotten canaries and reports no power. The next training run is clean, and the
+    deletion request that it serves completes. The request's bundle states the p-value, the power and the number of
+    canaries. Canaries that are no longer needed cannot be decrypted."""
     assert train() == 1
     with installation.database.reading() as session:
         [before] = [row.content for row in session.query(CanaryRound)]
@@ -84,7 +84,7 @@ def test_honest_trainer_is_clean(
         assert sorted(row.content is None for row in session.query(CanaryRound)) == [False, True]
 
 
-def test_a_training_that_reuses_forgotten_rows_is_stopped(
+def test_a_trainer_that_reuses_forgotten_rows_is_stopped(
     trainer: dict[str, Any],
     gateway: TestClient,
     installation: Installation,
@@ -92,9 +92,9 @@ def test_a_training_that_reuses_forgotten_rows_is_stopped(
     forget: New,
     get: Callable[[str], Any],
 ) -> None:
-    """The canary test detects a copy of an earlier training's rows among the trainer's files. The run publishes
-    nothing, the request stays open, and the live artefacts are withheld. A retry after the copy has been removed is
-    refused with the same alarm."""
+    """The canary test detects that the trainer kept a copy of an earlier training run's rows among its files. The run
+    publishes nothing, the request stays open, and the live artefacts are withheld. A retry after the copy has been
+    removed is refused with the same alarm."""
     assert train() == 1
     assert gateway.get(f"/v1/trainers/{trainer['id']}/artefacts/model.json").status_code == 200
     with installation.database.writing() as session:
@@ -124,7 +124,7 @@ def test_a_training_that_reuses_forgotten_rows_is_stopped(
 def test_canaries_are_omitted_if_disabled_or_too_crowded(
     wanted: int, new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """If a trainer disables canaries or its table has too few rows, the training uses no canaries and reports no
+    """If a trainer disables canaries or its table has too few rows, the training run uses no canaries and reports no
     verdict."""
     trainer = new_trainer(new_table()["id"], score_command=["python", "score.py"], canary_people=wanted)
     assert train() == 1

@@ -58,8 +58,8 @@ def test_repeating_a_canary_test_request_is_a_no_op(
 def test_only_a_live_model_is_tested(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A request for a canary test gets a 409 if the model has not been trained yet, a 422 if it has no lanes, and a 404
-    if it is unknown. No canary test is queued."""
+    """A request for a canary test gets a 409 if the model has not been trained yet, a 422 if it has no canary lanes,
+    and a 404 if it is unknown. No canary test is queued."""
     model = new_model(new_dataset()["id"])
     refused(gateway.post(f"/v1/models/{model['id']}/audit"), 409, "model_not_live")
     refused(gateway.post("/v1/models/mdl_0/audit"), 404, "model_unknown")

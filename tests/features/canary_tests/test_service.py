@@ -67,7 +67,7 @@ def end(installation: Installation, claimed: ClaimedRun, *, error_code: str | No
 def test_lanes_take_as_many_steps_as_the_first_request(
     live: dict[str, Any], forget: Make, ask: Callable[..., None], claim: Claim, installation: Installation
 ) -> None:
-    """The lanes of a canary test train for as many steps as the model did, and forget for as many steps as the run that
+    """The canary lanes of a test train for as many steps as the model did, and forget for as many steps as the run that
     serves the model's first request."""
     learned = live["mechanism"]["learn_steps"]
     ask(live)

@@ -58,7 +58,8 @@ def test_an_outsider_recomputes_the_log(
 
 
 def test_entries_are_found_by_object_actor_and_action(get: Get, keys: list[str]) -> None:
-    """Entries are found by object, actor and action, singly and combined. Unknown values match no entry."""
+    """Audit entries can be filtered by object, actor and action, singly or in combination. Unknown values match no
+    entry."""
     [entry] = get(f"/audit-log?object_id={keys[2]}")["items"]
     assert entry == entry | {"action": "api_key.created", "object_id": keys[2]}
     assert len(_pages(get, f"/audit-log?limit=2&actor={entry['actor']}&action=api_key.created")) == 5

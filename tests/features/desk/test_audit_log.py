@@ -68,7 +68,8 @@ def test_checkpoints_are_downloaded(officer: Browser, installation: Installation
 
 
 def test_the_audit_log_is_hidden_from_viewers(somebody_with: Callable[..., Browser]) -> None:
-    """Officers can see the audit log, recompute it, and download its entries and signatures. Viewers cannot."""
+    """Officers can see the audit log, recompute its hash chain, and download its entries and signatures. Viewers
+    cannot."""
     viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     decider = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ, Scope.REQUESTS_REVIEW)
     for browser, status in ((viewer, 403), (decider, 200)):

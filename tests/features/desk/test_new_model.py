@@ -112,7 +112,7 @@ def test_a_tangent_model_is_created(officer: Browser, gateway: TestClient, new_d
     assert stated["linearisation"]["layers"] == ["0.weight", "2.weight"]
 
 
-def test_the_outlook_matches_the_model(
+def test_the_preview_matches_the_model(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
     """The preview of a planned model shows the same numbers as the model once it is created. The preview itself creates

@@ -37,8 +37,7 @@ DECLARED = [
 
 @each(("kind", "name", "template"), DECLARED)
 def test_a_template_creates_its_condition(kind: str, name: str, template: str) -> None:
-    """Each of a problem's templates creates that problem, with the template, filled in with the facts, as its
-    detail."""
+    """A problem can be created from each of its templates. Its detail is then the template filled in with the facts."""
     condition = problem_sentences.CONDITIONS[kind]
     make = condition if name == "template" else getattr(condition, name)
     facts = dict.fromkeys(problem_sentences.places_of(template), 7)

@@ -112,11 +112,12 @@ def test_a_file_is_answered_when_every_request_has_ended(
     assert {"drop.loaded", "drop.answered"} <= actions
 
 
-def test_a_list_with_unknown_hashes_is_refused(
+def test_a_list_cannot_be_answered_while_hashes_are_missing(
     gateway: TestClient, held: dict[str, Any], state: Callable[..., None], get: Get, refused: Refused
 ) -> None:
-    """The answer is refused with a specific error if some people have no hashes yet or if an identifier is in the
-    identity map only as a hash. A person known to have no e-mail address does not block the answer."""
+    """A list cannot be answered while some people have no hashes yet or some identifier is in the identity map only as
+    a hash; requesting the answer then fails with a specific error. A person known to have no e-mail address does not
+    prevent an answer."""
     load(gateway, EMAIL, [of(99)])
     refusals = []
 

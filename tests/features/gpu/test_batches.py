@@ -21,8 +21,8 @@ Rows = Callable[..., tuple[Any, Any]]
 def test_device_steps_equal_the_chain(
     steps: int, batches: int, cool_down: int, first_step: int, random_rows: Rows
 ) -> None:
-    """Steps on a device process the batches in order, continue where the previous run stopped, and decrease the step
-    size during the cool-down."""
+    """Steps on a device agree with the chain written out step by step: they process the batches in order, continue
+    where the previous run stopped, and decrease the step size during the cool-down."""
     features, labels = random_rows(43, 6)
     initial = np.random.default_rng(1).standard_normal((1, 6))
     told = {"steps": steps, "first_step": first_step}

@@ -134,9 +134,9 @@ def test_null_rows_add_nothing(device: str, random_rows: Rows) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_iterates_without_data_have_the_expected_distribution(device: str) -> None:
-    """With the device's noise and only null rows, every coordinate of the last iterate is distributed as N(0, nu^2 (1 -
-    c^2T) / (1 - c^2)). On 5,000 coordinates, a chi-squared test of the variance and a Kolmogorov-Smirnov test of the
-    distribution each have a false-alarm rate of 1e-9."""
+    """With the device's noise and only null rows, T steps with contraction c and noise nu yield an iterate whose
+    coordinates are each distributed as N(0, nu^2 (1 - c^2T) / (1 - c^2)). On 5,000 coordinates, a chi-squared test of
+    the variance and a Kolmogorov-Smirnov test of the distribution each have a false-alarm rate of 1e-9."""
     steps, width, step_size, noise_scale, l2 = 100, 5_000, 2.0, 0.3, 0.05
     with opened((np.zeros((1, width), np.float32), np.zeros(1, np.int32)), device=device) as rows:
         there = rows.advance(
@@ -254,8 +254,8 @@ def test_a_progress_callback_can_stop_the_steps(device: str, random_rows: Rows) 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("num_classes", [2, 3])
 def test_nothing_stays_in_a_buffer(num_classes: int, device: str, random_rows: Rows) -> None:
-    """After a walk and after a gradient has been computed, every buffer that contained an iterate, a gradient or noise
-    is zero."""
+    """After a `Walk` has ended and after a gradient has been computed, every buffer that contained an iterate, a
+    gradient or noise is zero."""
     noise = Replayed(1)
     here = torch.ones(1 if num_classes == 2 else 3, 6, dtype=torch.float64)
     with opened(random_rows(700, 6, num_classes), num_classes, device) as rows, rows._computing():

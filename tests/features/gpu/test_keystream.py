@@ -57,7 +57,7 @@ def test_blocks_match_the_rfc(key: bytes, counter_and_nonce: bytes, expected: st
 
 
 def test_blocks_match_openssl() -> None:
-    """The blocks of a hundred random states, computed at once, equal OpenSSL's ChaCha20 bit for bit."""
+    """The blocks of a hundred random states, computed in one call, equal OpenSSL's ChaCha20 bit for bit."""
     keys = [(os.urandom(32), os.urandom(16)) for _ in range(100)]
     states = torch.cat([state_of(*key) for key in keys], dim=1)
     chacha20_(states)
@@ -75,7 +75,7 @@ def test_numbers_are_quantiles_of_the_keystream() -> None:
 
 
 def test_numbers_do_not_depend_on_the_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large request that is computed in pieces gives the same numbers as one computed at once."""
+    """A large request that is computed in pieces gives the same numbers as one computed in a single piece."""
     whole = normal(with_key(KEY), 1000)
     monkeypatch.setattr(keystream, "_NUMBERS_AT_ONCE", 64)
     assert torch.equal(normal(with_key(KEY), 1000), whole)

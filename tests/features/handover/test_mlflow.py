@@ -164,11 +164,11 @@ def test_synchronising_again_changes_nothing(
     assert len(store.client.search_registered_models()) == 1
 
 
-def test_an_unverifiable_certificate_moves_no_alias(
+def test_an_alias_never_points_to_an_unverified_version(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """If a certificate does not verify with the given keys, the alias is removed and the retired version is still
-    deleted. With the issuer's keys, the alias points to the new version."""
+    """If a certificate does not verify with the given keys, the alias is removed instead of being moved to the new
+    version. The retired version is deleted either way. With the issuer's keys, the alias points to the new version."""
     follow(client, store, model_id)
     forget(client, work, "p1")
     stranger = {"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}

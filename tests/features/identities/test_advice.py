@@ -33,8 +33,8 @@ def test_addresses_cause_a_warning_under_case_sensitive_rules(
 
 
 def test_addresses_of_the_kind_email_cause_no_warning(upload: Upload, npz_of: Npz) -> None:
-    """Subject ids of the kind email cause no warning, because they have their own normal form. The kind customer_id
-    follows the tenant's rule, as if no kind was given."""
+    """Subject ids of the kind email cause no warning, because they have their own normal form. Subject ids of the kind
+    customer_id follow the tenant's rule, as if no kind had been given."""
     content = npz_of(subject=_MAILS + [f"q{row}@example.org" for row in range(9)])
     assert _warnings(upload(content, subject_kind="email")) == []
     assert _warnings(upload(content, subject_kind="customer_id")) == [ADDRESSES]

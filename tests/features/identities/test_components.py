@@ -102,8 +102,8 @@ def _load_and_die(installation: Installation, by: Actor, links: Sequence[Link]) 
 
 
 def test_a_load_that_is_killed_leaves_nothing(installation: Installation, by: Actor) -> None:
-    """A load is one transaction: if it is interrupted before the commit, the map is unchanged and the load can be
-    repeated."""
+    """Loading links is one transaction: if it is interrupted before the commit, the identity map is unchanged, and the
+    links can be loaded again."""
     load(installation, by, [[("sub_1", "customer_id"), ("sub_2", "email")]])
     before = stored(installation)
     links = [[("sub_3", "customer_id"), ("sub_4", "email")], [("sub_1", "customer_id"), ("sub_5", "phone")]]
@@ -128,8 +128,8 @@ def test_a_load_that_is_killed_leaves_nothing(installation: Installation, by: Ac
 def test_an_unconfirmed_join_is_refused_in_any_order(
     installation: Installation, by: Actor, loads: list[list[tuple[str, str]]], is_refused: bool
 ) -> None:
-    """Two customer numbers and two people of the map stay separate until their join is confirmed, in whatever order the
-    links arrive."""
+    """Two customer numbers, or two people in the identity map, stay separate until their join is confirmed, in whatever
+    order the links arrive."""
     kinds = {"c": "customer_id", "e": "email", "p": "phone"}
     batches = [[[(f"sub_{name}", kinds[name[0]]) for name in link] for link in links] for links in loads]
     for batch in batches[:-1]:

@@ -124,11 +124,11 @@ def test_identifiers_of_different_kinds_are_different_people(
     assert [gateway.get(f"{subjects}/{name}").status_code for name in ("p2", "p3")] == [200, 404]
 
 
-def test_an_unresolved_identifier_is_unknown(
+def test_a_request_with_an_unresolved_identifier_is_in_review(
     installation: Installation, held: str, load: Load, forget: Make, get: Get, work: Work
 ) -> None:
-    """A request whose identifier is not in the map is in review with its clock running. Periodic jobs leave it
-    unchanged, and it continues once a map resolves the identifier."""
+    """A request whose identifier is not in the identity map is in review with its clock running. Periodic jobs leave
+    the request unchanged, and it continues once the map contains the identifier."""
     request = forget(MAIL, kind="email")
     assert (request["status"], request["identity_unknown"], request["outcome"]) == ("in_review", True, None)
     assert request["clock"]["state"] == "on_time"
@@ -146,7 +146,7 @@ def test_an_unresolved_identifier_is_unknown(
 def test_review_for_another_reason_outlasts_the_unknown_identity(
     installation: Installation, held: str, load: Load, forget: Make, get: Get
 ) -> None:
-    """A request that also awaits identity verification stays in review when a map resolves its identifier."""
+    """A request that also awaits identity verification stays in review when an identity map resolves its identifier."""
     request = forget(MAIL, kind="email", identity_verified=False)
     load(OF_P1)
     jobs.identify(installation)
@@ -171,8 +171,8 @@ def test_an_officer_settles_an_unknown_identity(gateway: TestClient, held: str, 
 def test_a_dataset_keyed_by_email_is_reached_by_email_and_through_the_map(
     gateway: TestClient, upload: Callable[..., httpx.Response], npz_of: Callable[..., bytes], load: Load, forget: Make
 ) -> None:
-    """Rows keyed by e-mail address are found by that address, and by customer number through a map, but not by an
-    identifier without a kind."""
+    """Rows keyed by e-mail address are found by that address, and by customer number through an identity map, but not
+    by an identifier without a kind."""
     content = npz_of(subject=[f"p{row}@Example.org" for row in range(20)])
     answer = upload(content, subject_kind="email")
     assert answer.status_code == 201, answer.text
@@ -198,7 +198,8 @@ def test_a_forgotten_person_is_suppressed_under_every_identifier(
     refused: Refused,
     work: Work,
 ) -> None:
-    """A forgotten person is suppressed under every identifier in the map, for datasets keyed by any kind."""
+    """A forgotten person is suppressed under every identifier that the identity map has for the person, for datasets
+    keyed by any kind."""
     load(OF_P1)
     forget("p1")
     work()
@@ -231,7 +232,7 @@ def test_an_identifier_linked_after_the_request_is_suppressed(
     installation: Installation, held: str, load: Load, forget: Make, get: Get, work: Work
 ) -> None:
     """A link that is loaded while a request is open does not extend the request. Before the person is deleted from the
-    map, all identifiers are suppressed."""
+    identity map, all of the person's identifiers are suppressed."""
     load(OF_P1)
     request = forget("p1")
     load(link(("email", MAIL), ("device", "new")))
@@ -268,7 +269,7 @@ def test_a_join_of_two_people_needs_an_admin(
 
 
 def test_a_wrong_link_is_deleted_by_an_admin(gateway: TestClient, held: str, load: Load, get: Get) -> None:
-    """An admin can delete all of a person's identifiers from the map. This erases no rows."""
+    """An admin can delete all of a person's identifiers from the identity map. This erases no rows."""
     load(OF_P1)
     answer = gateway.post("/v1/identities:forget", json={"subject_id": PHONE, "kind": "phone"})
     assert answer.json() == {"num_identifiers": 3}
@@ -335,7 +336,7 @@ def test_an_app_cannot_tell_a_known_identifier_from_an_unknown_one(
     get: Get,
 ) -> None:
     """Responses, events, lists by status and customer number, and suppressions are the same for an e-mail address that
-    is in the map and one that is not, before and after the report time. Officers see the difference."""
+    is in the identity map and one that is not, before and after the report time. Officers see the difference."""
     policy(report_seconds=86_400)
     load(OF_P1)
     app = key_with(Scope.REQUESTS_WRITE, Scope.REQUESTS_READ)
@@ -393,8 +394,8 @@ def test_an_app_request_continues_when_a_map_resolves_it(
     work: Work,
     get: Get,
 ) -> None:
-    """If a map resolves the unknown identity of an application's request, the rows are erased. The application sees no
-    event about this."""
+    """If an identity map resolves the unknown identity of an application's request, the rows are erased. The
+    application sees no event about this."""
     policy(report_seconds=86_400)
     app = key_with(Scope.REQUESTS_WRITE, Scope.REQUESTS_READ)
     made = gateway.post("/v1/deletion-requests", json={"subject_id": MAIL, "kind": "email"}, headers=app).json()
@@ -437,7 +438,7 @@ def test_no_identifier_is_stored_in_clear(
     get: Get,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """No identifier of the map appears in the files or logs of the installation in any spelling."""
+    """No identifier of the identity map appears in the files or logs of the installation in any spelling."""
     clear = ["zebulon.quixley@example.org", "+4930901877", "customer-zq-8842", "f47ac10b-58cc-4372-a567-0e02b2c3d479"]
     load(link(*zip(("email", "phone", "customer_id", "device"), clear, strict=True)))
     load(link(("email", clear[0]), ("customer_id", "another-zq-1")))
@@ -458,7 +459,8 @@ def test_requests_are_found_by_kind_and_identifier(
     gateway: TestClient, held: str, load: Load, forget: Make, refused: Refused
 ) -> None:
     """Lists, counts and exports find a request by the kind and any spelling of its identifier, by the identifier's
-    hash, and by identifiers that the map added. The same text as an identifier of another kind finds no request."""
+    hash, and by identifiers that the identity map added. The same text as an identifier of another kind finds no
+    request."""
     load(OF_P1)
     request, other = forget(MAIL, kind="email"), forget("p2")
 

@@ -104,8 +104,8 @@ def test_extreme_budgets_are_answered(gateway: TestClient, live: dict[str, Any],
 def test_the_spent_budget_of_a_dataset_counts_every_version(
     live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make, gateway: TestClient
 ) -> None:
-    """A record's spent budget counts every version of every model on its dataset. The squares of the models' shares add
-    up, and the total never decreases."""
+    """A record's spent budget counts every version of every model on the record's dataset. Its mu^2 is the sum of the
+    models' mu^2, and it never decreases."""
     path = f"/accounting/datasets/{live['dataset_id']}"
     first = get(path)
     [model] = first["models"]

@@ -27,8 +27,8 @@ def epsilon(stated: list[dict[str, Any]], notion: str) -> float:
 
 @pytest.fixture
 def lived(gateway: Any, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """Return a model that was trained, forgot a person, was retrained and forgot two people at once. A second model
-    shares its data."""
+    """Return a model that was trained, forgot a person, was retrained, and then forgot two people together. A second
+    model shares its data."""
     dataset = new_dataset(rows=60, rows_each=2)
     model = new_model(dataset["id"], noise_scale=0.05)
     new_model(dataset["id"], noise_scale=0.05)
@@ -46,8 +46,9 @@ def lived(gateway: Any, new_dataset: Make, new_model: Make, forget: Make, work: 
 def test_run_ends_match_ledger_and_certificates(
     installation: Installation, lived: dict[str, Any], get: Callable[[str], Any]
 ) -> None:
-    """The last point of each run matches the epsilons and chain in the run's ledger entry, and the first point
-    continues the previous run. Each batch's `deletion` and `adaptive` match its certificates to the last digit."""
+    """The last point of each run has the same epsilons and chain state as the run's ledger entry, and the first point
+    continues the previous run. For each batch, `deletion` and `adaptive` match the batch's certificates to the last
+    digit."""
     with installation.database.reading() as session:
         segments, earlier = life(session, lived["id"])
         bodies = [json.loads(entry.body) for entry in repository.entries(session, model_id=lived["id"])]
@@ -81,8 +82,9 @@ def test_run_ends_match_ledger_and_certificates(
 
 
 def test_pages_cover_the_whole_life(installation: Installation, lived: dict[str, Any]) -> None:
-    """The pages, newest first, cover the model's whole life, and the points of a run do not depend on the page size.
-    The `adaptive` epsilon of a record still in the dataset never decreases, even when the model is retrained."""
+    """The pages start with the newest run and together cover the model's whole life, and a run's points do not depend
+    on the page size. The `adaptive` epsilon of a record that is still in the dataset never decreases, even when the
+    model is retrained."""
     with installation.database.reading() as session:
         whole, _ = life(session, lived["id"])
         paged, before = [], None

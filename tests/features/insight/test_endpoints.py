@@ -14,11 +14,12 @@ Get = Callable[[str], Any]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_a_curve_shows_learning_deletion_and_recuperation(
+def test_a_curve_shows_training_and_forgetting(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """The curve shows erosion during training, a jump at the deletion, and recuperation up to the current state. It
-    names neither requests nor people, and its pages start with the newest run."""
+    """Epsilon rises during training, and the residual influence of the forgotten person starts at the same value and
+    falls to the model's current state. The curve names neither requests nor people, and its pages start with the newest
+    run."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     request = forget("p3")
@@ -48,7 +49,7 @@ def test_a_curve_shows_learning_deletion_and_recuperation(
 
 
 @each("query", ["points=1", "points=501", "limit=0", "cursor=x", "cursor=-1"])
-def test_a_malformed_curve_is_refused(gateway: TestClient, live: dict[str, Any], query: str, refused: Refused) -> None:
+def test_malformed_curves_are_refused(gateway: TestClient, live: dict[str, Any], query: str, refused: Refused) -> None:
     """Requesting a curve with a single point, or passing a cursor that no page returned, is refused."""
     refused(gateway.get(f"/v1/accounting/models/{live['id']}/trajectory?{query}"), 422, "input_invalid")
 
@@ -68,8 +69,8 @@ Work = Callable[[], int]
 def test_a_plan_matches_the_model(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """A plan states the same numbers as a model created with the plan's settings. Without evaluation data the plan
-    contains no accuracy and reads no rows."""
+    """A plan states the same numbers as a model that is created with the plan's settings. For a dataset without
+    evaluation data, the plan contains no accuracy and no rows are read."""
     dataset = new_dataset(rows=400)["id"]
     plan = get(f"/accounting/datasets/{dataset}/plan?l2=0.05")
     assert [cost["epsilon"] for cost in plan["costs"]] == [0.25, 0.5, 1, 2, 4, 8]
@@ -111,7 +112,7 @@ def test_a_plan_includes_measured_versions(
 
 
 @each("asked", ["objective=least_squares", "loss_width=1"])
-def test_a_plan_of_an_unfit_objective_is_refused(
+def test_a_plan_for_an_unsuitable_objective_is_refused(
     new_dataset: Make, gateway: TestClient, refused: Any, asked: str
 ) -> None:
     """A plan whose objective does not fit the dataset is refused with the same error as creating such a model."""
@@ -120,8 +121,8 @@ def test_a_plan_of_an_unfit_objective_is_refused(
 
 
 def test_a_preview_changes_nothing(gateway: TestClient, live: dict[str, Any], get: Get, work: Work) -> None:
-    """A preview states the cost of forgetting a number of records and changes nothing. More records or a smaller target
-    never cost less."""
+    """A preview states the cost of forgetting a number of records and changes nothing. Forgetting more records or
+    meeting a stricter target never costs less."""
     before = get(f"/accounting/models/{live['id']}")
 
     def steps(**asked: Any) -> int:
@@ -141,7 +142,7 @@ def test_a_preview_changes_nothing(gateway: TestClient, live: dict[str, Any], ge
 @each("epsilon", [5e-324, 1e-12, 1.0, 1e300])
 @each("delta", [5e-324, 1e-300, 0.5, 1 - 2**-53])
 @each("num_records", [1, 2**31 - 1])
-def test_extreme_previews_are_answered(
+def test_extreme_previews_return_numbers_or_an_error(
     gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float, num_records: int
 ) -> None:
     """Previews at the extremes of the valid range return either numbers or a specific error."""
@@ -163,7 +164,8 @@ def test_a_malformed_preview_is_refused(gateway: TestClient, wrong: dict[str, An
 
 
 def test_a_preview_compares_the_options(gateway: TestClient, live: dict[str, Any]) -> None:
-    """A preview lists all options, including the planned one, ordered by cost per request, cheapest first."""
+    """A preview lists all ways to forget the records, including the planned one, ordered by cost per request, cheapest
+    first."""
     answer = gateway.post("/v1/accounting/preview", json={"model_id": live["id"], "expected_requests": 3}).json()
     options = {option["kind"]: option for option in answer["options"]}
     assert options.keys() == {"unlearn", "batch", "relearn"}
@@ -214,8 +216,8 @@ def test_previews_by_steps_and_by_target_match(ask: Make, live: dict[str, Any]) 
 def test_a_preview_of_batches_matches_the_runs(
     gateway: TestClient, ask: Make, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """Each batch in a previewed schedule has the same number of steps as the actual run. All requests can be served by
-    a single run, and a schedule has at most a hundred runs."""
+    """Each batch in a previewed schedule has the same number of steps as the actual run. A single run can serve all
+    requests together. A schedule with more than a hundred runs is refused."""
     asked = {"model_id": live["id"], "num_records": 101, "batch": 1}
     problem = refused(gateway.post("/v1/accounting/preview", json=asked), 422, "input_invalid")
     assert problem["errors"][0]["path"] == "batch"
@@ -280,7 +282,7 @@ def test_a_preview_explains_why_a_request_waits(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """The preview of a request that is waiting for a batch states the number of waiting requests, the batch size and
-    when the run will start at the latest. The preview is empty once a run has claimed the request."""
+    the latest time at which the run will start. The preview is empty once a run has claimed the request."""
     new_model(new_dataset()["id"], batching={"max_requests": 2, "max_wait_seconds": 3600})
     work()
     first = forget("p1")

@@ -46,7 +46,7 @@ def test_the_largest_batch_fits_and_one_more_does_not(steps, epsilon, log_noise,
 
 @pytest.mark.parametrize("steps", [1, 10, 40, 61])
 def test_the_largest_batch_matches_brute_force(steps):
-    """The result equals the largest batch found by counting up from zero."""
+    """The computed size of the largest batch equals the size found by counting up from zero."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     fits = [
         calibration.least_steps(chain, records=records, **TARGET, at_most=1000) <= steps for records in range(0, 250)
@@ -54,8 +54,8 @@ def test_the_largest_batch_matches_brute_force(steps):
     assert margins.most_records(chain, steps=steps, **TARGET) == fits.index(False) - 1
 
 
-def test_all_slots_may_be_the_largest_batch():
-    """If the noise is large enough for one step to forget all records, the largest batch is the number of records."""
+def test_the_largest_batch_can_contain_all_records():
+    """If the noise is large enough to forget all records in one step, the largest batch contains all records."""
     assert margins.most_records(converged(l2=0.0119, noise_scale=1000.0), steps=1, **TARGET) == MNIST
 
 
@@ -69,8 +69,8 @@ def test_all_slots_may_be_the_largest_batch():
     published=st.lists(st.tuples(st.integers(1, 5000), st.integers(1, 10)), max_size=4, unique_by=lambda pair: pair[0]),
 )
 def test_the_releases_left_fit_and_one_more_does_not(records, steps, epsilon, published):
-    """The remaining releases stay within the budget, one more would exceed it, and the number agrees with the closed
-    form. An exhausted budget raises InfeasibleError."""
+    """The remaining releases stay within the budget, one more would exceed it, and their number equals the closed form.
+    An exhausted budget raises `InfeasibleError`."""
     mechanism = converged(l2=0.0119, noise_scale=0.3).mechanism
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     exposures = [Exposure(mechanism=mechanism, records=records, releases=tuple(sorted(published)))]
@@ -94,7 +94,7 @@ def test_the_releases_left_fit_and_one_more_does_not(records, steps, epsilon, pu
 
 
 def test_the_remaining_releases_match_brute_force():
-    """The number of remaining releases equals the number of versions that can be published before the budget is
+    """The number of remaining releases equals the number found by publishing versions one by one until the budget is
     exceeded."""
     mechanism = converged(l2=0.0119, noise_scale=0.3).mechanism
     target = conversion.gdp_mu(epsilon=0.02, delta=1e-5)

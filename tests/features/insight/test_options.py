@@ -11,8 +11,8 @@ from tests.app.unlearning.test_planner import DELTA, learned
 
 
 def test_the_options_are_compared() -> None:
-    """Unlearning now, waiting for a batch, and retraining are each listed with the number of steps and the reason. The
-    option with the lowest cost per request comes first."""
+    """Unlearning now, waiting for a batch, and retraining are each listed with their number of steps and a reason for
+    that number. The option with the lowest cost per request comes first."""
     chain = learned()
     found = costs.options(chain, records=1, epsilon=1.0, delta=DELTA, expected_requests=4)
     assert [option.kind for option in found] == ["batch", "unlearn", "relearn"]
@@ -31,7 +31,7 @@ def test_the_options_are_compared() -> None:
     assert again.reason == PlanReason.NO_INFLUENCE
 
 
-def test_unlearning_is_not_offered_if_relearning_is_cheaper() -> None:
+def test_unlearning_is_not_offered_if_retraining_is_cheaper() -> None:
     """If the noise is far too small, the only options are retraining once for all requests and retraining for each
     request."""
     chain = learned(noise_scale=1e-9)
@@ -62,8 +62,8 @@ def test_large_noise_makes_one_step_enough() -> None:
     expected=st.integers(1, 12),
 )
 def test_every_option_reaches_the_target(records: int, epsilon: float, noise_scale: float, expected: int) -> None:
-    """The options include the planned one, every option reaches the target, and waiting for a batch never costs
-    more."""
+    """The options include the planned one, every option reaches the target, and no option costs less per request than
+    waiting for a batch."""
     chain = learned(noise_scale)
     found = costs.options(chain, records=records, epsilon=epsilon, delta=DELTA, expected_requests=expected)
     by_kind = {option.kind: option for option in found}

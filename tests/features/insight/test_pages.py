@@ -57,8 +57,8 @@ def test_the_curve_is_drawn(officer: Browser, forgotten: dict[str, Any], get: Ge
 
 
 def test_the_other_axis_counts_steps(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """The alternative axis counts the steps over the model's whole life, and an unknown axis is refused. A page is
-    updated only if it does not yet show the live version."""
+    """The alternative axis counts the steps over the model's whole life, and an unknown axis is refused. When a browser
+    polls, the page is sent again only if the browser does not yet show the live version."""
     path = f"/admin/models/{forgotten['id']}/curve"
     assert [officer.get(f"{path}?{query}").status_code for query in ("known=2", "known=1")] == [204, 200]
     assert [officer.get(f"{path}?{query}").status_code for query in ("axis=x", "cursor=x")] == [422, 422]

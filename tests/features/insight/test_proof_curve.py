@@ -95,7 +95,7 @@ def test_influence_only_rises_while_learning():
     assert last.epsilon_of_one == pytest.approx(conversion.gdp_epsilon(mu=mu, delta=DELTA), rel=1e-9)
 
 
-def test_each_point_matches_a_run_of_its_own():
+def test_each_point_matches_a_separate_run():
     """The point after step k equals the end of a run planned with exactly k steps, including the rounding in the last
     step."""
     found = unlearned(Run(steps=30, records=2), largest=2)
@@ -114,7 +114,7 @@ def test_a_deletion_starts_with_full_influence():
 
 
 def test_adaptive_composes_earlier_releases():
-    """`adaptive` composes the earlier releases with the current run up to the point."""
+    """At each point, `adaptive` composes the earlier releases with the part of the current run up to that point."""
     before = Exposure(mechanism=MECHANISM, records=1, releases=((LEARNED.steps, 1),))
     found = unlearned(Run(steps=40, records=1), exposures=(before,))
     assert found[0].epsilon.adaptive == conversion.gdp_epsilon(mu=methods.adaptive_mu([before]), delta=DELTA)

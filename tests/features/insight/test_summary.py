@@ -81,8 +81,8 @@ def stored(installation: Installation) -> Installation:
 
 @pytest.mark.parametrize("discreet", [False, True])
 def test_numbers_match_the_requests(stored: Installation, discreet: bool) -> None:
-    """In every time zone, the summary's due days, weeks and clocks agree with the individual requests, and only one
-    tenant's requests are counted. Each open request is counted once."""
+    """In every time zone, the summary's numbers for due days, weeks and clocks agree with the tenant's individual
+    requests. Each open request is counted once, and no other tenant's requests are counted."""
     view = View(discreet=discreet, at=AT)
     for zone in ZONES:
         with stored.database.reading(by=OFFICER) as session:
@@ -133,7 +133,7 @@ def _days(start: datetime.datetime, end: datetime.datetime) -> int:
 
 @pytest.mark.parametrize("discreet", [False, True])
 def test_every_number_matches_a_list(stored: Installation, discreet: bool) -> None:
-    """For each number in the summary, the corresponding list filters match exactly that many requests."""
+    """For each number in the summary, a list with the corresponding filters contains exactly that many requests."""
     view, zone = View(discreet=discreet, at=AT), "Europe/Berlin"
     with stored.database.reading(by=OFFICER) as session:
         found = summary.of_requests(session, view=view, zone=zone)

@@ -196,8 +196,8 @@ print(os.getresuid(), os.getresgid(), os.getgroups(), *capabilities)
     ],
 )
 def test_an_impossible_sandbox_raises(before: str, why: str) -> None:
-    """`enter` raises an error if another thread would stay outside the sandbox, if the processor architecture is not
-    supported, or if root privileges cannot be dropped."""
+    """`enter` raises an error if another thread of the process would remain outside the sandbox, if the processor
+    architecture is not supported, or if root privileges cannot be dropped."""
     program = f"""
 {before}
 from lethe.features.isolation import sandbox

@@ -45,7 +45,7 @@ def test_the_estimate_is_unbiased_with_its_variance(response: RandomisedResponse
 
 
 @given(responses, st.integers(1, 60), st.data())
-def test_an_interval_holds_for_fixed_people(response: RandomisedResponse, n: int, data: st.DataObject) -> None:
+def test_intervals_cover_the_share_of_fixed_people(response: RandomisedResponse, n: int, data: st.DataObject) -> None:
     """Whatever the n people's true answers are, each interval misses the true share with a probability of at most the
     error probability allotted to it."""
     true = data.draw(st.integers(0, n))
@@ -62,9 +62,9 @@ def test_an_interval_holds_for_fixed_people(response: RandomisedResponse, n: int
 
 
 @given(responses, st.integers(1, 60), shares)
-def test_an_interval_holds_for_people_drawn(response: RandomisedResponse, n: int, share: float) -> None:
-    """For people drawn at random from a population, too, each interval misses the true share with a probability of at
-    most the error probability allotted to it."""
+def test_intervals_cover_the_share_of_a_population(response: RandomisedResponse, n: int, share: float) -> None:
+    """If the people are drawn at random from a population, each interval misses the population's share with a
+    probability of at most the error probability allotted to the interval."""
     chance = stats.binom.pmf(range(n + 1), n, response.rate(share))
     rest = [0] * (response.num_answers - 2)
     found = [response.estimates([hits, n - hits, *rest], confidence=0.9)[0] for hits in range(n + 1)]
@@ -101,8 +101,8 @@ def test_estimates_match_a_survey_by_hand() -> None:
     [(1, [1, 1], 0.9), (3.0, [1, 1], 0.9), (3, [0, 0], 0.9), (3, [1, -1], 0.9), (3, [1, 1, 1], 0.9), (3, [1, 1], 1.0)],
 )
 def test_a_malformed_survey_is_refused(odds: int, sent: list[int], confidence: float) -> None:
-    """Odds that hide everything, a survey without answers, a wrong number of answers and a confidence of 1 are
-    refused."""
+    """A survey is refused if its odds would hide every true answer, if it has no answers or the wrong number of
+    answers, or if the confidence is 1."""
     with pytest.raises(DomainError):
         RandomisedResponse(odds=odds, num_answers=2).estimates(sent, confidence=confidence)
 

@@ -31,7 +31,7 @@ def ledger(**given: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def new_dp_model(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Return a function that registers a model and returns it."""
+    """Return a function that registers a model with a ledger and returns the model."""
 
     def create(name: str = "Ranker", **given: Any) -> dict[str, Any]:
         answer = gateway.post("/v1/dp-models", json={"name": name} | ledger(**given))

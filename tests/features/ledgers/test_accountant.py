@@ -173,11 +173,12 @@ def test_the_curve_gives_the_rows_within_a_budget() -> None:
     [((0.001, 0.5, 1), 1), ((1.0, 0.01, 10_000_000), 1), ((0.01, 1.0, 1), 1), ((1.0, 0.5, 10), 1000)],
 )
 def test_a_useless_bound_is_not_computed(history: tuple[float, float, int], rows: int) -> None:
-    """A ledger without a useful bound has no epsilon, and finding this out takes hardly any memory or time."""
+    """If no useful bound exists for a ledger, the accountant returns no epsilon, and takes hardly any memory or time to
+    find this out."""
     assert epsilon(opacus(history), rows=rows, delta=1e-5) is None
 
 
-def test_a_stated_number_is_recomputed() -> None:
+def test_a_false_epsilon_is_refused() -> None:
     """A stated epsilon is refused if it is below the recomputed bound or far above it."""
     steps = opacus((1.2, 0.02, 300))
     stated = epsilon(steps, rows=2, delta=1e-5)

@@ -11,12 +11,12 @@ from tests.features.ledgers.conftest import LEDGER, moment
 TERMS = ("--delta", "1e-5", "--max-rows-per-person", "2", "--budget-epsilon", "0.6", "--trained-from")
 
 
-def test_a_model_is_registered_spent_renewed_and_retired(
+def test_a_ledger_is_registered_spent_renewed_and_retired(
     settings: Settings, admin_key: str, lethe: Lethe, tmp_path: Path
 ) -> None:
-    """The command registers a ledger from a file, and the list shows when its budget is spent. Once the ledger is
-    renewed, the waiting request proceeds and its bundle verifies offline. A retired model is listed as retired, and a
-    malformed ledger is refused with exit code 1."""
+    """A model is registered with a ledger from a file, and the list of models shows that the ledger's budget is spent.
+    Once the ledger is renewed, the waiting request proceeds and its bundle verifies offline. A retired model is listed
+    as retired, and a malformed ledger is refused with exit code 1."""
     file = tmp_path / "ledger.json"
     file.write_text(json.dumps(LEDGER))
     with processes.gateway(settings) as (_, address), processes.worker(settings):

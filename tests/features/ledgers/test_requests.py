@@ -120,8 +120,8 @@ def test_retiring_a_model_ends_waiting_requests(
 def test_only_requests_about_its_datasets_concern_a_model(
     gateway: TestClient, new_dataset: New, new_dp_model: New, forget: New, get: Get
 ) -> None:
-    """A request that names only datasets the model does not use does not count towards the model's forgotten rows. The
-    model appears in the list of systems."""
+    """A request that is limited to other datasets does not add to the model's count of forgotten rows. The model is
+    included in the list of systems."""
     mine, other = new_dataset(), new_dataset(name="other")
     model = new_dp_model(dataset_ids=[mine["id"]])
     forget("p0", dataset_ids=[other["id"]])
@@ -163,7 +163,7 @@ def test_a_bundle_recomputes_epsilon(
     gateway: TestClient, installation: Installation, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
     """A bundle contains the ledger and verifies with only the public keys. If the evidence claims a smaller epsilon,
-    another ledger, more rows or a later training, verification fails and names the failed check, even if the
+    another ledger, more rows or a later start of training, verification fails and names the failed check, even if the
     installation signed the bundle."""
     new_dp_model()
     for name in "ab":

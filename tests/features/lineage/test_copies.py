@@ -80,8 +80,8 @@ def test_an_outstanding_copy_is_the_headline_until_it_is_destroyed(
     get: Callable[[str], Any],
 ) -> None:
     """Each copy of a version that was trained on the person is listed with its recipient and its state. The sentences
-    for the person and for the officer state how many copies are still out, were replaced by a version that forgot the
-    person, or were destroyed. Copies of later versions are not listed."""
+    for the person and for the officer state how many copies are still held by recipients, were replaced by a version
+    that forgot the person, or were destroyed. Copies of later versions are not listed."""
     first, second = handed_out(1, holder), handed_out(1, holder)
     request_id = forget("p0")["id"]
     work()

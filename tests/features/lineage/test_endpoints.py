@@ -30,9 +30,9 @@ def trace(gateway: TestClient, **subject: str) -> Any:
 def test_a_person_is_followed_from_rows_to_certificate(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The lineage shows a person's rows and every version trained on them. While the request is open, it shows no
-    version without the person. Once the request is completed, it shows the certificate and the earlier versions as
-    destroyed; later versions are left out."""
+    """The lineage shows a person's rows and every version trained on them. While the request is open, the lineage
+    contains no version without the person. Once the request is completed, the lineage shows the certificate and marks
+    the earlier versions as destroyed. It never lists later versions."""
     dataset = new_dataset(rows_each=2)
     model = new_model(dataset["id"])
     work()
@@ -68,7 +68,7 @@ def test_a_person_is_followed_from_rows_to_certificate(
     assert (done["num_versions"], done["owed"]) == (2, False)
 
 
-def test_models_made_without_the_person_are_not_named(
+def test_models_trained_without_the_person_have_no_versions_in_the_lineage(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """A model that was created after the rows were erased is not in the lineage. A model that was still waiting to be

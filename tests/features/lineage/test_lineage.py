@@ -152,7 +152,7 @@ def test_versions_before_an_erasure_contained_the_person(installation: Installat
 
 
 def test_a_request_without_rows_changes_nothing(installation: Installation, by: Actor) -> None:
-    """A later request that finds no rows because they were already erased does not change the erasure's revision."""
+    """If a later request finds no rows because they were already erased, the revision of the erasure stays the same."""
     with installation.database.writing(by=by) as session:
         hold(session, [])
         versions(session, by, REVISIONS)

@@ -91,7 +91,8 @@ def test_repeating_many_requests_creates_nothing(client: Client) -> None:
 
 
 def test_requests_round_trip_through_csv(client: Client, tmp_path: Path) -> None:
-    """Requests are imported from CSV and exported to CSV, either all or filtered, to a file or a stream."""
+    """Requests can be imported from CSV. All requests, or only those that match a filter, can be exported to CSV,
+    either to a file or to a stream."""
     requests = client.deletion_requests
     made = requests.create_from_csv(
         b"subject_id,regulation\r\np1,ccpa\r\np2,gdpr\r\n,gdpr\r\n", source="list 7", idempotency_key="once"
@@ -159,7 +160,7 @@ ANNA = "anna@example.org"
 def test_wrong_arguments_are_named(
     script: Script, scripted_client: Client, made: Callable[[Client], Any], fields: list[str]
 ) -> None:
-    """The error for a wrong argument names the argument without quoting its value, and nothing is sent."""
+    """If an argument is wrong, the error names the argument without quoting its value, and nothing is sent."""
     with pytest.raises(InputInvalid) as refused:
         made(scripted_client)
     assert [fault.path for fault in refused.value.errors] == fields

@@ -147,7 +147,7 @@ def test_unusable_licences_are_refused(gateway: TestClient) -> None:
 
 
 def test_a_damaged_file_is_not_used(gateway: TestClient, installation: Installation) -> None:
-    """A network's file is not returned if it was changed in the database."""
+    """If a network's file was changed in the database, the file is not returned."""
     made = send(gateway, nets.linear()).json()
     with installation.database.writing() as session:
         session.execute(sa.update(NetworkPiece).values(content=nets.linear(2.0)))

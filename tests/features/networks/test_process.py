@@ -41,8 +41,8 @@ def test_a_nondeterministic_network_is_refused() -> None:
 
 
 def test_features_depend_only_on_the_row() -> None:
-    """A row has bit-identical features at any position in the upload, and they match numpy's up to rounding. Progress
-    is reported batch by batch."""
+    """A row has bit-identical features at any position in the upload, and its features match those computed by numpy up
+    to rounding. Progress is reported batch by batch."""
     with process.examined(nets.linear(), LIMITS) as encoder:
         found = encoder.encode(ROWS)
         backwards = encoder.encode(ROWS[::-1])[::-1]

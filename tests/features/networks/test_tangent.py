@@ -141,7 +141,7 @@ def at_a_kink(layer: torch.nn.Linear) -> Any:
 @pytest.mark.slow
 def test_a_row_at_a_kink_is_tolerated() -> None:
     """The check tolerates a row for which a ReLU differs between single and double precision. It rejects a difference
-    larger than such a row can explain, and a missing row that is not at a kink."""
+    that is too large to be explained by such a row, and it detects a missing row that is not at a kink."""
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Linear(NUM_FEATURES, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     with torch.no_grad():

@@ -172,8 +172,8 @@ def test_two_outputs_give_one_score():
 
 
 def test_a_rank_reduces_the_parameters():
-    """A rank reduces the parameters of wide matrices, but not of vectors or of matrices with fewer columns. The factors
-    depend only on the seed."""
+    """Setting a rank reduces the number of parameters of matrices with more columns than the rank, but not of other
+    matrices or of vectors. The factors depend only on the seed."""
     content, rows = exported(perceptron(4, 3), 4), rows_of(3, 4).double()
     whole, some, same, other = (
         tangent(content, 3, rank=rank, seed=seed) for rank, seed in ((0, 0), (2, 5), (2, 5), (2, 6))

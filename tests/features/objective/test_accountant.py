@@ -52,8 +52,8 @@ def test_kappa_of_softmax_is_attained_by_equal_probabilities():
 
 
 def test_replaced_records_move_by_the_stated_distance():
-    """With two classes, there is one way for a replaced record to move the gradient by 2, and there are two ways to
-    move it by 1. With C classes, there are C - 1 ways to move it by the maximum, sqrt(8)."""
+    """With two classes, a replaced record can move the gradient by 2 in one way and by 1 in two ways. With C classes,
+    it can move the gradient by the maximum, sqrt(8), in C - 1 ways."""
     two = accountant.tail(mechanism(), adjacency=Adjacency.REPLACE)
     assert [round(math.exp(count)) for count, _ in two.vertices] == [2, 1]
     assert [mu for _, mu in two.vertices] == [pytest.approx(0.5), pytest.approx(1.0)]

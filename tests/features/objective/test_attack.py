@@ -25,8 +25,7 @@ PERSON = 20
 
 
 def table(held: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return twenty rows of one class plus, if `held`, a person of the other class whom they contradict, or else a null
-    row."""
+    """Return twenty rows of one class and one more row: a person of the other class if `held`, otherwise a null row."""
     features = np.tile(np.array([0.6, 0.6], dtype=np.float32), (21, 1))
     labels = np.zeros(21, dtype=np.int32)
     features[PERSON], labels[PERSON] = (0.7, -0.7), 1

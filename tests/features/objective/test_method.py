@@ -104,8 +104,8 @@ def test_an_altered_statement_is_refused(path: tuple[Any, ...], value: Any, name
 
 
 def test_rows_erased_since_the_version_still_count() -> None:
-    """Until the next version is made, the bound covers the erased records that the current version was trained on.
-    Afterwards it covers only the solver's tolerance."""
+    """Records that were erased after the current version was trained on them still count towards its bound. Once the
+    next version is published, the bound covers only the solver's tolerance."""
     chain = methods.replay(mechanism(), [Run(steps=mechanism().learn_steps)])
     still = METHOD.unlearning_mu(chain, records=2)
     assert METHOD.unlearning_mu(accountant.erased(chain, records=2)) == still > 2 / mechanism().noise_scale

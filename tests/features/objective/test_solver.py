@@ -139,8 +139,8 @@ def test_solver_that_stops_early_is_refused():
 
 
 def test_wrong_gradient_is_refused(monkeypatch):
-    """If the solver's gradient omits a row, no version is made, because the certificate is computed by separate
-    code."""
+    """If the solver's gradient omits a row, the certificate, which is computed by separate code, detects this and no
+    version is made."""
     features, labels = rows(Objective.LOGISTIC_REGRESSION, 2)
     passed = solver._Rows.gradient_and_hessians
 

@@ -47,8 +47,8 @@ def test_a_request_waiting_for_a_batch_does_not_age_the_queue(
     work: Callable[[], int],
     get: Callable[[str], Any],
 ) -> None:
-    """A request that is waiting for a batch does not increase the age of the queue, unless the person also has rows in
-    another dataset that is ready to be processed."""
+    """A request that is waiting for a batch does not count towards the age of the queue, unless the person also has
+    rows in another dataset that is ready to be processed."""
     collecting, _ = new_dataset()["id"], new_dataset()
     new_model(collecting, batching={"max_wait_seconds": 3600})
     work()

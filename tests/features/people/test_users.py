@@ -300,8 +300,8 @@ def test_addresses_are_unique(installation: Installation, by: Actor, admin: Call
 def test_the_last_administrator_cannot_be_removed(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """The last administrator key can be revoked if an administrator has a password, and then the last such
-    administrator cannot be removed. An administrator who is locked out by wrong codes does not count."""
+    """The last administrator key can be revoked if an administrator has a password. After that, the last administrator
+    with a password cannot be removed. An administrator who is locked out because of wrong codes does not count."""
     user_id = invited(Role.ADMINISTRATOR)
     operator = invited(Role.OPERATOR, "olga@example.com")
     with installation.database.writing(by=by) as session:

@@ -48,7 +48,7 @@ def exercise(**changed: Any) -> Exercise:
     return parsed(Exercise, message(**changed))
 
 
-def test_combined_mode_matches_libsodium() -> None:
+def test_a_message_is_a_signature_followed_by_the_text() -> None:
     """A message consists of the signature followed by the text, as in the second vector of RFC 8032, section 7.1."""
     key = bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")
     signature = bytes.fromhex(
@@ -234,7 +234,7 @@ def test_every_status_is_mapped(status: RequestStatus) -> None:
 
 def test_an_unverified_person_gets_the_verification_url() -> None:
     """While a request is in review, its status for an unverified person contains the policy's verification URL. If the
-    policy has no such URL, the protocol's reason is omitted."""
+    policy has no such URL, the reason code that refers to it is omitted."""
     unverified = request(metadata={"agent_id": "AGENT", "identity": "unverified"})
     told = drp.status_of(unverified, status="in_review", verification_url="https://business.example.com/verify/")
     assert (told["status"], told["reason"]) == ("in_progress", "need_user_verification")

@@ -110,8 +110,8 @@ def test_a_hashed_identity_equals_the_raw_one(tmp_path: Path) -> None:
 
 @given(st.lists(st.sampled_from(RequestStatus), min_size=1))
 def test_the_status_combines_all_identities(statuses: list[RequestStatus]) -> None:
-    """The combined request is pending only before any of its parts has started, is completed once all parts are
-    completed, and has ended once all parts have ended."""
+    """A request about several identities is pending only while none of its parts has started. It is completed once all
+    parts are completed, and has ended once all parts have ended."""
     together = opendsr.together(statuses)
     assert (together is opendsr.OpenDsrStatus.COMPLETED) == (set(statuses) == {RequestStatus.COMPLETED})
     assert (together in (opendsr.OpenDsrStatus.COMPLETED, opendsr.OpenDsrStatus.CANCELLED)) == (

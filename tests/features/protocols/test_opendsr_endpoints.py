@@ -278,7 +278,8 @@ def test_a_subject_request_is_atomic(controller: Controller, installation: Insta
 def test_controllers_cannot_tell_whose_data_is_held(
     controller: Controller, policy: Callable[..., None], new_dataset: Callable[..., Any], work: Callable[[], int]
 ) -> None:
-    """Responses about a person whose data is held and responses about a stranger differ only in the controller's id."""
+    """Responses about a person whose data is held and responses about a stranger differ only in the controller's
+    request id."""
     policy(report_seconds=3600)
     new_dataset()
 

@@ -93,7 +93,8 @@ def test_metrics_match_those_of_versions() -> None:
 
 
 def test_numbers_are_rounded() -> None:
-    """Numbers of rows and losses are rounded to two significant digits, and accuracies to whole percentages."""
+    """In reports, numbers of rows and losses are rounded to two significant digits, and accuracies to whole
+    percentages."""
     generator = np.random.default_rng(4)
     features = generator.standard_normal((5678, 4)).astype(np.float32)
     labels = (features[:, 0] > 0.3).astype(np.int32)

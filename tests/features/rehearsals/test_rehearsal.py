@@ -165,12 +165,12 @@ def test_a_request_runs_before_a_rehearsal(
     assert (found["status"], found["report"]) == ("outdated", None)
 
 
-def test_no_second_report_can_be_subtracted(
+def test_a_version_gets_no_second_report_while_a_request_is_waiting(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """While a request is waiting, the same version gets no second report, because it could be subtracted from the
-    first. This holds even after the first report has been removed. The next version, which is trained without the
-    person, can be rehearsed."""
+    """While a request is waiting, the same version gets no second report, because the difference between the two
+    reports could reveal the person's data. This holds even after the first report has been removed. The next version,
+    which is trained without the person, can be rehearsed."""
     test = new_dataset("others", rows=40, seed=3, first=1000)
     batching = {"max_wait_seconds": 86400}
     model = new_model(new_dataset()["id"], noise_scale=0.02, batching=batching, evaluation_dataset_id=test["id"])
@@ -277,7 +277,7 @@ def test_a_person_with_many_rows_counts_once(
     gateway: TestClient, installation: Installation, new_model: Make, work: Work
 ) -> None:
     """A person with hundreds of rows counts as one person in each set, and each rehearsal draws different people. Rows
-    without a person count individually. Too few people do not form a test set."""
+    without a person count individually. If there are too few people, no test set is formed."""
 
     def uploaded(*subjects: str) -> str:
         form, files = {"name": "people", "classes": '["0", "1"]'}, {"file": ("people.npz", people(*subjects))}

@@ -138,8 +138,8 @@ def test_a_copy_is_a_ghost_until_it_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.postgres
 def test_a_blind_search_is_not_graded_as_searched(url: str, tmp_path: Path) -> None:
-    """Texts compressed by the database server cannot be found even while they exist. Their deletion is therefore not
-    graded as searched."""
+    """Texts that the database server compresses cannot all be found even before their deletion. The deletion is
+    therefore not graded as searched."""
     one, name = built("pgvector", tmp_path, url)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE people SET body = repeat(md5(body) || ' ', 400)")

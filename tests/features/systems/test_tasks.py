@@ -165,8 +165,8 @@ def test_a_system_is_reminded_once_before_and_once_after_the_deadline(
     deliveries: Callable[[], list[WebhookDelivery]],
     get: Get,
 ) -> None:
-    """A system is reminded once when the deadline is near and once when it has passed, however often the job runs. An
-    officer can close the task; the system then counts as not reached."""
+    """A system is reminded once when the deadline is near and once when it has passed, however often the periodic job
+    runs. An officer can close the task; the system then counts as not reached."""
     new_system()
     request = forget("a")
     task = task_of(request["id"])

@@ -24,9 +24,9 @@ from lethe.proof.losses import Objective
 def test_rivals_are_chosen_by_the_judged_metric(
     objective: Objective, metric: Metric, name: str, num_train: int
 ) -> None:
-    """For counts with outliers on one side, the best scikit-learn model is least squares if judged by r squared,
-    Huber's loss if judged by the absolute error, and a rate model if judged by a deviance. A model is also found with
-    only a few rows."""
+    """For counts with outliers on one side, the best scikit-learn model is least squares if models are judged by r
+    squared, Huber regression if they are judged by the absolute error, and a rate model if they are judged by a
+    deviance. A model is also found if there are only a few rows."""
     random = np.random.default_rng(2)
     x = random.uniform(-1, 1, size=(300, 2))
     counts = np.where(random.uniform(size=300) < 0.25, 40, np.rint(10 + 5 * x[:, 0]))

@@ -241,7 +241,7 @@ def test_stated_columns_are_not_read() -> None:
 @pytest.mark.slow
 def test_a_preview_reports_accuracy_and_cost() -> None:
     """A table's preview reports clipped and unknown shares, warnings, Lethe's accuracy next to scikit-learn's, and the
-    cost of forgetting. A larger epsilon is more accurate, and a larger l2 takes fewer passes."""
+    cost of forgetting. A larger epsilon gives a higher accuracy, and a larger l2 needs fewer passes."""
     table = load_wine(as_frame=True).frame
     found = preview(table, schema=infer(table, label="target"), epsilons=(0.5, 4.0))
     assert (found.num_rows, found.num_features, found.held_out) == (178, 13, 44)
@@ -331,7 +331,7 @@ def test_a_preview_measures_several_labels() -> None:
 @pytest.mark.parametrize("objective", Objective)
 @pytest.mark.parametrize("width", [0.5, math.inf])
 def test_slopes_of_preview_losses_match_difference_quotients(objective: Objective, width: float) -> None:
-    """On every piece of a loss, its derivative equals its difference quotient."""
+    """The derivative of each loss equals its difference quotient on every piece of the loss."""
     random = np.random.default_rng(1)
     scores = random.normal(size=(40, 3 if objective is Objective.MULTILABEL_LOGISTIC_REGRESSION else 1))
     labels = random.integers(0, 8 if scores.shape[1] > 1 else 2, 40).astype(np.int32)

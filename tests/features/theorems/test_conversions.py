@@ -133,7 +133,7 @@ def test_linear_curves_are_optimised_over_all_orders(tau, delta, alpha):
 
 @given(eps=powers_of_ten(-3, 1.5), delta=deltas)
 def test_tau_star_is_the_inverse_of_mironov(eps, delta):
-    """Converting the largest slope permitted by a target returns exactly that target."""
+    """Mironov's conversion of the largest slope that a target permits returns exactly that target."""
     tau = evaluate("tau_star", {"eps": eps, "delta": delta})["tau"]
     assert evaluate("rdp_linear_mironov", {"tau": tau, "delta": delta})["eps"] == pytest.approx(eps, rel=1e-9)
 

@@ -80,8 +80,8 @@ def test_a_single_batch_is_full_batch_descent(at):
 
 @given(at=cycles(), more=st.integers(1, 9), factor=st.floats(1.0, 10.0))
 def test_mu_is_monotone_in_its_parameters(at, more, factor):
-    """Mu is proportional to the gap and inversely proportional to the noise. Further steps without the row never
-    increase it."""
+    """Mu is proportional to the `gap` between the gradients and inversely proportional to the noise. Further steps
+    without the row never increase it."""
     mu = evaluate("cyclic_batches", at)["mu"]
     assert evaluate("cyclic_batches", at | {"gap": factor * at["gap"]})["mu"] == pytest.approx(factor * mu, rel=1e-12)
     quieter = evaluate("cyclic_batches", at | {"sigma": at["sigma"] / factor})["mu"]

@@ -34,8 +34,8 @@ def test_a_counter_leaks_without_limit(eps, i, N):
 
 @given(q=orders, eps=epsilons, factor=st.floats(1, 10))
 def test_advantage_is_monotone(q, eps, factor):
-    """The advantage lies in [0, 1], is 0 at epsilon 0 and rises with epsilon. The bound with the third branch is never
-    larger."""
+    """The advantage lies in [0, 1], is 0 at epsilon 0 and rises with epsilon. The bound that also uses the chi-square
+    branch is never larger."""
     at, there, nothing = (evaluate("t41_adv", {"q": q, "eps": value})["adv"] for value in (eps, eps * factor, 0))
     plus = evaluate("t41_adv_plus", {"q": q, "eps": eps})["adv"]
     assert nothing == 0 <= plus <= at <= there <= 1

@@ -13,7 +13,7 @@ MNIST = {"Mlip": 1, "m": 0.011982, "L": 0.1947, "n": 11982, "eps": 1.0, "delta":
 
 @given(I=st.integers(1, 200), eps=st.floats(0.01, 5))
 def test_noise_falls_with_steps_and_target(I, eps):  # noqa: E741
-    """More steps or a weaker target require less noise. Every result states that it is not stateless."""
+    """More steps or a weaker target require less noise. The result states that the method is not stateless."""
     here = evaluate("n1_sigma", MNIST | {"I": I, "eps": eps})
     assert evaluate("n1_sigma", MNIST | {"I": I + 1, "eps": eps})["sigma"] < here["sigma"]
     assert evaluate("n1_sigma", MNIST | {"I": I, "eps": eps + 0.1})["sigma"] < here["sigma"]
@@ -22,8 +22,8 @@ def test_noise_falls_with_steps_and_target(I, eps):  # noqa: E741
 
 
 def test_training_steps_grow_with_the_ball():
-    """Training takes I steps plus the steps needed to shrink the ball's radius to the scale of the noise. For a tiny
-    radius, it takes exactly I steps."""
+    """The number of training steps is `I` plus the number needed to shrink the ball's radius to the scale of the noise.
+    For a tiny radius, it is exactly `I`."""
     rate = math.log((0.1947 + 0.011982) / (0.1947 - 0.011982))
     T = evaluate("n1_sigma", MNIST | {"I": 5, "R": 100.0})["T"]
     assert 5 + math.ceil(math.log(100.0 * 0.011982 * 11982) / rate) == T

@@ -43,8 +43,8 @@ def test_privacy_of_the_run_is_monotone(name, at, K, more):
 
 @given(at=settings, K=steps)
 def test_kept_constants_lower_privacy_loss(at, K):
-    """Keeping the proof's constants never increases the privacy loss, and the printed bound stays below its limit. For
-    a single step, the bound with only these constants is twice the bound with all constants."""
+    """The bound that keeps the proof's constants never exceeds the printed bound, which stays below its limit for
+    infinitely many steps. For a single step and weak convexity, it is twice the bound with all constants."""
     limit = 4 * at["q"] * at["L"] ** 2 / (at["lam"] * (at["sigma"] * at["n"]) ** 2)
     tight, printed = value("g9_rdp_tight", at, K=K), value("g9_rdp", at, K=K)
     assert tight <= printed * (1 + 1e-9) <= limit * (1 + 2e-9)
@@ -54,8 +54,8 @@ def test_kept_constants_lower_privacy_loss(at, K):
 
 @given(at=settings, K=steps, g=st.integers(1, 20))
 def test_kept_constants_lower_the_deletion_bound(at, K, g):
-    """Keeping the proof's constants never increases the deletion bound. At K = 0, the bound equals the limit of the
-    training bound. It falls with K and is quadratic in the number of deleted rows."""
+    """The deletion bound that keeps the proof's constants never exceeds the printed bound. At K = 0, the printed bound
+    equals the limit of the training bound. It falls with K and is quadratic in the number of deleted rows."""
     limit = value("g9_rdp", at, K=10**9)
     assert value("g15_eps", at, K=0) == pytest.approx(limit, rel=1e-9)
     printed = value("g15_eps", at, K=K)

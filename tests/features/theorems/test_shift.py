@@ -42,7 +42,8 @@ def test_shift_accountant_matches_the_taut_string(z0, segments, c):
     z0=gradients, segments=st.lists(st.tuples(st.integers(1, 8), gradients), min_size=1, max_size=5), c=st.floats(0, 1)
 )
 def test_shift_accountant_is_delta_over_root_v_while_differences_do_not_grow(z0, segments, c):
-    """If differences do not grow, the taut string is a single piece from the origin to the end of the path."""
+    """If differences do not grow, the taut string is a single piece from the origin to the end of the path, and mu is
+    Delta / sqrt(v)."""
     falling = sorted(segments, key=lambda segment: -segment[1])
     at = {"z0": z0, "segments": falling, "c": c, "eta": 0.7, "sigma": 0.3}
     result = evaluate("shift_mu", at)
@@ -243,7 +244,8 @@ def test_the_cost_of_a_version_matches_the_closed_form(K, S, c):
 
 @pytest.mark.parametrize(("p", "eps"), [(1, 0.130), (10, 0.183), (100, 0.480)])
 def test_adaptive_deletion_on_mnist_has_the_known_epsilon(p, eps):
-    """A converged first version and p - 1 further versions, four steps apart, give the known epsilon at delta = 1/n."""
+    """A converged first version and p - 1 further versions, each four steps after the previous one, give the known
+    epsilon at delta = 1/n."""
     first = evaluate("stationary_mu", MNIST | {"S": 1})["mu"]
     at = {"K": 4, "S": 1, "Mlip": 1, "n": 11982, "eta": MNIST["eta"], "sigma": 0.03, "c": 1 - MNIST["eta"] * 0.0119}
     later = evaluate("mu_release_segment", at)["mu"]

@@ -102,8 +102,8 @@ def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
 
 
 def test_the_overview_counts_requests(client: Client) -> None:
-    """The client returns the numbers of the tenant's open, ended and running work, and lists open requests by
-    deadline."""
+    """The client returns the tenant's numbers of open requests, ended requests and current runs, and lists open
+    requests by deadline."""
     later = client.deletion_requests.create(subject_id="p1", identity_verified=False)
     earlier = client.deletion_requests.create(subject_id="p2", identity_verified=False, regulation="other")
     found = client.overview.get()

@@ -101,7 +101,7 @@ def test_an_operation_is_served_as_declared(document: Any, operation: Operation[
     ids=lambda one: getattr(one, "name", ""),
 )
 def test_a_form_has_the_fields_of_its_method(document: Any, operation: Operation[..., Any], method: str) -> None:
-    """The form of an upload has the file and exactly the arguments of the client's method."""
+    """An upload's form consists of the file and exactly the arguments of the client's method."""
     body = document["paths"][operation.path]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
     fields = document["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"]
     signature = inspect.signature(operator.attrgetter(method)(Client("http://127.0.0.1:1", "k")))

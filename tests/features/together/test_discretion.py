@@ -276,7 +276,7 @@ def test_lists_show_requests_as_accepted_until_their_report(
     assert listed("status=completed") == made[::-1]
 
 
-def test_a_busy_service_reveals_nothing(
+def test_waiting_requests_reveal_nothing(
     installation: Installation, gateway: TestClient, new_dataset: Make, key_with: Callable[..., Any]
 ) -> None:
     """While no worker is active, requests about held people and about strangers appear to an application to complete at
@@ -312,8 +312,8 @@ def test_decisions_after_the_grace_period_reveal_nothing(
     refused: Callable[..., Any],
 ) -> None:
     """After the grace period, an application's request can be neither rejected nor cancelled, whether or not data is
-    held. If it is rejected within the grace period, the application's receiver is sent no completion. An officer's own
-    request can be rejected until a worker has claimed it."""
+    held. If it is rejected within the grace period, the application's receiver is not notified of a completion. An
+    officer's own request can be rejected until a worker has claimed it."""
     with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=7200, grace_seconds=3600))
     new_dataset()

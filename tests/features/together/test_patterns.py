@@ -67,7 +67,7 @@ FIELDS = _fields()
 
 @given(data=strategies.data())
 def test_patterns_refuse_a_trailing_line_feed(data: strategies.DataObject) -> None:
-    """A text that ends with a line feed is refused, unless the pattern itself permits the line feed."""
+    """A text that ends with a line feed is refused unless the pattern explicitly permits a final line feed."""
     for place, (pattern, adapter) in FIELDS.items():
         documented = re.compile(pattern.removesuffix("$"))
         text = data.draw(strategies.from_regex(documented, fullmatch=True), place).rstrip("\n") + "\n"

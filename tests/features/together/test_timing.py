@@ -27,8 +27,9 @@ REPEATS = 60
     "kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True, scope="session"
 )
 def test_the_next_call_does_not_reveal_who_is_held(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The response time of a key's next call predicts no better than chance whether the previous request concerned a
-    held person: the AUC lies in the range that random order produces 9,999 times in 10,000."""
+    """The time that a key's next call takes does not reveal whether the previous request was about a held person. If
+    the time is used as a predictor of this, the AUC lies in the range that random order produces 9,999 times in
+    10,000."""
     monkeypatch.setenv("LETHE_DATABASE_URL", settings.resolved_database_url())
     admin_key = settings.resolved_admin_key_file().read_text().strip()
     elsewhere = settings.model_copy(update={"port": 0})

@@ -78,7 +78,8 @@ def new_trainer(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def train(installation: Installation, work: Callable[[], int]) -> Callable[[], int]:
-    """Return a function that does all due runs and trainings as a worker would, and returns the number of trainings."""
+    """Return a function that does all due runs and training jobs as a worker would, and returns the number of training
+    jobs."""
 
     def until_idle() -> int:
         work()

@@ -164,8 +164,8 @@ def test_trainer_ends_with_its_worker(
     rested: Callable[[], None],
     get: Callable[[str], Any],
 ) -> None:
-    """If a worker is killed while its trainer runs, the sandboxed processes end too, and the training is abandoned and
-    repeated immediately. A training that has lost its lease publishes nothing."""
+    """If a worker is killed while its trainer runs, the sandboxed processes end too, and the training job is abandoned
+    and repeated immediately. A training job that has lost its lease publishes nothing."""
     trainer = new_trainer(new_table()["id"], FOREVER.replace("'np3' not in names", "not os.path.exists('go')"))
     worker = subprocess.Popen([sys.executable, "-c", WORKER, ""], env=supervisor._environment(installation.settings))
     deadline = time.monotonic() + 120

@@ -40,7 +40,7 @@ def test_a_retraining_that_misses_its_due_date_is_late() -> None:
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=6))
 def test_no_plan_has_fewer_retrainings(drawn: list[tuple[int, int]]) -> None:
-    """The plan serves each request once, within its time window, and no plan with fewer retrainings exists."""
+    """The plan serves each request exactly once and within its time window, and no valid plan has fewer retrainings."""
     requests = waits(*((ready, ready + length) for ready, length in drawn))
     planned = planner.plan(requests, at=NOW, expected_seconds=0, max_wait_seconds=1000)
     times = {id_: one.start_by for one in planned for id_ in one.request_ids}

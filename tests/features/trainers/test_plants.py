@@ -1,4 +1,4 @@
-"""The socket PLANTS: rows that features plant in trainings, and judge."""
+"""The socket PLANTS: rows that features plant in training tables, and judge."""
 
 from collections.abc import Callable
 from typing import Any
@@ -53,7 +53,7 @@ def test_planted_rows_are_trained_on_and_may_stop_publication(
 def test_a_trainer_without_a_score_command_is_trained_without_plants(
     plants: list[Plant], new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """Training of a trainer that has no score command includes no planted rows."""
+    """If a trainer has no score command, no rows are planted in its training table."""
     plants.append(Plant(name="canaries", plant=lambda installation, context: pytest.fail("asked")))
     trainer = new_trainer(new_table()["id"])
     assert train() == 1
@@ -102,7 +102,7 @@ def test_planted_rows_are_indistinguishable(
     ("people", "holdout", "expected"), [(1, 0.5, 0), (2, 0.1, 1), (3, 0.5, 2), (40, 0.1, 4), (40, 0, 0)]
 )
 def test_holdout_and_training_table_both_have_people(people: int, holdout: float, expected: int) -> None:
-    """The holdout contains its share of the people, and at least one person is left for training."""
+    """The holdout contains the requested fraction of people, and at least one person is left for training."""
     table = columns.with_tokens(
         pa.table({"a": range(people)}), columns.tokens(people), [f"p{i}" for i in range(people)]
     )

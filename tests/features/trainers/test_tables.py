@@ -149,7 +149,8 @@ def test_unusable_files_are_refused(filename: str, content: bytes, path: str) ->
 
 
 def test_tokens_survive_the_encoding_of_rows() -> None:
-    """The tokens of rows are recovered exactly from their features, whatever their scale. Null rows have no tokens."""
+    """Each row's token is recovered exactly from the row's encoded features, whatever their scale. Null rows have no
+    token."""
     drawn = columns.tokens(2000)
     features = unit_rows(drawn / 65536)
     features[7] = 0
@@ -160,8 +161,8 @@ def test_tokens_survive_the_encoding_of_rows() -> None:
 def test_suppressed_people_are_left_out(
     gateway: TestClient, new_table: New, new_trainer: New, train: Callable[[], int], names: Any, forget: New
 ) -> None:
-    """A suppressed person's rows are refused or, if the caller requests it, left out of both the table and the
-    training."""
+    """A suppressed person's rows are refused or, if the caller requests it, left out of both the table and the training
+    data."""
     forget("p3")
     files = {"file": ("people.arrow", arrow())}
     answer = gateway.post("/v1/training-tables", data={"name": "t", "subject_column": "subject"}, files=files)

@@ -215,8 +215,9 @@ def test_deliveries_to_a_host_are_limited(installation: Installation, by: Actor)
 
 
 def test_tenants_are_served_fairly(installation: Installation, by: Actor, other: Actor) -> None:
-    """However many deliveries of one tenant are waiting or in progress, another tenant's delivery is among the next
-    two. Among tenants with equally many deliveries in progress, the one served least recently comes first."""
+    """However many deliveries of one tenant are waiting or in progress, another tenant's delivery is among the next two
+    that are claimed. Among tenants with equally many deliveries in progress, the one served least recently comes
+    first."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(40)))
     submit(installation, other, asked(installation, other, "q", callback_urls=("https://other.example/",)))
     mine, theirs = by.tenant_id, other.tenant_id

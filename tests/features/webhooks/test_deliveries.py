@@ -33,7 +33,8 @@ def test_deliveries_are_shown(officer: Browser, delivery: str) -> None:
 
 
 def test_an_ended_delivery_is_replayed(officer: Browser, delivery: str, get: Get) -> None:
-    """An ended delivery is replayed under the same id. While it is pending, no replay is offered."""
+    """An ended delivery is replayed under the same id. While a delivery is pending, its page does not offer a
+    replay."""
     assert "Resend" in officer.get(f"/admin/deliveries/{delivery}").text
     answer = officer.post(f"/admin/deliveries/{delivery}/replay")
     assert get(f"/webhook-deliveries/{delivery}")["ended_at"] is None

@@ -241,7 +241,7 @@ def test_one_private_address_refuses_a_name() -> None:
             found("https://hooks.test", *answers)
 
 
-def test_a_name_without_addresses_is_not_resolved() -> None:
+def test_a_name_without_addresses_counts_as_unresolved() -> None:
     """The receiver's owner sees the same error whether the resolver returns no address or fails."""
     with pytest.raises(ReceiverRefused, match=r"^not_resolved$"):
         found("https://hooks.test")

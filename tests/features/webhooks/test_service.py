@@ -138,8 +138,8 @@ def test_a_discreet_completion_reveals_nothing(installation: Installation, by: A
 def test_a_policy_that_hides_completion_times_delays_a_completion(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """If the policy starts to hide completion times after a discreet request was accepted, the completion is sent at
-    the deadline. An earlier delivery would reveal when the work ended."""
+    """If the policy starts to hide completion times after a discreet request was accepted, the completion is sent only
+    at the deadline, because an earlier delivery would reveal when the work ended."""
     open_policy = Policy(grace_seconds=3600, report_seconds=0)
     [accepted] = submit(installation, by, asked(installation, by, policy=open_policy, discreet=True))
     with installation.database.writing(by=by) as session:
@@ -152,7 +152,7 @@ def test_a_policy_that_hides_completion_times_delays_a_completion(
     assert completed.created_at == completed.next_attempt_at == accepted.deadline
 
 
-def test_a_repeated_claim_is_accepted_once(
+def test_a_repeated_claim_notifies_receivers_once(
     installation: Installation, by: Actor, deliveries: Deliveries, new_dataset: Callable[..., dict[str, Any]]
 ) -> None:
     """If a request is claimed again after its worker died, its receivers are notified of the acceptance only once."""

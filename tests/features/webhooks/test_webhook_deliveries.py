@@ -67,7 +67,8 @@ def test_ended_deliveries_are_replayed_together(
     gateway: TestClient, forget: Make, installation: Installation, refused: Refused
 ) -> None:
     """One call replays the deliveries with a given status, the oldest first and up to a limit, and reports whether more
-    remain. It does not replay deliveries that are pending, ended after a given time or belong to other requests."""
+    remain. Deliveries that are pending, that ended after a given time or that belong to other requests are not
+    replayed."""
     requests = [forget(f"nobody{number}")["id"] for number in range(3)]
     sent = [delivered(installation, request_id) for request_id in requests]
     before = datetime.datetime.now(datetime.UTC).isoformat()

@@ -185,8 +185,8 @@ def test_the_gateway_calculates(live: Lethe) -> None:
     assert len(live("account", "list-bounds").out.splitlines()) == len(live("account", "bounds").out.splitlines())
 
 
-def test_dates_choices_and_people_are_options(live: Lethe, people: Path) -> None:
-    """Dates, choices and people are given as options, and a command with an empty response prints nothing."""
+def test_parameters_of_every_type_reach_the_gateway(live: Lethe, people: Path) -> None:
+    """Dates, choices and subject ids can be passed to commands. A command whose response is empty prints nothing."""
     agent = ("--agent-id", "AGENT", "--name", "Agent", "--verify-key", "AQID" * 10 + "AQI=")
     made = live("agent", "register", *agent).json
     removed = live("agent", "remove", made["id"])

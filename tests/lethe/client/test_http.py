@@ -156,7 +156,7 @@ def test_retry_after_is_respected(script: Script, scripted_client: Client) -> No
 
 
 def test_retry_after_beyond_the_deadline_raises(script: Script, scripted_client: Client) -> None:
-    """If Retry-After exceeds the call's time limit, an error with that delay is raised at once."""
+    """If Retry-After exceeds the call's time limit, an error with that delay is raised immediately."""
     script.says(problem(503, headers={"Retry-After": "3600"}))
     began = time.monotonic()
     with pytest.raises(Unavailable) as refused:

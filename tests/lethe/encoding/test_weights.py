@@ -26,7 +26,8 @@ SCHEMA = parse_schema({"columns": COLUMNS})
 
 @given(most=st.floats(1e-300, 1e300), share=st.floats(0, 1))
 def test_stored_weights_are_at_most_one(most: float, share: float) -> None:
-    """A weight is stored as its share of the bound, from 0 to 1, rounded to the nearest number that can be stored."""
+    """A weight is stored as its fraction of the bound, from 0 to 1, rounded to the nearest number that can be
+    stored."""
     weight = Weight(column="w", bound=most)
     number = np.array([min(share * most, most)])
     assert not weight.wrong(number).any()

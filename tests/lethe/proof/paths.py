@@ -16,7 +16,7 @@ Step = tuple[float, float, float]
 
 
 def path(steps: Sequence[Step], *, apart: float = 0.0) -> list[tuple[mpmath.mpf, mpmath.mpf]]:
-    """Return the noise and the influence accumulated before each step and after the last one, scaled as they arrive at
+    """Return the noise and the influence accumulated before each step and after the last one, scaled to their size at
     the end."""
     arrives = [mpmath.mpf(1)]
     for c, _, _ in reversed(steps):
@@ -57,8 +57,8 @@ def quadratic_mu(
 
 
 def worst_slopes(steps: Sequence[Step], *, apart: float = 0.0) -> list[float]:
-    """Return the slopes in [0, c_t] of the quadratic that is distinguished best, by nonnegative least squares over all
-    of them.
+    """Return the slopes in [0, c_t] of the quadratic that is easiest to distinguish, found by nonnegative least squares
+    over all slopes.
 
     With slopes theta_(t-1)/theta_t c_t, theta never falling, mu = sum(theta d)/sqrt(sum(theta^2 u)) for the increments
     d and u of the path. It is greatest where theta is closest to d/u in the norm of u."""

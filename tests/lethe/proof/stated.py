@@ -92,6 +92,6 @@ def refusal(document: Any) -> str:
 
 
 def audited(**changed: Any) -> dict[str, Any]:
-    """Return the statement with a canary test that has the given changes."""
+    """Return the statement with a canary test in which the given values are changed."""
     shown = observed(evidence(), **changed).to_json(MECHANISM, delta=evidence().delta)
     return altered("audit", json.loads(json.dumps(shown)))

@@ -234,7 +234,7 @@ def test_mu_squared_of_releases_adds_up(first, second, records, steps):
 
 
 @given(made=mechanisms(), steps=st.lists(st.integers(1, 500), min_size=1, max_size=6), records=st.integers(1, 5))
-def test_every_version_reveals_no_less_than_one(made, steps, records):
+def test_every_version_together_reveals_no_less_than_the_last(made, steps, records):
     """For a reader of every version, mu is at least the `deletion` mu of the last version that contains the record."""
     chain = accountant.replay(made, [Run(steps=k) for k in steps])
     exposure = Exposure(mechanism=made, records=records, releases=tuple(sorted(Counter(steps).items())))
@@ -266,7 +266,8 @@ def test_a_compact_history_keeps_mu(made, history):
 
 
 def test_a_compact_history_has_bounded_length():
-    """A history of ten thousand runs is shortened to the runs within the horizon and those up to the next cut."""
+    """A history of ten thousand runs is shortened to the runs within the horizon and those between the horizon and the
+    next place for a cut."""
     made = mechanism()
     left_out, short = accountant.compact(made, [Run(steps=50)] + [Run(steps=10, records=1)] * 10_000)
     assert len(short) <= accountant.CUT + math.log(1e-18) / math.log(made.contraction) / 10

@@ -158,8 +158,8 @@ def test_steps_before_an_insertion_do_not_count(made, absent, present, since):
 
 
 def test_noise_before_an_insertion_does_not_hide_it():
-    """A bound that counts the whole chain's noise would be too small: a quadratic that forgets its start at once has a
-    larger exact mu."""
+    """A bound that counts the whole chain's noise would be too small: a quadratic that forgets its start in a single
+    step has a larger exact mu."""
     made = mechanism(l2=0.01, step_size=1 / 0.26)
     chain = accountant.replay(made, [Run(steps=200), Run(steps=5, inserted=1)])
     curvatures = [0.26] * 200 + [0.01] * 5
@@ -173,8 +173,8 @@ def test_noise_before_an_insertion_does_not_hide_it():
 
 @given(made=made_with, history=histories, data=st.data())
 def test_deletion_follows_one_person(made, history, data):
-    """A person's `deletion` mu equals the `unlearning` mu of a history that starts when the person's records arrive and
-    has no other edit."""
+    """A person's `deletion` mu equals the `unlearning` mu of a history that starts when the person's records are
+    inserted and contains no other edits."""
     came = data.draw(st.integers(0, len(history) - 1))
     left = data.draw(st.integers(came, len(history) - 1))
     spans = {"steps_absent": steps_of(history[:came]), "steps_present": steps_of(history[came:left])}

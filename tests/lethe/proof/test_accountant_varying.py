@@ -126,8 +126,8 @@ TOO_SOON = [Run(steps=50, mechanism=with_(noise_scale=1.0)), Run(steps=5, mechan
 
 
 def test_noise_before_a_fall_does_not_hide_later_edits():
-    """W / sqrt(V) would let noisy steps hide quiet ones. The string does not, and a quadratic attains the string's
-    mu."""
+    """With W / sqrt(V), noisy steps would hide the quiet steps that follow them. The string avoids this, and a
+    quadratic attains the string's mu."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, TOO_SOON))
     slopes = [0.9] * 50 + [0.4] + [0.9] * 5  # at the first quiet step the curvature is L
     exact = exact_mu(TOO_SOON, slopes=slopes, signs=[1.0] * 56)
@@ -257,7 +257,7 @@ def test_the_cost_of_a_query_is_bounded_by_the_horizon():
 
 
 @pytest.mark.parametrize("changed", [{"num_slots": 101}, {"num_classes": 3}, {"l2": 0.06}, {"radius": 2.0}])
-def test_runs_of_one_chain_share_a_problem(changed):
+def test_runs_of_one_chain_differ_only_in_step_size_and_noise(changed):
     """The runs of a chain can differ in step size and noise scale, but not in any other value on which the bound
     depends."""
     run = Run(steps=1, mechanism=with_(**changed))

@@ -110,7 +110,7 @@ def test_impossible_settings_are_refused(asked: dict[str, Any], error):
     before=st.lists(st.builds(Run, steps=st.integers(1, 50), records=st.integers(0, 20)), max_size=4),
 )
 def test_planned_steps_are_minimal(records, epsilon, log_noise, before):
-    """When replayed, the planned steps meet the target for all records at once, and one step fewer does not."""
+    """When replayed, the planned steps meet the target for all records together, and one step fewer does not."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     for run in before:
         chain = accountant.advance(chain, run)
@@ -139,8 +139,8 @@ def test_the_maximum_number_of_steps_is_respected():
     ("noise_scale", "replaced", "removed"), [(0.05, 49, 18), (0.1, 34, 10), (0.2, 20, 3), (0.5, 1, 1), (1.0, 1, 1)]
 )
 def test_a_hundred_records_take_the_known_steps(noise_scale, replaced, removed):
-    """Forgetting 100 records at once takes the known number of steps, whereas Chien et al. (Fig. 3c) need up to
-    1738 steps."""
+    """Forgetting 100 records together takes the known number of steps, whereas Chien et al. (Fig. 3c) need up to 1738
+    steps."""
     l2 = 1e-6 * MNIST
     chain = converged(l2=l2, noise_scale=noise_scale)
     assert calibration.least_steps(chain, records=200, **TARGET, at_most=100) == replaced

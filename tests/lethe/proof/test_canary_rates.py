@@ -74,7 +74,8 @@ def test_epsilon_is_proved_in_both_directions() -> None:
 @given(st.integers(2, 60), st.floats(0, 4), st.floats(-3, 3), st.sampled_from([0.25, 0.05, 1e-3, 3e-7]))
 def test_guesses_rarely_prove_too_much(half: int, mu: float, threshold: float, error: float) -> None:
     """With equal numbers of lanes with and without a canary, the probability of proving more than the true mu is at
-    most `error` at any threshold. It is summed over all counts of two binomials with different rates."""
+    most `error` at any threshold. The test computes this probability by summing over all counts of two binomials with
+    different rates."""
     true, false = special.ndtr(mu / 2 - threshold), special.ndtr(-mu / 2 - threshold)
     counts = np.arange(half + 1)
     right = np.convolve(stats.binom.pmf(counts, half, true), stats.binom.pmf(counts, half, 1 - false))

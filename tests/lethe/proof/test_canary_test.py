@@ -104,8 +104,8 @@ def test_the_law_matches_the_recursion(settled: Mechanism, plan: CanaryPlan) -> 
 
 
 def test_witnesses_of_batches_differ() -> None:
-    """The 16 witnesses of each of a hundred batches are distinct across all batches, and the witnesses of any two
-    batches are well separated."""
+    """Each of a hundred batches has 16 witnesses, one per group of lanes. All witnesses are distinct, and the witnesses
+    of any two batches are well separated."""
     settled = mechanism(num_slots=100, batch_size=1, learn_steps=300)
     law = canary_test.law(settled, replace(LEARNING, steps=300))
     assert law.witnesses.shape == (100, 16)
@@ -115,7 +115,8 @@ def test_witnesses_of_batches_differ() -> None:
 
 
 def test_witnesses_of_many_batches_are_shared() -> None:
-    """The last of 4,097 batches shares its witnesses with the first, and the law accounts for both."""
+    """The last of 4,097 batches has the same witnesses as the first, and the law of the lanes accounts for both
+    batches."""
     settled = mechanism(num_slots=4097, batch_size=1, l2=1e-4)
     plan = CanaryPlan(lanes=32, steps_before=4096, steps=2)
     law = canary_test.law(settled, plan)
@@ -279,8 +280,7 @@ def test_reports_of_correct_runs_are_rarely_false(settled: Mechanism, plan: Cana
 @pytest.mark.soak
 @each(("settled", "plan"), SUMMED)
 def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: CanaryPlan) -> None:
-    """Whatever the outcome of the lanes, either the lower bound is at most the certified bound or the run is
-    refused."""
+    """Whatever the lanes show, either the lower bound is at most the certified bound or the run is refused."""
     for delta in (1e-9, 1e-5, 0.1):
         for one in outcomes(settled, plan)[1]:
             said = one.to_json(settled, delta=delta)
@@ -309,7 +309,7 @@ def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: Can
 )
 def test_each_fault_is_named(observed: Observed, names: tuple[str, ...]) -> None:
     """Each test detects its own fault: guesses that are right too often, too little or too much noise, a shifted mean,
-    or batches read out of order."""
+    or batches that were read out of order."""
     assert observed.findings(MECHANISM) == names
 
 

@@ -120,8 +120,8 @@ def test_versions_of_an_earlier_chain_may_be_counted():
 
 @pytest.mark.parametrize("stretches", [1, 2, 3])
 def test_too_few_stretches_are_refused(stretches):
-    """Evidence with fewer stretches than training runs is refused, because it understates how often a batch was
-    read."""
+    """Evidence that states fewer contiguous stretches of the chain than there were training runs is refused, because it
+    would understate how often a batch was read."""
     with pytest.raises(PreconditionError, match="stretches_counted"):
         statement(with_releases((3, 5), (7, 4), (50, 3), stretches=stretches))
 

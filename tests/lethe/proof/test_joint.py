@@ -52,7 +52,7 @@ def test_mu_squared_adds_up() -> None:
 
 
 @pytest.mark.parametrize(("models", "epsilon"), [(2, 1.47), (10, 3.62)])
-def test_models_at_epsilon_one(models: int, epsilon: float) -> None:
+def test_joint_epsilon_of_models_with_epsilon_one(models: int, epsilon: float) -> None:
     """At delta = 10^-5, two models with epsilon 1 have a joint epsilon of 1.47, and ten such models have one of
     3.62."""
     mu = conversion.gdp_mu(epsilon=1.0, delta=1e-5)

@@ -83,7 +83,7 @@ def test_the_bound_holds_for_every_batch(made, present, after):
 
 @settings(max_examples=150, deadline=None)
 @given(made=mechanisms(), steps=st.integers(1, 60))
-def test_one_run_alone_is_exact(made, steps):
+def test_the_bound_for_a_single_run_is_exact(made, steps):
     """The bound for a single run equals mu of the string for the worst batch."""
     assert lookback.worst_mu(made, steps) == pytest.approx(exact(made, [steps], []), rel=1e-10)
 
@@ -144,7 +144,7 @@ def test_the_worst_quadratic_attains_the_bound():
 
 @settings(max_examples=100, deadline=None)
 @given(made=mechanisms(), runs=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3)), min_size=2, max_size=5))
-def test_records_are_subadditive(made, runs):
+def test_bounds_of_several_deletions_are_subadditive(made, runs):
     """The bound for records deleted at different times is at most the sum of the bounds for the single deletions, and
     at least as large as each of them."""
     history = [Run(steps=steps, records=records) for steps, records in runs]
@@ -192,7 +192,7 @@ def test_contributions_over_all_versions_stay_below_the_bound(made, runs):
 
 @pytest.mark.parametrize("stretches", [0, -1, 1.0, None])
 def test_invalid_stretches_are_refused(stretches):
-    """An exposure with an invalid number of stretches is refused."""
+    """An exposure with an invalid number of contiguous stretches is refused."""
     with pytest.raises(DomainError, match="stretches"):
         Exposure(mechanism=mechanism(), records=1, releases=((1, 1),), stretches=stretches)
 

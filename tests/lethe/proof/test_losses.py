@@ -110,7 +110,7 @@ def test_labels_have_the_constants_of_logistic_losses():
     width=st.floats(0.01, 10),
 )
 def test_the_default_ball_contains_the_minimiser(objective, seed, log_l2, width):
-    """For any rows and targets, the minimiser of f is no farther from 0 than the default radius."""
+    """For any rows and targets, the minimiser of the regularised loss f lies within the default radius."""
     generator, l2 = np.random.default_rng(seed), 10.0**log_l2
     rows = generator.normal(size=(generator.integers(1, 4), 2))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -318,8 +318,8 @@ def test_default_mechanisms_can_forget_one_record(objective):
 
 
 def test_default_balls_match_the_proof():
-    """The default radius is 1/sqrt(l2) for least squares, the smaller of 1/sqrt(l2) and h/l2 for Huber, and 1/l2 for
-    the hinge."""
+    """The default radius is 1/sqrt(l2) for least squares, the smaller of 1/sqrt(l2) and h/l2 for Huber with width h,
+    and 1/l2 for the hinge."""
     found: Callable[[Objective], float] = lambda objective: default(objective, l2=0.01).radius  # noqa: E731
     assert [found(HUBER), found(SQUARES), found(HINGE)] == pytest.approx([10.0, 10.0, 100.0])
     assert default(HUBER, l2=0.01, loss_width=0.05).radius == pytest.approx(5.0)

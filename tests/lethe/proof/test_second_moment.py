@@ -25,7 +25,8 @@ def made(*, num_slots: int = 1000, num_classes: int = 2, **changed: Any) -> Mech
 
 @pytest.mark.parametrize("objective", BETA)
 def test_smoothness_is_proportional_to_the_bound(objective: Objective) -> None:
-    """L - m is beta times the bound, or beta if no bound is given."""
+    """L - m is the loss's curvature bound beta times the given bound on the second moment, or beta itself if no bound
+    is given."""
     classes = 1 if objective.is_regression else 2
     width = 0.5 if objective.has_width else None
     for bound in (None, 1.0, BOUND):

@@ -24,7 +24,7 @@ SHORT = CanaryPlan(lanes=256, steps_before=43, steps=7)
 
 @pytest.fixture
 def mechanism() -> Mechanism:
-    """Return a mechanism with 40 slots and 5 columns, whose step keeps 0.96 of a lane."""
+    """Return a mechanism with 40 slots and 5 columns, whose step multiplies a lane by 0.96."""
     return Mechanism(
         objective=Objective.LOGISTIC_REGRESSION,
         num_slots=40,
@@ -48,7 +48,7 @@ def batched(mechanism: Mechanism) -> Mechanism:
 
 @pytest.fixture
 def ran(mechanism: Mechanism) -> Callable[..., chain.Ran]:
-    """Return a function that runs the chain on rows of norm 1, with the lanes of a plan or without lanes."""
+    """Return a function that runs the chain on rows of norm 1, with a plan's canary lanes or without any."""
     features = np.random.default_rng(0).standard_normal((40, 5))
     features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
 

@@ -30,7 +30,7 @@ def _stepping(step: Callable[..., State]) -> Plant:
 
 
 def _with(**changed: Callable[[Any], Any]) -> Plant:
-    """Return a plant that changes settings of the chain's step by these functions."""
+    """Return a plant that applies these functions to settings of the chain's step."""
 
     def step(noise: Any, state: State, **settings: Any) -> State:
         return projected_noisy_step(noise, state, **settings | {k: f(settings[k]) for k, f in changed.items()})

@@ -42,8 +42,8 @@ Get = Callable[[str], Any]
 def test_a_fault_in_the_chain_is_detected(
     plan: CanaryPlan, fault: str, mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The canary test of a single run detects each fault planted in the steps. The smallest fault, halved noise,
-    escapes 512 lanes less than once in 10^15 runs."""
+    """The canary test of a single run detects each fault planted in the steps. With 512 canary lanes, even the smallest
+    fault (halved noise) is missed with a probability below 1e-15."""
     FAULTS[fault](monkeypatch)
     found = ran(replace(plan, lanes=512)).observed
     assert found is not None
@@ -276,7 +276,7 @@ def test_erasing_another_row_fails_the_run(
 def test_a_run_without_its_canary_test_publishes_nothing(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run is not published if its lanes were omitted or fewer than planned."""
+    """A run is not published if its canary lanes were omitted or if it had fewer of them than planned."""
     model = new_model(new_dataset()["id"])
     original = isolated.run
     for lanes_ran in (0, 2):
@@ -297,7 +297,7 @@ def test_a_run_without_its_canary_test_publishes_nothing(
 def test_a_model_without_lanes_is_not_tested(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model created without lanes runs without a canary test, and its runs report no test."""
+    """The runs of a model created without canary lanes have no canary test and report none."""
     model = new_model(new_dataset()["id"], audit={"lanes": 0})
     assert work() == 1
     assert get("/runs?limit=1")["items"][0]["audit"] is None

@@ -73,8 +73,8 @@ def test_short_runs_are_tested_too(
 
 @pytest.mark.parametrize("plan", [LEARNING_BATCHES, FORGETTING_BATCHES, SHORT], ids=["learning", "forgetting", "short"])
 def test_lanes_of_batches_follow_their_law(plan: CanaryPlan, computing: str, batched: Mechanism, ran: Run) -> None:
-    """Lanes follow their law even if each step reads only one batch and the step size decreases. The witnesses move
-    some lanes by at least ten thousand standard deviations."""
+    """Canary lanes follow their law even if each step reads only one batch and the step size decreases. The batches'
+    witnesses move some lanes by at least ten thousand standard deviations."""
     found = ran(plan, made=batched)
     assert found.observed is not None
     assert found.lanes is not None
@@ -100,7 +100,8 @@ class TwoSources:
 
 @BOTH
 def test_lanes_do_not_affect_the_parameters(plan: CanaryPlan, ran: Run) -> None:
-    """With the same noise for the parameters, runs with and without lanes end with bit-identical parameters."""
+    """With the same noise for the parameters, a run with canary lanes and a run without them end with bit-identical
+    parameters."""
     audited = ran(plan, noise=TwoSources(3))
     alone = ran(None, steps=plan.steps, noise=TwoSources(3))
     assert np.array_equal(audited.parameters, alone.parameters)
@@ -108,8 +109,8 @@ def test_lanes_do_not_affect_the_parameters(plan: CanaryPlan, ran: Run) -> None:
 
 
 def test_lanes_are_not_projected(mechanism: Mechanism, ran: Run) -> None:
-    """Lanes are not projected into the ball even if they are far outside it, whereas the parameters are projected at
-    every step."""
+    """Canary lanes are not projected into the ball even if they are far outside it, whereas the parameters are
+    projected at every step."""
     small, plan = 0.05, FORGETTING
     found = ran(plan, radius=small)
     assert np.linalg.norm(found.parameters) <= small * (1 + 1e-6)
@@ -164,7 +165,8 @@ def test_drift_is_standard_normal(steps: int) -> None:
 
 
 def test_lanes_start_where_given(mechanism: Mechanism) -> None:
-    """Lanes start at the given positions, or at the origin in a training run. The start is returned as a copy."""
+    """Canary lanes start at the given positions, or at the origin in a training run. The returned starting positions
+    are a copy."""
     law, known = canary_test.law(mechanism, FORGETTING), torch.arange(256, dtype=torch.float64)
     given = evidence.Lanes(law, FORGETTING, start=known)
     given.start(SystemNoise()).zero_()

@@ -101,8 +101,8 @@ def test_consecutive_runs_equal_one_run(random_rows: Rows) -> None:
 def test_gradients_of_batches_add_up(
     num_rows: int, width: int, batches: int, num_classes: int, random_rows: Rows
 ) -> None:
-    """The gradients of all batches add up to the gradient of all rows. A batch's gradient is bit-identical to the
-    gradient of only the rows in that batch."""
+    """The gradients of all batches add up to the gradient of all rows. Each is bit-identical to the gradient computed
+    from a table that contains only that batch's rows."""
     data = random_rows(num_rows, width, num_classes)
     here = torch.from_numpy(np.random.default_rng(2).standard_normal((1 if num_classes == 2 else num_classes, width)))
     schedule = Schedule(num_slots=num_rows, num_batches=batches, steps=1)

@@ -98,7 +98,7 @@ def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, repl
 
 
 @pytest.mark.parametrize("num_classes", [2, 4])
-def test_a_run_learns(num_classes: int, random_rows: Rows) -> None:
+def test_a_run_separates_the_classes(num_classes: int, random_rows: Rows) -> None:
     """A run that starts at the origin with little noise finds weights that separate the classes."""
     features, labels = random_rows(2000, 10, num_classes)
     ran = chain.run(
@@ -145,7 +145,7 @@ def iterates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_progress_callback_can_stop_the_run(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """An exception raised in `on_progress` ends the run at once, and no iterate remains in the buffers."""
+    """An exception raised in `on_progress` ends the run immediately, and no iterate remains in the buffers."""
     features, labels = random_rows(40, 5)
     noise = replayable_noise(1)
 

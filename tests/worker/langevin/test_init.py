@@ -7,8 +7,8 @@ from worker.langevin.init import origin
 
 @pytest.mark.parametrize(("num_classes", "rows"), [(2, 1), (3, 3), (10, 10)])
 def test_training_starts_at_zero(num_classes: int, rows: int) -> None:
-    """Training starts at zero, with a single weight vector for two classes and one weight vector per class
-    otherwise."""
+    """Training starts at zero, with a single weight vector if there are two classes, and otherwise with one weight
+    vector per class."""
     start = origin(num_classes=num_classes, num_features=4)
     assert num_weight_rows(num_classes) == rows
     np.testing.assert_array_equal(start, np.zeros((rows, 4)))

@@ -238,7 +238,7 @@ def test_least_squares_match_ridge_regression() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [HUBER, HINGE, LABELS, COUNTS])
 def test_other_objectives_reach_their_minimiser(loss: Loss) -> None:
-    """The noiseless steps converge to the minimiser of f that scipy finds."""
+    """The noiseless steps converge to the minimiser of the objective that scipy finds."""
     features, labels = labelled(loss, 300, 5)
     rows = torch.from_numpy(features).double()
 

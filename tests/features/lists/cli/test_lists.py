@@ -54,8 +54,8 @@ def test_a_list_of_hashes_is_imported(live: Lethe, people: Path, tmp_path: Path)
 
 
 def test_importing_a_list_again_creates_nothing(live: Lethe, tmp_path: Path) -> None:
-    """Importing a file again from the same source creates no requests, even with another regulation. Importing it from
-    another source, or after changing it, does."""
+    """Importing a file again from the same source creates no requests, even with another regulation. Importing the file
+    from another source, or after changing it, does create new requests."""
     file, out, again = tmp_path / "drop.txt", tmp_path / "results.csv", tmp_path / "again.csv"
     file.write_text("\n".join(HASHES))
     assert live("request", "import", file, "--source", "a", "--out", out).code == 0

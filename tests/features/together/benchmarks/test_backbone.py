@@ -29,8 +29,8 @@ def test_stored_plans_match_the_accountant() -> None:
 
 
 def test_a_missing_second_moment_costs_more_passes() -> None:
-    """At the default l2, training without a declared bound takes 2.5 times as many passes as with one, and a request
-    takes at most 1.9 times as many."""
+    """At the default l2, training without a declared bound on the second moment takes 2.5 times as many passes as
+    training with one. A request takes at most 1.9 times as many."""
     [stated] = (one for one in RESULTS["models"] if one["name"] == "the default l2")
     without = backbone.planned(backbone.made(RESULTS["rows"], l2=stated["l2"], second_moment=None))
     assert round(without["learn_steps"] / stated["learn_steps"], 1) == 2.5

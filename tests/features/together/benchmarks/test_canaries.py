@@ -39,8 +39,8 @@ def test_stored_plans_match_the_service():
 
 
 def test_gross_faults_are_found_by_default_lanes():
-    """With 256 lanes, more than nine of ten canary tests find each gross fault. With 4,096 lanes they find small faults
-    too. Correct runs never fail."""
+    """With 256 canary lanes, more than nine out of ten canary tests find each gross fault. With 4,096 canary lanes,
+    they also find small faults. Correct runs never fail."""
     gross = ("does nothing", "no noise", "noise x 0.7", "noise reused at every step", "half the steps")
     for run in ("forgetting", "forgetting" + IN_BATCHES):
         for fault in (*gross, "canary not removed"):
@@ -52,8 +52,8 @@ def test_gross_faults_are_found_by_default_lanes():
 
 
 def test_a_wrong_order_is_found_by_few_lanes():
-    """With 64 lanes and without canaries, the schedule test alone finds every fault in the order of batches, except two
-    swapped steps in the middle of a long training run."""
+    """With 64 canary lanes, the schedule test alone finds every fault in the order of batches, except two swapped steps
+    in the middle of a long training run."""
     for (run, fault, lanes), share in FOUND.items():
         if fault in SCHEDULES:
             is_forgotten = run.startswith("learning") and fault == "two steps change places"
@@ -72,9 +72,9 @@ def test_faults_in_the_code_are_found():
 
 
 def test_bounds_are_tight_and_valid():
-    """With 256 lanes, the median bound is at least 0.6 of the certified bound, and with 4,096 lanes at least 0.89. For
-    batches it is at most a seventh lower. A bound is wrong with a probability of at most one in three million.
-    Recomputing the stored values from the exact distribution reproduces them."""
+    """With 256 canary lanes, the median lower bound is at least 0.6 of the certified bound, and with 4,096 at least
+    0.89. If steps read batches, the median is at most a seventh lower. A bound is wrong with a probability of at most
+    one in three million. Recomputing the stored values from the exact distribution reproduces them."""
     today = [
         *finding.proved(*planned(*SHAPES["Adult"])),
         *finding.proved(*planned(*SHAPES["Adult"], **BATCHES["Adult"])),

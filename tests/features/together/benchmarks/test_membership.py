@@ -95,7 +95,8 @@ def test_the_page_states_what_was_proved() -> None:
 
 
 def test_the_page_names_the_estimate_above_its_certificate() -> None:
-    """After unlearning, only one estimated separation exceeds the certified mu, and by less than its standard error."""
+    """After unlearning, the separation estimated by the attack exceeds the certified mu in only one case, and there by
+    less than the estimate's standard error."""
     above = {}
     for problem in page.read("membership")["problems"]:
         for name, request in problem["requests"].items():

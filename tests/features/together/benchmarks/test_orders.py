@@ -76,7 +76,8 @@ def replaced(pulls: Sequence[float], *, largest: bool = False) -> tuple[Array, A
 @settings(max_examples=20)
 @given(gradients, st.lists(st.floats(0.1, 1.5), min_size=2, max_size=2))
 def test_secret_slots_amplify(pulls: list[float], sizes: list[float]) -> None:
-    """Over all ordered draws of slots, no delta exceeds the delta of Theorem 2, in either direction."""
+    """If slots are drawn in secret, delta over all ordered draws does not exceed the delta of Theorem 2, in either
+    direction."""
     batches = (2, 1)
     drawn = [(order[:2], order[2:3]) for order in itertools.permutations(range(5), 3)]
     mus, shares = places(sizes, batches), np.array(batches) / 5
@@ -91,7 +92,7 @@ def test_secret_slots_amplify(pulls: list[float], sizes: list[float]) -> None:
 @settings(max_examples=20)
 @given(gradients, st.lists(st.floats(0.1, 1.5), min_size=2, max_size=2))
 def test_random_batches_average_over_positions(pulls: list[float], sizes: list[float]) -> None:
-    """Over all orders of fixed batches, no delta exceeds the delta of Theorem 1."""
+    """If fixed batches are read in random order, delta over all orders does not exceed the delta of Theorem 1."""
     batches = ((0, 1), (2, 3), (4, 4))
     mus, shares = places(sizes, (2, 2)), np.full(2, 1 / 3)
     one, other = replaced(pulls)
@@ -102,8 +103,8 @@ def test_random_batches_average_over_positions(pulls: list[float], sizes: list[f
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_theorem_1_is_attained_by_distinct_batches(epsilon: float) -> None:
-    """In one step with four batches whose other rows are far apart, delta is a quarter of what it is for the batch that
-    is read. A secret order therefore adds no further protection, and Theorem 2 is false for batches."""
+    """In one step with four batches whose other rows are far apart, delta is a quarter of the delta for a batch that is
+    known to be read. A secret order therefore adds no further protection, and Theorem 2 is false for batches."""
     batch, size, quiet = 40, 1.0, 0.035
     batches = [tuple(range(batch * number, batch * (number + 1))) for number in range(4)]
     pulls = np.concatenate([np.full(batch, pull) for pull in (1.0, -1.0, -1.0, -1.0)])
@@ -119,7 +120,7 @@ def test_theorem_1_is_attained_by_distinct_batches(epsilon: float) -> None:
 
 
 @given(st.integers(1, 6), st.data())
-def test_no_schedule_reads_fewer_records(steps: int, data: st.DataObject) -> None:
+def test_no_schedule_reads_fewer_records_than_the_minimum(steps: int, data: st.DataObject) -> None:
     """In any schedule, the number of records read is at least the minimum implied by the most exposed record's mu."""
     sizes = data.draw(st.lists(st.floats(0.05, 3.0), min_size=steps, max_size=steps))
     order = data.draw(st.lists(st.sets(st.integers(0, 7), min_size=1), min_size=steps, max_size=steps))

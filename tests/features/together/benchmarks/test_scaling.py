@@ -24,8 +24,8 @@ def test_stored_plans_match_the_planner():
 
 
 def test_passes_of_a_request_fall_with_the_rows():
-    """Above ten thousand rows, the number of passes per request falls as the number of rows grows. From a million rows
-    on, a request takes less than one pass."""
+    """Above ten thousand rows, the number of passes per request falls as the number of rows grows. With a million rows
+    or more, a request takes less than one pass."""
     settled = [max(row["passes"]) for row in RESULTS["requests"] if row["rows"] >= 10**4]
     assert settled == sorted(settled, reverse=True)
     assert all(

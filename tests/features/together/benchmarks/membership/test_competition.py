@@ -65,8 +65,8 @@ def test_separated_distributions_reach_the_cap() -> None:
 
 @pytest.mark.slow
 def test_identical_distributions_have_a_biased_estimate() -> None:
-    """For two samples of 512 models from one distribution, the mean epsilon-hat is about 1.1 with one threshold and 1.5
-    with both rules, although the true epsilon and the proved bound are 0."""
+    """For two samples of 512 models from one distribution, the mean epsilon-hat is about 1.1 if only the rule with one
+    threshold is used and 1.5 if both rules are used, although the true epsilon and the proved bound are 0."""
     pairs = [pair(seed, models=512) for seed in range(60)]
     assert np.mean([epsilon_hat(*one, two_thresholds=False) for one in pairs]) == pytest.approx(1.13, abs=0.2)
     assert np.mean([epsilon_hat(*one) for one in pairs]) == pytest.approx(1.5, abs=0.2)

@@ -21,8 +21,8 @@ def test_every_kind_of_model_is_trained() -> None:
 
 
 def test_fine_tuning_descends_on_remaining_rows() -> None:
-    """Fine-tuning takes noiseless steps on the non-null rows, starting with the batch that follows the last training
-    batch."""
+    """Fine-tuning takes noiseless steps on the rows that were not nulled, starting with the batch that follows the last
+    training batch."""
     left = PROBLEM.rows.nulled(REQUEST.slots)
     start = np.random.default_rng(0).normal(size=(1, 65))
     expected, mechanism = start[0].copy(), PROBLEM.mechanism

@@ -14,7 +14,7 @@ def test_a_seed_draws_the_same_requests() -> None:
     assert [request.slots.tolist() for request in again.values()] == [r.slots.tolist() for r in DRAWN.values()]
 
 
-def test_the_telling_row_is_the_most_conspicuous() -> None:
+def test_the_telling_row_is_at_least_as_conspicuous_as_the_ordinary_row() -> None:
     """The row named "telling" is at least as conspicuous as the ordinary row, and the group is more conspicuous than
     both."""
     assert DRAWN["one"].foreseen <= DRAWN["telling"].foreseen < DRAWN["group"].foreseen

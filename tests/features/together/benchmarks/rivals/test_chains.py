@@ -56,9 +56,9 @@ def test_ignoring_requests_increases_epsilon(problem: Problem) -> None:
     assert len({one.adaptive for one in promised}) == 1
 
 
-def test_steps_of_the_paper_grow_up_to_retraining(problem: Problem) -> None:
-    """The number of steps in Algorithm 6 never falls from one request to the next and never exceeds the number of
-    training steps. With Lethe's noise, even the first request would need more steps than training."""
+def test_steps_of_algorithm_6_never_fall_or_exceed_retraining(problem: Problem) -> None:
+    """The number of steps in the paper's Algorithm 6 never decreases from one request to the next and never exceeds the
+    number of training steps. With Lethe's noise, even the first request would take more steps than training itself."""
     rival = chains.published(problem.setting)
     passes, _ = served(rival, problem)
     assert passes == sorted(passes)
@@ -81,8 +81,8 @@ def test_batches_are_read_cyclically_over_all_runs(problem: Problem) -> None:
 
 
 def test_epochs_of_noisy_sgd_are_minimal(problem: Problem) -> None:
-    """The number of epochs meets the published bound, and one epoch fewer does not. The influence of earlier requests
-    fades."""
+    """With the computed number of epochs, the published bound meets the target, and with one epoch fewer it does not.
+    The influence of earlier requests fades."""
     rival = chains.noisy_sgd(problem.setting)
     made, setting = rival.mechanism, problem.setting
     epochs = chains.sgd_epochs(setting, made)

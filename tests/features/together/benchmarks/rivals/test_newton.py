@@ -49,8 +49,8 @@ def test_the_stored_gradient_matches_the_remaining_rows() -> None:
 
 
 def test_adaptive_epsilon_composes_the_previous_version() -> None:
-    """A request's adaptive epsilon covers the version before it and also the version after it, because the stored
-    weights retain information about the record."""
+    """A request's adaptive epsilon covers the versions before and after the request, because the stored weights retain
+    information about the record."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = NoisyNewton(problem.setting, 0.05), problem.train.copy()
     state = rival.forget(rival.learn(rows), rows, rows.take(7))
@@ -63,8 +63,8 @@ def test_adaptive_epsilon_composes_the_previous_version() -> None:
 
 
 def test_too_little_noise_takes_more_steps() -> None:
-    """If one step does not come close enough to the minimiser, another follows, so the guarantee never depends on the
-    rows."""
+    """If one step does not come close enough to the minimiser, the rival takes another step, so that its guarantee does
+    not depend on the rows."""
     problem = problems.digits(0, (3, 8), 1)
     steps = []
     for noise_std in (1e-1, 1e-9):
@@ -75,7 +75,8 @@ def test_too_little_noise_takes_more_steps() -> None:
 
 
 def test_the_precomputed_bound_covers_an_exact_step() -> None:
-    """Both an exact Newton step and no step at all end within the bound, which is computed without reading the rows."""
+    """After an exact Newton step, and even without any step, the weights are within the bound, which is computed
+    without reading the rows."""
     problem = problems.digits(0, (3, 8), 20)
     l2, rows = problem.l2, problem.train
     start, (stepped, alone) = minimiser(rows, l2), distance_in_advance(problem.setting)
