@@ -21,7 +21,7 @@ class RunKindUnsupported(Problem, title="This worker has no handler for a kind o
 
 class AuditFailed(Problem, title="The canary test of a run refuted its certificate; nothing is published"):
     def __init__(self, message: str, *, observed: "Observed | None" = None) -> None:
-        """Create the error with the statistics of the run's lanes, if they were observed."""
+        """Create the error with the statistics of the run's canary test, if they were observed."""
         super().__init__(message)
         self.observed = observed
 

@@ -103,7 +103,7 @@ def enter(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFi
 
 
 def accept(database: Database, key_encryption: Sequence[str]) -> None:
-    """Replace the key-encryption key's check values, of which there are two during a rotation."""
+    """Replace the stored check values of the key-encryption key; during a rotation there are two."""
     with database.writing() as session:
         row = session.scalars(sa.select(InstallationIdentity)).one()
         row.check_values = row.check_values | {_KEK: list(dict.fromkeys(key_encryption))}
@@ -128,7 +128,7 @@ def wrong(keys: Keys, key_encryption: KeyEncryptionFile, identity: DatabaseIdent
 
 
 def wrong_key(keys: Keys, identity: DatabaseIdentity) -> str | None:
-    """Return the same message as `wrong`, but ignore the key-encryption key."""
+    """Like `wrong`, return a message about a key that does not match, but do not check the key-encryption key."""
     for name, path in keys.paths().items():
         try:
             if keys.check_value(name, identity.id) != identity.check_values.get(name):
@@ -153,8 +153,8 @@ class Guard:
     """Guard that compares a process's keys, key files and stores with its database, at startup and before sessions.
 
     `keys` are the keys in the process's memory. A changed or restored file is noticed immediately (by `stat`), without
-    a restart. A bucket is checked only at startup. `partly` is for a process that cannot access the key-encryption key
-    and the stores; only what it can access is compared.
+    a restart. A bucket is checked only at startup. With `partly`, only what the process can access is compared; it may
+    lack access to the key-encryption key and the stores.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class Guard:
         self._seen, self._until, self._said = states, until, None
 
     def _wrong(self) -> str | None:
-        """Return the reason for a mismatch; None if everything matches. A change during the comparison restarts it."""
+        """Return the reason for a mismatch, or None. If anything changes during the comparison, it is repeated."""
         reason: str | None = None
         for _ in range(_ATTEMPTS):
             before = self._look()
@@ -284,15 +284,15 @@ class Guard:
 
 
 def require(owners: Mapping[str, str | None], identity: DatabaseIdentity, *, is_needed: bool) -> None:
-    """Raise `InstallationMismatch` if any of the named places bears another installation's mark, or if `is_needed` is
-    True and a place lacks a mark."""
+    """Raise `InstallationMismatch` if any of the places in `owners` bears another installation's mark, or if
+    `is_needed` is True and a place lacks a mark."""
     for name, owner in owners.items():
         if (owner is not None or is_needed) and (wrong := _wrong_owner(name, owner, identity)):
             raise InstallationMismatch(wrong)
 
 
 def require_nobodys(owners: Mapping[str, str | None], *, is_anything_kept: bool) -> None:
-    """For an empty database, raise `InstallationMismatch` if any of the named places has a mark or content."""
+    """For an empty database, raise `InstallationMismatch` if one of the places in `owners` has a mark or content."""
     marked = next((name for name, owner in owners.items() if owner is not None), None)
     if marked is not None or is_anything_kept:
         raise InstallationMismatch(

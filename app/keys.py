@@ -101,7 +101,7 @@ class Keys:
 
     def subject_ref(self, tenant_id: str, subject_id: str) -> str:
         """Return the pseudonym of a person in a tenant, a keyed hash that only this installation can compute.
-        `subject_id` is in the normal form of the tenant's rule (`app.access.subjects`)."""
+        `subject_id` must be in the normal form that the tenant's rule defines (`app.access.subjects`)."""
         return self.subject_ref_of_hash(tenant_id, hashlib.sha256(subject_id.encode()).digest())
 
     def subject_ref_of_hash(self, tenant_id: str, sha256: bytes) -> str:
@@ -109,7 +109,7 @@ class Keys:
         return "sub_" + self.fingerprint(b"subject", tenant_id.encode(), sha256)[:40]
 
     def subject_refs(self, tenant_id: str, subject_ids: Iterable[str]) -> list[str]:
-        """Return many people's pseudonyms in a third of the time that `subject_ref` takes."""
+        """Return many people's pseudonyms in a third of the time that separate `subject_ref` calls take."""
         prefix = _mac_of(self._subject_key, b"subject", tenant_id.encode())
         prefix.update(hashlib.sha256().digest_size.to_bytes(8, "big"))
         references = []
@@ -276,7 +276,7 @@ class KeyEncryptionFile:
 
 
 class _Held:
-    """Current key, and the previous one during a rotation, as read from the files."""
+    """Wrapper that keeps the current key and, during a rotation, the previous one in memory."""
 
     def __init__(self, path: Path, keys: Sequence[bytes]) -> None:
         self._path = path
@@ -314,7 +314,7 @@ def _opens(key: AESGCM, nonce: bytes, sealed: bytes, context: str) -> bool:
 
 
 def read_or_create(path: Path, make: Callable[[], str]) -> str:
-    """Return the text of a 0600 file, which is created durably if missing. Concurrent processes create only one
+    """Return the text of a 0600 file, creating the file durably if it is missing. Concurrent processes create only one
     file."""
     if not path.exists():
         content = make()

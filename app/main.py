@@ -93,7 +93,7 @@ def _mounts() -> list[Mount]:
 
 def _refused(request: Request, error: Problem) -> Response:
     """Return the response to a call that was refused before its route was known: a page if the path belongs to a
-    feature that provides one, otherwise a problem."""
+    feature that provides one, otherwise a problem document."""
     for prefix, refused in sockets.plugs("app.features", "endpoints", "REFUSALS"):
         if f"{request.url.path}/".startswith(f"{prefix}/"):
             page: Response = refused(request, error)

@@ -135,7 +135,7 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP/1.1 protocol that closes a connection with over `_MAX_PIPELINED` calls waiting for an earlier response."""
+    """HTTP/1.1 protocol that closes a connection on which more than `_MAX_PIPELINED` calls are queued."""
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
@@ -154,9 +154,9 @@ def _raise_descriptor_limit() -> None:
 
 class _Forgetting:
     """Callback that garbage-collects and overwrites what the last request left in memory. It is called every second and
-    acts on the first call without a new request. While requests arrive, up to ten calls in a row are skipped, because a
-    busy event loop collects anyway and callers would wait. Without requests it acts every five seconds, for background
-    jobs."""
+    does its work on the first call without a new request. While requests arrive, up to ten calls in a row are skipped,
+    because a busy event loop collects anyway and callers would wait. Without requests, it does its work every five
+    seconds, because of background jobs."""
 
     def __init__(self, server: uvicorn.Server) -> None:
         self._state = server.server_state
@@ -176,7 +176,7 @@ class _Forgetting:
 
 class Worker:
     """Child process that performs runs and is restarted when it dies. Worker number 2 claims only runs that carry out
-    deletions, so that these need not wait while a model is being trained."""
+    deletions, so that deletions need not wait while a model is being trained."""
 
     def __init__(self, settings: Settings, installation: installations.Installation, *, number: int = 1) -> None:
         # Unique, because the supervisor takes back all runs claimed under this name.
@@ -245,7 +245,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Make Linux kill the child when this process dies. This runs in the child before exec."""
+    """Make Linux kill the child when its parent dies. This runs in the child before exec."""
     # Ctrl-C is for the supervisor, which then stops the child.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":

@@ -69,7 +69,7 @@ def logger() -> structlog.typing.FilteringBoundLogger:
 
 
 def call_answered(*, method: str, route: str, status: int, seconds: float) -> None:
-    """Count and log one HTTP call by known method and route, never by its path, which may name a person."""
+    """Count and log one HTTP call under its known method and route, never its path, which may name a person."""
     _calls.labels(method, route, status).observe(seconds)
     logger().debug("gateway.call_answered", method=method, route=route, status=status, seconds=round(seconds, 4))
 
@@ -85,7 +85,7 @@ def places(trace: TracebackType | None) -> list[str]:
 
 
 class _Libraries(logging.Handler):
-    """Handler of log records from libraries, which drops their arguments."""
+    """Handler for libraries' log records; it drops their arguments."""
 
     def emit(self, record: logging.LogRecord) -> None:
         fields: dict[str, Any] = {"logger": record.name, "place": _place(record.pathname, record.lineno)}
@@ -100,7 +100,7 @@ _libraries = _Libraries()
 
 
 def _has_constant_message(record: logging.LogRecord) -> bool:
-    """Return True if the message, without its arguments, is a constant of the logging function. Other messages may
+    """Return True if the message, without its arguments, is a constant in the function that logs it. Other messages may
     contain values."""
     frame: FrameType | None = sys._getframe()
     while frame and (frame.f_code.co_filename, frame.f_lineno) != (record.pathname, record.lineno):

@@ -17,7 +17,7 @@ class Turns:
     Waiting tenants are served round-robin, however many turns each is waiting for: between two turns of a tenant, every
     other waiting tenant gets one. A tenant's own turns begin in the order in which they were requested.
 
-    A thread that holds a turn cannot wait for another turn of the same instance, because it might never begin.
+    A thread that holds a turn cannot wait for another turn of the same instance, because the second might never begin.
     """
 
     def __init__(self, at_once: int = 1, *, of_one: int = 1) -> None:

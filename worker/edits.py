@@ -12,7 +12,7 @@ from worker import windows
 def edited(installation: installations.Installation, run: ClaimedRun) -> str:
     """Edit a run's rows and return the root of the result. Rows added for people to be erased become null.
 
-    If an earlier run was cut off, its remains are destroyed first; a run that learns from scratch always searches for
+    If an earlier run was cut off, its remains are destroyed first; a run that trains from scratch always searches for
     such remains. The blocks that this run reads are opened once, and if any of them or any block to be edited is
     damaged, no row is erased. The new root is recorded, then the keys of the replaced blocks are destroyed, and only
     then are people reported as erased.

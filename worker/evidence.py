@@ -62,7 +62,7 @@ class Push:
 
 
 class Lanes:
-    """A run's canary-test lanes; the first half have a canary. `start`, (lanes,): their initial positions, if known."""
+    """A run's canary-test lanes; the first half have a canary. `start` (lanes,): initial positions, if known."""
 
     def __init__(self, law: canary_test.Law, plan: canary_test.CanaryPlan, *, start: Tensor | None = None) -> None:
         self._law, self._plan, self._start = law, plan, start
@@ -81,7 +81,7 @@ class Lanes:
 
     @property
     def push(self) -> Push:
-        """Return the lanes' displacement in a full-size step, for every batch."""
+        """Return how far a full-size step displaces the lanes, for every batch."""
         return Push(
             witnesses=torch.from_numpy(self._law.witnesses),
             groups=self._groups,
@@ -176,7 +176,7 @@ def differs(
 
 def _curvature(objective: Objective, loss_width: float | None) -> float:
     """Return the maximum rate at which a slope changes with its score; 0 for logistic losses, whose slopes are not
-    small where they bend."""
+    small where they change quickly."""
     match objective:
         case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES | Objective.POISSON_REGRESSION:
             return 1.0

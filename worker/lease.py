@@ -28,15 +28,15 @@ class Lease(periodic.Periodic):
         super().__init__("lease", self._beat, seconds=min(installation.settings.lease_seconds / 3, 0.5))
 
     def progressed(self, steps_done: int) -> None:
-        """Report the number of steps; called many times a second. Raises `LeaseLost`, which kills the run's processes,
-        if the run was taken from this worker."""
+        """Report the number of steps done; called many times a second. If the run was taken from this worker, raises
+        `LeaseLost`, which kills the run's processes."""
         if steps_done != self._steps_done or self._moved_at == math.inf:
             self._steps_done, self._moved_at = steps_done, time.monotonic()
         if self._lost:
             raise errors.LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
     def opened(self) -> None:
-        """Report that a block of rows was opened, which counts as progress. Raises the errors of `progressed`."""
+        """Report that a block of rows was opened, which counts as progress. Raises the same errors as `progressed`."""
         self._moved_at = time.monotonic()
         if self._lost:
             raise errors.LeaseLost(f"Run {self._run_id} was taken from this worker.")
@@ -88,11 +88,11 @@ class PreemptibleLease:
         self._next_check_at = 0.0
 
     def opened(self) -> None:
-        """Report that a block of rows was opened. Raises the errors of `Lease.progressed`."""
+        """Report that a block of rows was opened. Raises the same errors as `Lease.progressed`."""
         self._lease.opened()
 
     def progressed(self, steps_done: int) -> None:
-        """Report the number of steps and process any deletions due. Raises the errors of `Lease.progressed`."""
+        """Report the number of steps and process any deletions due. Raises the same errors as `Lease.progressed`."""
         self._lease.progressed(steps_done)
         if (began := time.monotonic()) < self._next_check_at:
             return

@@ -111,7 +111,7 @@ class Forker:
         self._server, server.returncode = server.pid, 0
 
     def _new_control(self) -> socket.socket:
-        """Open a connection to a new server and return the server's end."""
+        """Open a connection for a new server and return the server's end of it."""
         if self._control and self._server:
             self._control.close()
             with contextlib.suppress(ChildProcessError):

@@ -41,8 +41,8 @@ class Callers:
         return caller if (however_old or time.monotonic() < until) and changes == access.changes() else None
 
     def has_known(self, key: str) -> bool:
-        """Return True if the key was valid when last read. Such a key is read again even if it comes from a
-        rate-limited address."""
+        """Return True if the key was valid when last read. Such a key may be looked up again even from a rate-limited
+        address."""
         return access.hash_of(key) in self._known
 
     def authenticate(self, key: str | None) -> access.Caller:

@@ -38,7 +38,7 @@ class RateWindow:
 class Minute:
     """Counts for one minute, keyed by API key or by `_place`. The event loop updates `own` and `failed`; the exchange
     updates `reported` (own calls that the broker knows of) and `elsewhere` (calls at other gateways). Each update is
-    atomic, so no call waits for a lock held by a waiting thread."""
+    atomic, so that no lock is needed and no call ever waits for one."""
 
     number: int
     own: dict[str, int] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Minute:
 
 
 class Exchange(Protocol):
-    """Exchange of counts between this gateway and the others, which runs until it is closed."""
+    """Running exchange of call counts between this gateway and the others. `close` ends it."""
 
     def close(self) -> None: ...
 

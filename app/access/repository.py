@@ -23,8 +23,8 @@ def is_business(session: Session, business_id: str, *, besides: str | None) -> b
 
 
 def knows_anybody(session: Session) -> bool:
-    """Return True if the session's tenant has datasets or requests. These identify people according to the tenant's
-    rule for subject ids."""
+    """Return True if the session's tenant has datasets or requests, which identify people under its current rule for
+    subject ids."""
     first = [sa.select(table.id).limit(1) for table in (Dataset, DeletionRequest)]
     return any(session.scalars(query).first() is not None for query in first)
 
@@ -90,7 +90,7 @@ _ANSWERS = sa.select(*IdempotentAnswer.__table__.columns).where(
 
 
 def answers(session: Session, names: Sequence[str]) -> dict[str, Any]:
-    """Map the calls' names to their stored responses, as rows of name, fingerprint, status, location, body and time."""
+    """Map `names` (`Once.name`) to stored responses: rows of name, fingerprint, status, location, body and time."""
     return {row[0]: row for row in rows(session, _ANSWERS, {"names": names})}
 
 
@@ -99,7 +99,7 @@ def is_any_answer_older(session: Session, *, than: datetime.datetime) -> bool:
 
 
 def drop_answers(session: Session, *, before: datetime.datetime, limit: int) -> int:
-    """Delete at most `limit` responses stored before `before`, oldest first, and return the number deleted."""
+    """Delete at most `limit` idempotent responses older than `before`, oldest first, and return the number deleted."""
     oldest = sa.select(IdempotentAnswer.name).where(IdempotentAnswer.created_at < before)
     oldest = oldest.order_by(IdempotentAnswer.created_at).limit(limit)
     dropped = session.execute(sa.delete(IdempotentAnswer).where(IdempotentAnswer.name.in_(oldest)))

@@ -67,7 +67,7 @@ class Caller:
 
     @property
     def discreet(self) -> bool:
-        """Return True if the caller may not learn whether anything is held about a person."""
+        """Return True if the caller may not find out whether anything is held about a person."""
         return not self.has(Scope.ACCOUNTING_READ)
 
     def has(self, scope: Scope) -> bool:
@@ -122,7 +122,7 @@ def add_key(
 
     `own_requests_only` defaults to True for a key that can make requests and do nothing else except read them. Raises
     `InputInvalid` if the key has already expired, combines `own_requests_only` with a scope over all requests, or may
-    review requests but not read accounting, because refused decisions would disclose what is held.
+    review requests but not read accounting (the outcome of a review discloses what is held).
     """
     at = now(session)
     granted = {Scope(scope) for scope in scopes}

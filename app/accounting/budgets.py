@@ -20,7 +20,7 @@ def of(dataset: Dataset) -> Budget | None:
 
 
 def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, accountant.Exposure]:
-    """Map each of a dataset's models to the exposure of a person with `records` records in all its versions so far."""
+    """Map each model id to the exposure of a person with `records` records to all versions of the model so far."""
     next_revision = session.get_one(Dataset, dataset_id).revision + 1
     by_model = {}
     for model in repository.models_of(session, dataset_id=dataset_id):
@@ -39,7 +39,7 @@ def require_room(session: Session, dataset: Dataset, mechanism: Mechanism, *, st
 
 
 def require_kept(session: Session, dataset: Dataset) -> None:
-    """Raise `AdaptiveBudgetSpent` if the versions on record exceed a dataset's budget."""
+    """Raise `AdaptiveBudgetSpent` if the versions already on record exceed a dataset's budget."""
     _require(session, dataset, {})
 
 

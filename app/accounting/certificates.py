@@ -71,7 +71,7 @@ def to_sign(
 
 
 class Evidences:
-    """Evidence about one model in the current state of its chain, read once for many requests."""
+    """Evidence about one model, based on the current state of its chain, which is read once for many requests."""
 
     def __init__(self, session: Session, model: tables.Model, history: History, *, request_ids: Sequence[str]) -> None:
         self._session = session
@@ -119,7 +119,7 @@ class Evidences:
     def _exposures(self, request_id: str) -> tuple[dict[str, accountant.Exposure], dict[str, Budgeted]]:
         """Return the exposure to each model trained on the request's records, and each dataset's budget.
 
-        An exposure counts the versions published while the records were present, or all if the records still are.
+        An exposure counts the versions published while the records were present, or all versions if they still are.
         """
         exposures, dataset_budgets = {}, {}
         for erasure, revision, records in self._erasures[request_id]:
@@ -133,8 +133,8 @@ class Evidences:
         return exposures, dataset_budgets
 
     def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, Counter[int], int]]:
-        """Return one tuple for each of a dataset's models that has lost versions or published any before `revision`:
-        model id, mechanism, counts of these versions keyed by their runs' steps, and number of lost versions."""
+        """Return one tuple for each of a dataset's models with versions that were lost or published before `revision`:
+        model id, mechanism, counts of these versions keyed by the steps of their runs, and number of lost versions."""
         if (dataset_id, revision) not in self._releases:
             models = repository.models_of(self._session, dataset_id=dataset_id)
             released = [
@@ -167,7 +167,7 @@ def damaged(keys: Keys, certificates: Iterable[tables.Certificate]) -> list[str]
 
 
 def require_whole(damaged_ids: Sequence[str]) -> None:
-    """Raise `CertificateDamaged` if there are damaged certificates."""
+    """Raise `CertificateDamaged`, naming the first id, if any certificates are damaged."""
     if damaged_ids:
         raise CertificateDamaged(certificate_id=damaged_ids[0])
 
@@ -205,7 +205,7 @@ class Absence:
 
 
 def of(session: Session, keys: Keys, request: tables.DeletionRequest, *, identity_rule: str) -> Absence | None:
-    """Return a signed statement that the datasets held nothing when the request was accepted, or None if they did.
+    """Return a signed statement that no rows were held when the request was accepted, or None if there were some.
 
     Call it only for callers who may know what is held. `identity_rule` states in words when two identifiers denote the
     same person; the rule is fixed once the tenant has a request.

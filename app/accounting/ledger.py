@@ -99,8 +99,8 @@ def epsilon_of(entry: LedgerEntry) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Published runs of a model's current chain, oldest first, without the first `steps_before` steps, which are too
-    old to affect the guarantees (`accountant.compact`). `published` lists the latest published runs, newest first."""
+    """Part of a model's current chain that affects the guarantees: its published `runs`, oldest first, after
+    `steps_before` older steps (`accountant.compact`). `published` lists the latest published runs, newest first."""
 
     mechanism: Mechanism
     steps_before: int

@@ -34,7 +34,7 @@ _AT_ONCE = 64
 
 class PublishedRun(NamedTuple):
     """Published run: its version number, the number of chain steps before it, its own number of steps, the number of
-    records that became null before it, and the dataset revision at which they were counted."""
+    records that became null since the previous version's run, and its dataset revision."""
 
     number: int
     first_step: int

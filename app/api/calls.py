@@ -161,7 +161,7 @@ At = Annotated[Installation, Depends(_installation)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Context of an endpoint. Its sessions act for the caller and are bound to the caller's tenant."""
+    """Context of a call to an endpoint. Its sessions act for the caller and are bound to the caller's tenant."""
 
     installation: Installation
     caller: access.Caller

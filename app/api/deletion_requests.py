@@ -42,7 +42,7 @@ from lethe.contract.sets import Scope
 class PlainRoute(APIRoute):
     """Route that sends its endpoint's response without validating it a second time in another thread.
 
-    It avoids `model_dump_json`, which would leave the text in memory without ever overwriting it.
+    It avoids `model_dump_json`, which would leave the response text in memory without ever overwriting it.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -62,7 +62,7 @@ class PlainRoute(APIRoute):
 
 async def _ordinary(request: Request) -> dict[str, Any] | None:
     """Return the arguments of an ordinary `create_deletion_request` call, or None if the call has a query or is
-    invalid. FastAPI resolves all other calls, which takes half of their response time."""
+    invalid. In that case FastAPI resolves the arguments, which takes half of the response time."""
     headers = request.headers
     key = headers.get("idempotency-key")
     is_json = headers.get("content-type", "").lower() == "application/json"
@@ -246,7 +246,7 @@ def resume_deletion_request(call: Call, intake: TheIntake, request_id: str) -> c
 def _change(
     call: Call, intake: Intake, request_id: str, change: Callable[[Session, DeletionRequest], object]
 ) -> contract.DeletionRequestOut:
-    """Change a deletion request, and return the request as the caller may see it."""
+    """Apply `change` to a deletion request, and return the request as the caller may see it."""
     with call.writing() as session:
         request = deletion.get(session, request_id)
         change(session, request)
@@ -275,7 +275,7 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
 def sought_by(call: Call, query: contract.RequestFilter) -> search_repository.Sought:
     """Return the search described by a query. Raises `InputInvalid`; `ScopeMissing` for filters by assignee or model.
 
-    Without the second check, an app could filter by model to find out who has rows.
+    Filtering by model would otherwise let a caller find out which people have rows.
     """
     if query.assignee is not None:
         call.caller.require(Scope.REQUESTS_REVIEW)

@@ -147,7 +147,7 @@ def _locate(document: dict[str, Any], operation: Operation) -> None:
 
 
 def _link(document: dict[str, Any], operations: dict[str, Operation]) -> None:
-    """Link responses that create or list objects to operations that take the object's id, and each page to the next."""
+    """Add links: from created or listed objects to operations that take their ids, and from each page to the next."""
     paths = document["paths"]
     for path, method, operation in _operations(document):
         collection, _, rest = path.partition("/{")

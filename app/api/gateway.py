@@ -139,7 +139,7 @@ def _described(parameter: inspect.Parameter, operation: Operation[..., Any]) -> 
 
 
 def _typed(endpoint: Callable[..., Any], operation: Operation[..., Any]) -> Callable[..., Any]:
-    """Return the endpoint with the signature that FastAPI resolves."""
+    """Return the endpoint with a signature that FastAPI can resolve."""
     assert operation.scope is not None
     resolved: dict[Any, Any] = {
         Call: Annotated[Call, call_with(operation.scope)],

@@ -56,7 +56,7 @@ class _Estimate:
 
 
 class Estimates:
-    """Cache of estimates of the runs that models would need now, each run for at most `max_requests` requests.
+    """Cache of estimates, one for the run that each model would need now to serve at most `max_requests` requests.
 
     An estimate is at most one second old while it is in demand and five seconds otherwise. Expensive estimates live
     longer, so that estimating takes at most a twentieth of the time.
@@ -68,8 +68,8 @@ class Estimates:
         self._due: Sequence[str] = ()
 
     def of(self, session: Session, request: DeletionRequest, models: Sequence[RequestModel]) -> EstimateOut | None:
-        """Estimate the remaining runs of those `models` that `request` is waiting for, or return None if there are none
-        or no estimate is available."""
+        """Estimate the remaining runs of those `models` that `request` is waiting for. Return None if the request is
+        not in progress or an estimate is missing."""
         if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING):
             return None
         waiting = [model.model_id for model in models if model.status in OWED]
@@ -214,8 +214,8 @@ class Intake:
             del calls, answers
 
     def _next(self) -> list[_Call]:
-        """Wait for calls and return them, alternating between tenants, with at most one call per Idempotency-Key. After
-        the last call, return an empty list."""
+        """Wait for calls and return them, alternating between tenants, with at most one call per Idempotency-Key.
+        Return an empty list once the intake is closing and no calls are left."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing)
             names: set[str | None] = set()

@@ -39,7 +39,7 @@ _INTERVAL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guard:
-    """Route with the scopes that it requires of a key and the type whose limits apply to its body."""
+    """Route, with the scopes that a caller needs and the type whose limits apply to the body."""
 
     route: str
     pattern: re.Pattern[str]

@@ -234,7 +234,7 @@ def _mechanism(mechanism: Mechanism) -> contract.MechanismOut:
 def _status(model: Model, version: Version | None, running: str | None) -> ModelStatus:
     """Return a model's status, given the kind of its current run, if any.
 
-    A test does not change the version, so the statuses of a degraded or held version take precedence over it.
+    A test does not change the version, so `HELD` and `DEGRADED` take precedence over `TESTING`.
     """
     if version is None:
         return ModelStatus(model.status)
@@ -259,7 +259,7 @@ def _accepted(session: Session, call: Call, model: Model) -> StoredResponse:
 def compare(call: Call, comparisons: Sequence[evaluation.Comparison]) -> None:
     """Compare training rows with evaluation rows outside a transaction. Raises `EvaluationOverlaps`, `Unavailable`.
 
-    The transaction that relies on the result must check that the comparisons to make are still the same.
+    The transaction that relies on the result must check that the required comparisons are still the same.
     """
     for comparison in comparisons:
         try:

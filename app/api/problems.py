@@ -75,7 +75,7 @@ def faults(error: ValidationError | RequestValidationError, body: Any = None, *,
 
 
 def _expectation(fault: Any, body: Any) -> str:
-    """Return what was expected where pydantic found a fault, given the type of the body if it is known."""
+    """Describe what was expected where Pydantic found `fault`. `body` is the type of the body, if it is known."""
     if fault["type"] == "extra_forbidden" and body is not None:
         *place, name = fault["loc"]
         return f"is no field here: {expected(_known_at(body, place), found=name)}"

@@ -9,7 +9,7 @@ from lethe.contract.sets import EventKind, RunStatus
 
 
 def of_event(event: Event) -> str | None:
-    """Return a sentence about an event; None if its status needs no explanation."""
+    """Return a sentence about an event; None if its kind needs no explanation."""
     facts = event.facts or {}
     match event.kind:
         case EventKind.RECEIVED | EventKind.IN_REVIEW | EventKind.ACCEPTED | EventKind.RUNNING:

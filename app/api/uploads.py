@@ -175,7 +175,7 @@ def network_of(
 
 
 def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
-    """Return the suppressed people whose rows a dataset must refuse; `*` stands for a dataset being created."""
+    """Return the filter for rows of suppressed people in an upload; `*` stands for a dataset being created."""
 
     def among(subject_refs: Collection[str]) -> set[str]:
         # Open a session each time, because an upload takes longer than a snapshot should last.
@@ -187,8 +187,8 @@ def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
 
 
 def record_match(call: Call, dataset_id: str, num_rows: int | None = None) -> None:
-    """Record that an upload contains rows about suppressed people, because it could be a probe for a single person. If
-    `num_rows` is None, the people were suppressed during the upload."""
+    """Record that an upload contains rows about suppressed people, because such an upload could be a probe for a single
+    person. If `num_rows` is None, the people were suppressed during the upload."""
     object_id = call.caller.tenant_id if dataset_id == search_repository.ANYWHERE else dataset_id
     with call.writing() as session:
         audit.record(session, "suppressions.matched", object_id, rows=num_rows)

@@ -93,7 +93,7 @@ def checkpoint_now(session: Session, keys: Keys, chain: StoredChain, *, tenant_i
 
 
 def heads_now(session: Session, chain: StoredChain, *, tenant_id: str) -> list[Head]:
-    """Return a list with the chain's head as this transaction leaves it, to sign; empty if the chain is damaged."""
+    """Return the chain's head as this transaction leaves it, in a list to sign; empty if the chain is damaged."""
     session.flush()
     return _recomputed(session, chain, tenant_id)
 

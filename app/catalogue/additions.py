@@ -29,8 +29,8 @@ class AdditionTask:
 
 
 def take(session: Session, *, dataset: Dataset) -> list[Addition]:
-    """Assign all waiting batches, if any, to the next revision of `dataset`. A chain that began at an earlier revision
-    cannot continue after that, because the rows may have been written. Return all stored batches."""
+    """Assign all waiting batches, if any, to the next revision of `dataset`. Chains that began at an earlier revision
+    can then no longer continue, because the rows may have been written. Return all stored batches."""
     staged = repository.staged_additions(session, dataset_id=dataset.id)
     waiting = [addition for addition in staged if addition.revision is None]
     if waiting:
@@ -66,7 +66,7 @@ def confirm(session: Session, *, dataset: Dataset) -> None:
 
 
 def confirm_destroyed(session: Session, *, dataset_id: str) -> None:
-    """Record that the staged batches of all applied and dropped additions are destroyed."""
+    """Record that the staged batches of all applied and dropped additions have been destroyed."""
     for addition in repository.staged_additions(session, dataset_id=dataset_id):
         if addition.status != AdditionStatus.PENDING:
             addition.staged = False

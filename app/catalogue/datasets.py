@@ -34,7 +34,7 @@ from lethe.proof.network import PublicNetwork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """Encoded upload on disk that is not registered yet, without its `num_suppressed` rows about suppressed people.
+    """Encoded upload on disk, not yet registered. Its `num_suppressed` rows about suppressed people have been left out.
     `warnings` are for the sender."""
 
     dataset_id: str

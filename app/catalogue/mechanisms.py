@@ -73,8 +73,8 @@ def of(
 
 
 def lanes_of(model: ModelIn) -> int:
-    """Return the number of lanes in the model's canary tests; 0 for a method whose runs have no canaries. Raises
-    `PreconditionFailed` if the request asks for canaries with such a method."""
+    """Return the number of lanes (coordinates) in the model's canary tests; 0 for a method whose runs have no canaries.
+    Raises `PreconditionFailed` if the request asks for canaries with such a method."""
     if methods.named(model.method).has_canaries:
         return model.audit.lanes
     if "audit" in model.model_fields_set and model.audit.lanes:

@@ -69,7 +69,7 @@ def judge_version(session: Session, model: Model, version: Version) -> None:
 
 
 def described_gate(model: Model, version: Version | None) -> QualityOut | None:
-    """Return a model's gate and whether its version meets it; None if there is no gate or no feature judges gates."""
+    """Return a model's gate and whether `version` meets it; None without a gate or a feature that evaluates gates."""
     return next((judge.describe(model, version) for judge in _judges()), None)
 
 
@@ -249,8 +249,8 @@ def require_live(version: Version) -> None:
 
 
 def destroy(store: WeightStore, version_ids: Iterable[str]) -> list[str]:
-    """Destroy versions' weights and return the ids of the versions destroyed. If the disk refuses a deletion, the next
-    call retries it. Call this outside transactions, because the store may be slow."""
+    """Destroy versions' weights and return the ids of the versions destroyed. If a deletion fails, the next call
+    retries it. Call this outside transactions, because the store may be slow."""
     destroyed = []
     for version_id in version_ids:
         try:

@@ -13,7 +13,7 @@ commands = new_group()
 
 
 def _of_a_service() -> Settings:
-    """Harden this process for personal data, disable garbage collection until it serves, and return its settings."""
+    """Harden this process for personal data, disable garbage collection during startup, and return the settings."""
     from app import hardening, telemetry
 
     settings = Settings()
@@ -46,7 +46,7 @@ def up(
 
 @commands.command()
 def serve() -> None:
-    """Run the gateway only; workers: `celery -A worker.celery_app worker --pool threads --concurrency 1`, a `beat`."""
+    """Run only the gateway; add `celery -A worker.celery_app worker --pool threads --concurrency 1`, and one `beat`."""
     settings = _of_a_service()
     from app import installations, supervisor
 

@@ -56,7 +56,7 @@ def new(table: type[_Row], **values: Any) -> _Row:
 
 
 def count_on(session: Session) -> None:
-    """Make PostgreSQL's row numbers continue after explicitly numbered rows, as SQLite's do automatically."""
+    """Advance PostgreSQL's autoincrement sequences past explicitly numbered rows, as SQLite does automatically."""
     for table in Table.metadata.sorted_tables if session.get_bind().dialect.name == "postgresql" else ():
         if (column := table.autoincrement_column) is not None:
             sequence, last = sa.func.pg_get_serial_sequence(table.name, column.name), sa.func.max(column)
@@ -70,7 +70,7 @@ def store(
     *,
     unless_there: bool = False,
 ) -> None:
-    """Insert new rows after the session's pending changes. With `unless_there`, skip rows whose key exists.
+    """Insert new rows after the session's pending changes. With `unless_there`, skip rows whose key already exists.
 
     Pass rows made by `new` if they will be read again. Otherwise pass mappings of all columns except autoincremented
     ones, which is cheaper. Column defaults are not applied. Values are converted for the driver here, in half the time
@@ -122,8 +122,8 @@ class _Insertion:
 
 
 def _processed(column: Sequence[Any], process: Callable[[Any], Any] | None) -> Sequence[Any]:
-    """Convert a column's values with `process`, once if all rows share one value, such as a time or a tenant. Equal
-    values are still sealed separately."""
+    """Convert a column's values with `process`, once if all rows share one value, such as a time or a tenant. Private
+    values are always sealed one by one."""
     if process is None:
         return column
     if len(set(map(id, column))) == 1 and not isinstance(column[0], sealed.Private):
@@ -132,8 +132,8 @@ def _processed(column: Sequence[Any], process: Callable[[Any], Any] | None) -> S
 
 
 def _run(session: Session, stored: Sequence[_Stored]) -> None:
-    """Insert rows. PostgreSQL receives many rows by COPY, which takes a third of the time that INSERT takes; a pipeline
-    cannot contain COPY."""
+    """Insert rows. For many rows, PostgreSQL uses COPY, which takes a third as long as INSERT; a pipeline cannot
+    contain COPY."""
     session.flush()
     connection = session.connection()
     is_server = connection.dialect.name == "postgresql"
@@ -182,7 +182,7 @@ def _nothing(table: type[Table]) -> dict[str, Any]:
 
 @contextmanager
 def _pipeline(connection: sa.Connection) -> Iterator[None]:
-    """Send statements that return no results without waiting for each. Errors are raised at the end of the block."""
+    """Send statements without waiting for each of them; they must return no results. Errors are raised at the end."""
     server: Any = connection.connection.driver_connection
     with driver.translated(connection, None), server.pipeline():
         yield

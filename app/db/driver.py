@@ -41,7 +41,7 @@ def translated(connection: sa.Connection, statement: str | None) -> Iterator[Non
 
 def rows(session: Session, statement: Any, parameters: Mapping[str, Any]) -> Iterable[Any]:
     """Execute a SELECT of columns, built at import time, and return its rows like `session.execute`. Sessions without a
-    tenant bypass the ORM, and on SQLite all of SQLAlchemy."""
+    tenant bypass the ORM and, on SQLite, SQLAlchemy altogether."""
     if session.info.get("actor") is not None:
         return session.execute(statement, parameters)
     session.flush()

@@ -64,7 +64,7 @@ def check(engine: sa.Engine) -> None:
 
 
 def check_connection(connection: sa.Connection) -> None:
-    """Check the database of `connection` as `check` does."""
+    """Raise `DatabaseUnreadable` unless the database of `connection` is empty or has a schema known to this release."""
     if unknown := _recorded(connection).difference(_revisions()):
         raise DatabaseUnreadable(
             f"The database is of another version of Lethe (schema {', '.join(sorted(unknown))}), which this version "
@@ -88,7 +88,7 @@ def upgrade(engine: sa.Engine, *, then: Callable[[sa.Connection], None] = lambda
 
 
 def downgrade(engine: sa.Engine) -> None:
-    """Drop all tables in one transaction. Raises `DatabaseUnreadable` like `check`."""
+    """Drop all tables in one transaction. Raises `DatabaseUnreadable` for an unknown schema."""
     from alembic import command
 
     check(engine)

@@ -29,7 +29,7 @@ class Rare:
 
 
 def ask(session: Session) -> None:
-    """Evaluate the conditions of all features. Changes that `session` makes later must not make any of them hold."""
+    """Evaluate the conditions of all features. Changes that `session` makes later must not make any of them true."""
     conditions = tuple(_conditions)
     answers: Any = rows(session, _statement(conditions), {})
     session.info[_ASKED] = dict(zip(conditions, next(iter(answers)), strict=True))

@@ -18,7 +18,7 @@ from lethe.contract.problems import SealedTextDamaged
 
 
 class Sealer(Protocol):
-    """Vault that seals under keys that can be destroyed (`app.vault.pieces`)."""
+    """Vault that seals content under keys that can be destroyed (`app.vault.pieces`)."""
 
     def seal(self, content: bytes, *, key: str | None = None) -> bytes: ...
     def open(self, sealed: bytes) -> bytes | None: ...

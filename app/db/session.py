@@ -97,8 +97,8 @@ class Database:
         All hosts share one write lock. From its first statement on, a block sees every commit and is the only writer. A
         block that locks and changes a single row needs no write lock: without `exclusive`, only SQLite takes it.
 
-        The writers of a process take turns by tenant: the tenant of `by`, or `tenant_id` for a session that sees
-        everything and works for one tenant. The service's own sessions take turns as one additional tenant.
+        Writers in one process alternate between tenants: the tenant of `by`, or `tenant_id` for a session that sees
+        everything and works for one tenant. The service's own sessions count as one additional tenant.
         """
         turn: AbstractContextManager[None] = nullcontext()
         if exclusive or self.engine.dialect.name == "sqlite":
@@ -114,7 +114,7 @@ class Database:
         _refused[self._url] = reason
 
     def require_served(self) -> None:
-        """Raise the reason why callers are refused, if there is one."""
+        """Raise the reason for refusing callers, if there is one."""
         if reason := _refused.get(self._url):
             raise type(reason)(reason.detail)
 

@@ -103,8 +103,8 @@ def scrub(engine: sa.Engine) -> bool:
 
 
 def rewrite(engine: sa.Engine) -> bool:
-    """If due, rewrite the file from its contents (VACUUM) and return True. Writers wait until this is done. It takes as
-    much memory as the file is large. The file's `user_version` holds the minute of the next rewrite."""
+    """If a rewrite of the database file is due, rewrite it (VACUUM) and return True. Writers wait for it to finish. It
+    needs as much memory as the file's size. The file's `user_version` holds the minute of the next rewrite."""
     with _outside_transactions(engine) as connection:
         (due_minute,) = connection.execute("PRAGMA user_version").fetchone()
         # A time further ahead was written by a wrong clock.

@@ -31,7 +31,7 @@ class Moment(sa.TypeDecorator[datetime.datetime]):
         return value and value.astimezone(datetime.UTC)
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:
-        """Format the text for SQLite without SQLAlchemy, because SQLAlchemy takes several times as long."""
+        """Format times for SQLite without SQLAlchemy, which takes several times as long."""
         if dialect.name != "sqlite":
             return super().bind_processor(dialect)
         return lambda value: (at := self.process_bind_param(value, dialect)) and at.isoformat(" ", "microseconds")[:26]
@@ -236,12 +236,12 @@ class Certificate(Owned, Table):
 class Model(Owned, Table):
     """Model of a dataset. `method`: name of its method, as in its mechanism. `wanted`: kind of from-scratch run that is
     due, `learn` or `relearn`; null if none is due. `lost_releases`: steps of published versions that a restored backup
-    lacks. `attempts`: number of runs that failed since the last version although their worker lived. `deaths`: number
-    of runs whose worker died since then. `max_requests`, `max_wait_seconds`: how many requests may wait to share a run,
-    and for how long. `audit_lanes`: lanes of each canary test; 0 for none. `audit_chains`: factor by which a requested
-    test multiplies the lanes. `audit_asked_at`: time at which the pending test was requested. `quality`: gate with
-    `metric`, `threshold` and `on_breach`; null without a gate. `retired_at`: time after which the model neither trains
-    nor forgets. `destroyed_at`: time at which its last weights were destroyed."""
+    lacks. `attempts`: number of runs that failed since the last version although their worker survived. `deaths`:
+    number of runs whose worker died since then. `max_requests`, `max_wait_seconds`: how many requests may wait to share
+    a run, and for how long. `audit_lanes`: number of lanes in each canary test; 0 for no test. `audit_chains`: factor
+    by which a requested test multiplies the lanes. `audit_asked_at`: time at which the pending test was requested.
+    `quality`: gate with `metric`, `threshold` and `on_breach`; null without a gate. `retired_at`: time after which the
+    model neither trains nor forgets. `destroyed_at`: time at which its last weights were destroyed."""
 
     __tablename__ = "models"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -297,11 +297,11 @@ class Dataset(Owned, Table):
     `subject_kind`: kind of identifier that names the people; null for subject ids. `classes`: meanings of the labels;
     empty if labels are numbers in the range of `target` (`lethe.encoding.targets`). `revision`: number of batches of
     edits; the rows at revision r exclude everyone erased, and include everyone added, at or before r.
-    `references_check`: hash of the id under the key of the references to people, to distinguish a wrong key from people
-    without rows. `num_rows`: number of rows that are not null. `records_verified_at`: time of the last complete check
-    of the records. `records_verified_to`: slot that the current check has reached; null if it has not begun.
+    `references_check`: hash of the dataset's id under the key that pseudonymises people, so that a wrong key is
+    detected. `num_rows`: number of rows that are not null. `records_verified_at`: time of the last complete check of
+    the records. `records_verified_to`: slot that the current check has reached; null if it has not begun.
     `lost_models`: `mechanism` and `steps` of published versions that a restored backup lacks, keyed by model id.
-    `digest`: root of the hash tree over the rows (`app.rows.blocks`). `damaged_at`: time since which the rows are known
+    `digest`: root of the hash tree over the rows (`app.rows.blocks`). `damaged_at`: time at which the rows were found
     to differ from the digest. `damage`: first finding, with its `kind`, `rows` and `block`. `adaptive_budget`:
     `epsilon` and `delta`, if given (`app.accounting.budgets`). `retired_at`: time after which no model trains on it.
     `destroyed_at`: time at which its rows were destroyed."""
@@ -519,7 +519,7 @@ class Suppression(Owned, Table):
 class Erasure(Table):
     """Erasure of one request's rows in one dataset. `revision`, `num_records`: set when a worker claims the rows, which
     is irreversible. `num_claimed`: number of these rows that no other request about the person had claimed.
-    `nulled_at`: time since which the rows have been null and unrecoverable.
+    `nulled_at`: time at which the rows were confirmed to be null and unrecoverable.
 
     Triggers copy `deadline` from the request, and derive `ready_at`, the time from which a worker may claim the rows
     (null while the request's status forbids it). The queue needs both here, because an index cannot span two tables.

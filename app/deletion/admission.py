@@ -46,7 +46,7 @@ class StatementJudge(Protocol):
 
 
 def sha256_of(subject_id: str) -> bytes:
-    """Return the SHA-256 digest that identifies a subject id in statements; some callers know only this hash."""
+    """Return the SHA-256 that identifies a subject id in identity statements; some callers know only this hash."""
     return hashlib.sha256(subject_id.encode()).digest()
 
 

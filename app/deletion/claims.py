@@ -33,7 +33,7 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
 
 
 def start_models(session: Session, *, model_id: str, revision: int, run_id: str) -> None:
-    """Mark the demands on a model from erasures up to `revision` as served by a run, and their requests as running."""
+    """Mark demands on a model for rows claimed at or before `revision` as served by a run; set requests to running."""
     at = now(session)
     starting = []
     for demand, _, request in repository.awaiting_model(session, model_id=model_id, revision=revision):
@@ -65,8 +65,8 @@ def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
 def complete_model(
     session: Session, served: Sequence[tuple[RequestModel, DeletionRequest, str]], *, version: int
 ) -> None:
-    """Record that a model has forgotten the rows as of this version, and complete requests that are waiting for nothing
-    else. `served` lists the model's demands with their requests and the ids of their certificates."""
+    """Record that a model's version `version` has forgotten the rows, and complete requests that wait for nothing else.
+    `served` lists the model's demands with their requests and the ids of their certificates."""
     for demand, _, certificate_id in served:
         demand.status, demand.version, demand.certificate_id = RequestModelStatus.COMPLETED, version, certificate_id
     completion.complete_done(session, [request for _, request, _ in served])
@@ -80,7 +80,7 @@ def give_up_model(
     because: RequestModelStatus = RequestModelStatus.NOTHING_PUBLISHED,
 ) -> None:
     """Stop waiting for a model that never had a version or was destroyed: requests claimed at or before `revision` no
-    longer wait for it. `claim_erasures` adds the model to later requests if it returns."""
+    longer wait for it. `claim_erasures` adds the model to later requests if it may be trained again."""
     awaiting = repository.awaiting_model(session, model_id=model_id, revision=revision)
     for demand, _, _ in awaiting:
         demand.status = because
@@ -90,7 +90,7 @@ def give_up_model(
 
 def hand_back(session: Session, run: Run) -> None:
     """Requeue everything that an unfinished run was serving. Only a request's first MAX_HAND_BACKS hand-backs are
-    recorded, with the run's status and error code, so that a permanent failure cannot fill its history."""
+    recorded, with the run's status and error code, so that a permanent failure cannot fill the request's history."""
     demands = repository.request_models_of_run(session, run_id=run.id)
     for demand in demands:
         demand.status = RequestModelStatus.PENDING
@@ -127,7 +127,7 @@ def _move(
 
 
 def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, DeletionRequest]]) -> None:
-    """Join each of these requests to the erasures that claimed its rows in `dataset`, so that it waits for the same
+    """Join each request in `joining` to the erasures that claimed its rows in `dataset`, so that it waits for the same
     models. If the requests that erased the rows are completed, the last of them is recorded in `erased_by`."""
     if not joining:
         return
@@ -151,7 +151,7 @@ def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, D
 
 
 def _demand(session: Session, demanding: Sequence[tuple[DeletionRequest, Sequence[str]]]) -> None:
-    """Add the demands on models that each request is still missing."""
+    """Add each request's missing demands on models."""
     by_request = repository.by_request(session, RequestModel, [request.id for request, _ in demanding])
     for request, model_ids in demanding:
         demanded = {demand.model_id for demand in by_request.get(request.id, ())}

@@ -46,7 +46,7 @@ def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datet
     """Accept a request at `at`, and add its erasures and models, which become due when the grace period ends.
 
     Without a grace period, the request completes immediately if no rows are held or all are already erased. It stays
-    open while damaged records or an unknown identity leave that in doubt. A `verb` marks the outcome of a review.
+    open while damaged records or an unknown identity leave this uncertain. A `verb` marks the outcome of a review.
     """
     request = new.request
     # After a review, work can begin at the time of acceptance rather than of creation.
@@ -236,7 +236,7 @@ def asks_for(request: DeletionRequest, dataset_id: str) -> bool:
 
 
 def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
-    """Complete up to `limit` requests that need not wait, or add erasures for new rows. Return the number of requests.
+    """Complete up to `limit` requests that can stop waiting, or add erasures for new rows. Return the number handled.
 
     Requests whose subject may be in damaged records continue to wait. A request without rows waits for its grace period
     like any other, so that callers cannot tell the difference.

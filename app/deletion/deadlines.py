@@ -74,7 +74,7 @@ def _later(moment: datetime.datetime, by: relativedelta, zone: str) -> datetime.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Clock of a request. `days_left`: whole days until the deadline (negative after it); None once ended."""
+    """Clock of a request. `days_left`: whole days until the deadline (negative after it); None for an ended request."""
 
     state: ClockState
     deadline: datetime.datetime

@@ -17,8 +17,8 @@ from lethe.contract.sets import EventKind, RequestStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Change of a request. `status` is the status after the change, `facts` are the details beyond its kind, and
-    `verb` is its name in the audit log, or None if it is not logged there."""
+    """Change to a request. `status` is the status after the change, `facts` are the details that its kind does not
+    imply, and `verb` is its name in the audit log, or None if it is not logged there."""
 
     request: DeletionRequest
     kind: EventKind
@@ -30,7 +30,7 @@ class Change:
 
 
 def record(session: Session, changes: Sequence[Change]) -> None:
-    """Write and announce changes of stored requests, oldest first."""
+    """Write and announce changes to stored requests, oldest first."""
     write(session, changes)
     announce(session, changes)
 

@@ -141,8 +141,8 @@ def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tupl
 
 
 def _may_be_in(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a request covers a dataset, by name or with all of its tenant's datasets
-    (`completion.is_in_doubt`)."""
+    """Return the condition that a request covers a dataset, explicitly or because it covers all of the tenant's
+    datasets (`completion.is_in_doubt`)."""
     named = sa.cast(DeletionRequest.dataset_ids, sa.String).contains(f'"{dataset_id}"', autoescape=True)
     return sa.and_(DeletionRequest.tenant_id == tenant_id, sa.or_(DeletionRequest.dataset_ids.is_(None), named))
 
@@ -166,7 +166,7 @@ def has_clock(
 def to_alert(
     session: Session, *, at: datetime.datetime, horizon: datetime.timedelta, limit: int
 ) -> list[DeletionRequest]:
-    """Return open requests that are overdue, or due within `horizon` on a running clock, but not yet announced."""
+    """Return open requests that are overdue, or due within `horizon` on a running clock, and not yet announced."""
     late = sa.and_(DeletionRequest.deadline <= at, DeletionRequest.alerted == ClockState.AT_RISK)
     query = sa.select(DeletionRequest).where(
         DeletionRequest.status.in_(_OPEN),
@@ -183,7 +183,7 @@ def events(session: Session, *, request_id: str) -> list[RequestEvent]:
 
 
 def count_hand_backs(session: Session, *, request_ids: Collection[str]) -> Counter[str]:
-    """Count each request's hand-backs: events recording that a run that served it did not succeed."""
+    """Count each request's hand-backs: events recording that a run serving it did not succeed."""
     query = sa.select(RequestEvent.request_id).where(
         RequestEvent.request_id.in_(_THESE), RequestEvent.kind == EventKind.HANDED_BACK
     )
@@ -330,7 +330,7 @@ def claim_records(session: Session, *, dataset_id: str, claiming: Sequence[tuple
 
 
 def drop_owed(session: Session, *, dataset_id: str, besides: Mapping[str, Collection[str]]) -> None:
-    """Delete demands on a dataset's models by the requests in `besides`, which maps each to the models to keep."""
+    """Delete requests' demands on a dataset's models, except on the models to which `besides` maps each request."""
     by_models: dict[frozenset[str], list[str]] = {}
     for request_id, model_ids in besides.items():
         by_models.setdefault(frozenset(model_ids), []).append(request_id)
@@ -393,7 +393,7 @@ def drop_records(session: Session, *, erasure_ids: list[str]) -> int:
 def awaiting_model(
     session: Session, *, model_id: str, revision: int
 ) -> list[tuple[RequestModel, Erasure, DeletionRequest]]:
-    """Return the requests waiting for a model's next version, with their erasures claimed at or before `revision`."""
+    """Return (demand, erasure, request) for open demands on a model whose rows were claimed at or before `revision`."""
     query = (
         sa.select(RequestModel, Erasure, DeletionRequest)
         .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
@@ -610,7 +610,7 @@ def look_up(
     """Look up people, and all of the tenants' datasets: a tenant has few datasets, even if a caller names many people.
 
     `since` is the time at which the earliest request to look up was submitted. Requests completed before then cannot
-    have erased its rows (`Lookup.erased_by`), and are read only if `since` is None.
+    have erased the rows of any of these (`Lookup.erased_by`), and are read only if `since` is None.
     """
     since = since or datetime.datetime.min.replace(tzinfo=datetime.UTC)
     doubtful = rows_repository.doubtful(session)

@@ -144,7 +144,7 @@ def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElem
 
 
 def is_linked(subject_ref: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that this identifier came from an identity map, a fact hidden from discreet readers."""
+    """Return the condition that `subject_ref` came from an identity map, which is hidden from discreet readers."""
     linked = sa.cast(DeletionRequest.resolution, sa.String).contains(subject_ref)
     return sa.and_(DeletionRequest.resolution.is_not(None), linked)
 
@@ -173,7 +173,7 @@ def was_completed(
 
 
 def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
-    """Return the condition that the reader sees a request in this status (`View.status`)."""
+    """Return the condition that the reader sees a request in status `status` (`View.status`)."""
     match status if view.discreet else None:
         case RequestStatus.RUNNING:
             # Discreet readers never see a request as running.
@@ -240,7 +240,7 @@ _MAX_TRANSACTION_DURATION = datetime.timedelta(minutes=5)
 
 
 def suppressed_people(session: Session, dataset_id: str, subject_refs: Collection[str]) -> set[str]:
-    """Return those of these people whose rows a dataset must refuse; `*` stands for a dataset being created."""
+    """Return which of `subject_refs` a dataset must refuse rows about; `*` stands for a dataset being created."""
     suppressed = set[str]()
     in_dataset = Suppression.dataset_id.in_({dataset_id, ANYWHERE})
     # A statement with thousands of references takes longer than reading as many suppressions.
@@ -264,7 +264,7 @@ def suppressed_since(session: Session, since: datetime.datetime, dataset_id: str
 
 
 def accepted_after(session: Session, request: DeletionRequest) -> list[DeletionRequest]:
-    """Return requests about the same person that were accepted later, found the person suppressed and remain in force.
+    """Return later-accepted requests about the same person that are still in force and can take over its suppressions.
 
     Requests accepted earlier do not count: consent ended their suppression, or this request would not own it.
     """
@@ -377,7 +377,7 @@ def retained_at(session: Session, *, request_ids: Collection[str], kept: str) ->
 
 
 def erase_details(session: Session, *, request_ids: Collection[str], trace_only: bool) -> None:
-    """Delete all texts about these requests; with `trace_only` also their subjects and suppressions."""
+    """Delete all texts about the given requests and, with `trace_only`, their subjects and suppressions."""
     erased: dict[str, Any] = {"particulars": None, "external_ref": None, "kept": "request"}
     if trace_only:
         erased |= {"kept": "trace", "subject_ref": UNKNOWN_SUBJECT, "alias_refs": None, "resolution": None}
@@ -397,7 +397,7 @@ def erase_details(session: Session, *, request_ids: Collection[str], trace_only:
 
 
 def _end_suppressions(session: Session, request_ids: Collection[str]) -> None:
-    """Delete the suppressions of these requests, or transfer each to another retained request about the person."""
+    """Delete the given requests' suppressions, or transfer each to another retained request about the person."""
     for row in session.scalars(sa.select(Suppression).where(Suppression.request_id.in_(request_ids))).all():
         others = sa.select(DeletionRequest.id).where(
             is_about([row.subject_ref]),

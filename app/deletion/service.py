@@ -39,7 +39,7 @@ class RequestDraft:
     `refers_to` names an ended request about the same person. `statement` is the identity statement, or the error that
     rejects it; without `identity_verified` the request waits in review. With `strict`, no request is created if nothing
     is held. `alias_refs` are other identifiers of the same person, and `kind` is the kind of `subject_ref`. An identity
-    map adds `resolution`, and `identity_unknown` if no rows can be named by any identifier (the socket `RESOLVES`).
+    map adds `resolution`, and `identity_unknown` if no rows use `kind` or a kind linked to it (the socket `RESOLVES`).
     `other_cases` are identifiers of other people whose ids differ from these only in case: a `strict` refusal states
     how many have rows."""
 
@@ -74,10 +74,10 @@ class RequestDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """Facts by which a batch of requests is judged.
+    """Facts needed to decide on a batch of requests.
 
-    `rules` are the tenants' rules for subject ids, `earlier` the requests referred to, `issuers` the statements'
-    issuers that are still registered, and `used` the hashes of used statements.
+    `rules` are the tenants' rules for subject ids, `earlier` the requests that the batch refers to, `issuers` the
+    statements' issuers that are still registered, and `used` the hashes of used statements.
     """
 
     at: datetime.datetime
@@ -89,8 +89,8 @@ class _Facts:
 
 
 def submit_all(session: Session, drafts: Sequence[RequestDraft]) -> list[Submitted | problems.Problem]:
-    """Record requests, and accept those that need no review. A request about a person without rows completes at once or
-    after its grace period; a request about a person who is being forgotten joins the earlier one.
+    """Record requests, and accept those that need no review. A request about a person without rows completes
+    immediately or after its grace period; a request about a person who is being forgotten joins the earlier one.
 
     Return one result per request, in order: a refused request is not stored, and its result is the reason:
     `DatasetUnknown`, `InputInvalid`, `SubjectUnknown`, `RequestUnknown`, `RequestOpen`, `IdentityStatementRequired` or

@@ -22,7 +22,7 @@ _SHOWN_AS_IS = frozenset({EventKind.RECEIVED, EventKind.IN_REVIEW, EventKind.REJ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Event of a request as a caller may see it. `facts` are the details beyond its kind."""
+    """Event of a request as a caller may see it. `facts` are the details that its kind does not imply."""
 
     at: datetime.datetime
     kind: EventKind

@@ -102,8 +102,8 @@ class Journal:
         self._keys = keys
 
     def append(self, next_lines: Callable[[JournalLine | None], Sequence[JournalLine]]) -> int:
-        """Append the lines that `next_lines` returns for the last line, durably and under a lock against other
-        processes. Return their number."""
+        """Call `next_lines` with the last line and append the result, durably and while holding a lock that excludes
+        other processes. Return the number of lines appended."""
         with locked(self.path.parent), self._file() as file:
             last, previous = self._last(file)
             lines = next_lines(last)

@@ -1,4 +1,4 @@
-"""SQL queries of the tombstone journal: the events, versions, retirements and signed heads that it records."""
+"""SQL queries for the tombstone journal: the events, versions, retirements and signed heads that it records."""
 
 import datetime
 import json
@@ -40,8 +40,8 @@ TELLING = sa.or_(
 
 
 def progress(session: Session, *, event: int, of: str | None, signed: int) -> tuple[bool, bool]:
-    """Return whether the database has event `event` of request `of` and checkpoint `signed` (0 means none), and whether
-    it has later events or checkpoints that belong in the journal."""
+    """Return whether the database has event number `event` of request `of` and checkpoint number `signed` (0 always
+    counts as present), and whether it has later events or checkpoints that belong in the journal."""
     has_event = sa.exists().where(RequestEvent.id == event, RequestEvent.request_id == of)
     has_signed = sa.exists().where(Checkpoint.number == signed)
     later = sa.exists().where(RequestEvent.id > event, TELLING), sa.exists().where(Checkpoint.number > signed)
@@ -50,7 +50,7 @@ def progress(session: Session, *, event: int, of: str | None, signed: int) -> tu
 
 
 def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[int, datetime.datetime, Remembered]]:
-    """Return up to `limit` events for the journal after event `after`, each as (number, time, current request)."""
+    """Return up to `limit` journal events after number `after`, each as (number, time, the request's current state)."""
     # The columns contain no texts of callers or officers.
     columns = [getattr(DeletionRequest, name) for name in REMEMBERED]
     query = sa.select(RequestEvent.id, RequestEvent.at, *columns)
@@ -63,7 +63,7 @@ def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[in
 
 
 def releases(session: Session) -> list[tuple[datetime.datetime, dict[str, Any]]]:
-    """Return every version, including lost ones, with its time of publication and the fields of its journal line."""
+    """Return (publication time, fields of the journal line) for each version, including versions lost in a restore."""
     query = sa.select(Version, Run.steps_total, Model).join(Run, Run.id == Version.run_id)
     query = query.join(Model, Model.id == Version.model_id).order_by(Version.published_at, Version.id)
     dated = [
@@ -105,7 +105,7 @@ def newest_checkpoints(session: Session) -> list[Checkpoint]:
 
 
 def release_at(session: Session, checkpoint: Checkpoint) -> dict[str, Any] | None:
-    """Return the version in the last ledger link that `checkpoint` signs; None for other logs and kinds of links."""
+    """Return the version recorded in the last ledger link that `checkpoint` signs; None for any other log or link."""
     link = session.get(LedgerLink, (checkpoint.tenant_id, checkpoint.sequence)) if checkpoint.log == "ledger" else None
     body = json.loads(link.body) if link else {}
     query = sa.select(Version.id, Run.steps_total, Model).join(Run, Run.id == Version.run_id)
@@ -116,8 +116,8 @@ def release_at(session: Session, checkpoint: Checkpoint) -> dict[str, Any] | Non
 
 
 def retired_until(session: Session, checkpoint: Checkpoint, *, is_first: bool) -> list[tuple[datetime.datetime, str]]:
-    """Return the retirements (time, id) between an audit log's previous checkpoint and this one. If `is_first`, return
-    all retirements up to this checkpoint."""
+    """Return the retirements (time, id) that an audit log gained between its previous checkpoint and `checkpoint`, or,
+    if `is_first`, all retirements up to `checkpoint`."""
     if checkpoint.log != "audit":
         return []
     of_log = sa.and_(Checkpoint.tenant_id == checkpoint.tenant_id, Checkpoint.log == checkpoint.log)

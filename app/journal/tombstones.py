@@ -36,7 +36,7 @@ def journal(installation: Installation) -> Journal:
 def record(installation: Installation, release: Release | None = None) -> None:
     """Append everything committed so far to the journal, in batches. The last batch includes `release`, which is about
     to be published. If publication then fails, the version still counts as released, which errs on the safe side.
-    Without a release, the call is idempotent. Every process can call this at any time.
+    Without a release, the call is idempotent. Any process can call this at any time.
 
     Raises `DatabasePutBack` if the file has events that the database lacks; also `TombstonesDamaged` and `OSError`.
     """
@@ -69,8 +69,8 @@ def record(installation: Installation, release: Release | None = None) -> None:
 
 
 def kept_heads(settings: Settings) -> list[HeadSignature]:
-    """Return each chain's newest head signed since the last restoration; an empty list if there is no journal. An
-    attacker with access only to the database cannot change the journal. Raises `TombstonesDamaged`."""
+    """Return each chain's newest head in the journal, signed since the last restore; an empty list without a journal.
+    An attacker with access only to the database cannot change these heads. Raises `TombstonesDamaged`."""
     keys = Keys(settings.data_dir / "keys")
     if not keys.paths()["subject.key"].exists():
         return []
@@ -78,8 +78,8 @@ def kept_heads(settings: Settings) -> list[HeadSignature]:
 
 
 def require_same_database(installation: Installation) -> None:
-    """Raise `DatabasePutBack` if the database lacks the events named in the journal's last line, because the database's
-    heads must then not be signed. Also raises `TombstonesDamaged` and `OSError`."""
+    """Raise `DatabasePutBack` if the database lacks the events named in the journal's last line, in which case no heads
+    may be signed. Also raises `TombstonesDamaged` and `OSError`."""
 
     def nothing(last: JournalLine | None) -> list[JournalLine]:
         with installation.database.reading() as session:
@@ -90,14 +90,14 @@ def require_same_database(installation: Installation) -> None:
 
 
 def _begin(installation: Installation, file: Journal) -> None:
-    """Write a new journal, or replace a lost one, from the database in the order of events."""
+    """Write a new journal, or recreate a lost one, from the database in chronological order."""
     with installation.database.reading() as session:
         file.start(lambda: _all_lines(session), at=now(session))
 
 
 def _all_lines(session: Session) -> Iterator[JournalLine]:
-    """Yield the lines of all versions, retirements, heads and requests, preceded by a `dropped` line if the database
-    has erased the subjects of any requests."""
+    """Yield the lines of all versions, retirements, heads and requests, preceded by a `dropped` line if the subjects of
+    any requests have been erased from the database."""
     forgotten = repository.last_unknown(session)
     if forgotten is not None:
         yield JournalLine(kind="dropped", number=0, at=forgotten)
@@ -112,7 +112,7 @@ def _all_lines(session: Session) -> Iterator[JournalLine]:
 
 
 def _numbered(lines: Iterable[JournalLine], *, number: int, of: str | None, signed: int) -> Iterator[JournalLine]:
-    """Yield each line with the numbers of the latest event and checkpoint at that point."""
+    """Yield each line, stamped with the numbers of the latest event and checkpoint so far."""
     for line in lines:
         if line.kind == "request":
             number, of = line.number, line.of

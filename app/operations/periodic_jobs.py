@@ -53,7 +53,7 @@ _MIN_INTERVAL_FACTOR = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicJob:
-    """Job that runs again `seconds` after it has finished. Unless it is `urgent`, it waits longer after a long run."""
+    """Job that runs again `seconds` after it has finished, or later after a long run unless it is `urgent`."""
 
     name: str
     seconds: float
@@ -130,7 +130,7 @@ def sweep_rows(installation: Installation, *, unclaimed_for: datetime.timedelta 
 def _with_root(
     installation: Installation, rows_id: str, do: Callable[[str], None], *, unless_running: bool = False
 ) -> None:
-    """Call `do` with the recorded root of the rows, holding exclusive access to them, and record any damage it finds.
+    """Call `do` with the rows' recorded root while holding exclusive access, and record any damage that `do` finds.
     Skip rows that have no root or that another process is writing."""
     with suppress(BlockingIOError), installation.rows.alone(rows_id, wait=False):
         # A run claimed from here on waits for the exclusive access to end.
@@ -271,7 +271,7 @@ def sign_heads(installation: Installation) -> None:
 
 def record_tombstones(installation: Installation, do: Callable[[Installation], None] = tombstones.record) -> None:
     """Call `do`, which by default appends to the tombstone journal. Refuse callers while the database is older than the
-    journal: its models were trained on people since forgotten, and a restore would miss new requests."""
+    journal: such a database's models were trained on people since forgotten, and a restore would miss new requests."""
     try:
         do(installation)
     except DatabasePutBack as error:

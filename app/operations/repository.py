@@ -1,4 +1,4 @@
-"""SQL queries about the service's state: open requests and recent runs only, so ended requests do not slow them."""
+"""SQL queries about the service's state, limited to open requests and recent runs so that ended ones add no cost."""
 
 import datetime
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ _OPEN = these(OPEN)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingCount:
     """Number of a tenant's open requests with one status under one regulation. `at_risk` counts requests due within the
-    horizon, excluding overdue and paused requests. `oldest` is when the longest-waiting request could first have been
-    started; requests in a batch that is still filling up are not waiting."""
+    horizon, excluding overdue and paused requests. `oldest` is when the longest-waiting request became ready to start;
+    requests in a batch that is still filling up are not waiting."""
 
     tenant_id: str
     status: str

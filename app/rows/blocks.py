@@ -65,7 +65,7 @@ class Shape:
 
 
 class ManifestEntry(NamedTuple):
-    """Reference from a manifest node to a block or to a lower node. `records` is the number of non-null rows in it."""
+    """Reference from a manifest node to a block or to a lower node. `records` counts the non-null rows below it."""
 
     name: bytes
     records: int
@@ -96,7 +96,7 @@ class Block:
         return replace(self, features=self.features.copy(), labels=self.labels.copy())
 
     def without(self, slots: Sequence[int]) -> "Block":
-        """Return the block with the rows in `slots` nulled; this is a copy if the block contains any of the slots."""
+        """Return the block with the rows in `slots` nulled: a copy, unless the block contains none of these slots."""
         positions = self.positions(slots)
         if not len(positions):
             return self
@@ -196,7 +196,7 @@ class RowWriter:
 def mapped(
     memory: memoryview | bytes, num_slots: int, num_columns: int, has_weights: bool = False
 ) -> tuple[Features, Labels]:
-    """Return views of the features and the labels (with weights, if any) in memory that holds rows."""
+    """Return views of the features and labels (with weights, if any) of the rows stored in `memory`."""
     features = np.frombuffer(memory, dtype="<f4", count=num_slots * num_columns)
     count = 2 * num_slots if has_weights else num_slots
     labels = np.frombuffer(memory, dtype="<i4", count=count, offset=features.nbytes)
@@ -261,8 +261,8 @@ class Manifest:
         return names
 
     def apart_from(self, other: "Manifest") -> tuple[list[str], list[tuple[int, ManifestEntry]]]:
-        """Return the names of the nodes, and the numbers and entries of the blocks, in which this tree differs from
-        `other`, a tree of the same shape. Equal subtrees are not read."""
+        """Return what differs from `other`, a tree of the same shape: the names of this tree's nodes, and the numbers
+        and entries of its blocks. Equal subtrees are not read."""
         if self.root == other.root:
             return [], []
         if self.shape != other.shape:

@@ -1,4 +1,4 @@
-"""Batches of encoded rows, and what all file readers share: limits, and the refusal of damaged files."""
+"""Batches of encoded rows, and the limits and error handling that all file readers share."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -69,7 +69,7 @@ def of_schema(rows: Labelled, lines: Sequence[int], *, num_in_file: int | None) 
 
 
 def through(batch: Batch, features_of: FeaturesOf) -> Batch:
-    """Return the batch with the features that a network computes from the raw ones, scaled per row as usual. Raises
+    """Return the batch with the features that a network computes from the raw features, scaled per row. Raises
     `RowInvalid` for rows with a feature that is not finite."""
     features = np.asarray(features_of(batch.raw, batch.num_in_file), np.float64)
     check_finite(features, batch.lines)

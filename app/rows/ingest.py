@@ -1,4 +1,4 @@
-"""Upload readers: files become batches, piece by piece, and errors name a row's position.
+"""Upload readers, which read files piece by piece into batches; errors name a row's position.
 
 Every file is treated as hostile. A fault raises a problem whose text never repeats a value from the file, and declared
 sizes are checked before memory is allocated. "Line" means a line of a CSV file or, for other formats, the number of a

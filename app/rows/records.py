@@ -1,4 +1,4 @@
-"""A dataset's records, which identify the person of each slot, and their check values, which reveal damage.
+"""A dataset's records, which identify each slot's person, and their check values, which reveal damage.
 
 The check value of a record is a keyed hash of its dataset, slot and person. A mismatch means damage, not absence: a
 lookup would miss the person, and erasing the slot could erase another person's row. Therefore a run verifies the
@@ -87,7 +87,7 @@ def first_damaged(session: Session, dataset: Dataset) -> DatasetDamaged | None:
 
 
 def verify_portion(session: Session, *, at_most: int = _PORTION) -> list[VerifiedRecords]:
-    """Verify up to `at_most` more records in the hourly round through all datasets."""
+    """Continue the hourly pass over all datasets by verifying up to `at_most` more records."""
     verified: list[VerifiedRecords] = []
     for dataset in repository.datasets_to_verify(session, before=now(session) - _ROUND):
         if at_most <= 0:
@@ -107,7 +107,7 @@ def verify_portion(session: Session, *, at_most: int = _PORTION) -> list[Verifie
 
 
 def note(session: Session, verified: Sequence[VerifiedRecords]) -> None:
-    """Record the progress of a round, and stop each dataset in which a damaged record was found."""
+    """Record the progress of a pass, and block each dataset in which a damaged record was found."""
     for result in verified:
         if result.damage is not None:
             record(session, result.damage)
@@ -119,7 +119,7 @@ def note(session: Session, verified: Sequence[VerifiedRecords]) -> None:
 
 
 def _count_damage(session: Session, dataset: Dataset) -> DatasetDamaged | None:
-    """Return damage if the numbers of records and rows differ; check values cannot reveal a missing record."""
+    """Return the damage if records and rows differ in number, which check values cannot reveal; otherwise None."""
     if repository.count_rows(session, dataset_id=dataset.id) == dataset.num_rows:
         return None
     return DatasetDamaged.found(dataset.id, DamageKind.RECORD)
@@ -134,7 +134,7 @@ def _first_damaged(session: Session, dataset_id: str, stored_records: Iterable[S
 
 
 def record(session: Session, error: DatasetDamaged) -> None:
-    """Stop the dataset that the damaged rows belong to, unless only a batch is damaged. The first damage stays on
+    """Block the dataset that the damaged rows belong to, unless only a batch is damaged. The first damage stays on
     record, except that damage to a record replaces damage of any other kind."""
     dataset = repository.dataset_of_rows(session, error.rows_id)
     if dataset is None or is_in_records(dataset) or is_in_batch(session, error):
@@ -150,8 +150,8 @@ def record(session: Session, error: DatasetDamaged) -> None:
 
 
 def recheck(session: Session, dataset: Dataset, error: DatasetDamaged | None) -> None:
-    """Record the result of a requested recheck of a dataset: sound if `error` is None or only in a batch, otherwise
-    still damaged."""
+    """Record the result of a requested recheck of a dataset: sound if `error` is None or affects only a batch,
+    otherwise still damaged."""
     if error is None or is_in_batch(session, error):
         dataset.damaged_at, dataset.damage = None, None
         dataset.attempts, dataset.not_before = 0, None
@@ -167,7 +167,7 @@ def is_in_records(dataset: Dataset) -> bool:
 
 def is_in_batch(session: Session, error: DatasetDamaged) -> bool:
     """Return True if the content of a waiting batch is damaged, in which case the run that was to write it drops the
-    addition. A missing part stops the dataset instead: the rows may have been restored from another backup."""
+    addition. A missing part blocks the dataset instead: the rows may have been restored from another backup."""
     addition = session.get(Addition, error.rows_id)
     is_waiting = addition is not None and addition.status == AdditionStatus.PENDING
     return is_waiting and error.kind in (DamageKind.BLOCK, DamageKind.KEY, DamageKind.MANIFEST)

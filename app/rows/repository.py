@@ -1,4 +1,4 @@
-"""SQL queries about the roots of stored rows, and about the records that identify the person of each row."""
+"""SQL queries about the roots of stored rows, and about the records that identify each row's person."""
 
 import datetime
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def sound_datasets(session: Session) -> dict[str, int]:
 
 
 def dataset_of_rows(session: Session, rows_id: str) -> Dataset | None:
-    """Return the dataset that the rows belong to or, if they are a batch, to which they will be added."""
+    """Return the dataset that the rows belong to or, for a batch, the dataset to which it will be added."""
     addition = session.get(Addition, rows_id)
     return session.get(Dataset, addition.dataset_id if addition else rows_id)
 
@@ -117,7 +117,7 @@ def count_records(session: Session, *, dataset_id: str) -> int:
 
 
 def count_rows(session: Session, *, dataset_id: str) -> int:
-    """Return the number of non-null rows in a dataset no run is writing; a batch counts once it is in its slots."""
+    """Return the number of non-null rows, while no run is writing. A batch counts once its rows are in their slots."""
     is_applied = sa.or_(Record.addition_id.is_(None), Addition.status == AdditionStatus.APPLIED)
     query = sa.select(sa.func.count()).select_from(Record).outerjoin(Addition, Addition.id == Record.addition_id)
     return session.scalars(query.where(Record.dataset_id == dataset_id, is_applied)).one()

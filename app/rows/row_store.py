@@ -70,8 +70,8 @@ class OpenedRows:
             memory.close()
 
     def show(self, numbers: Sequence[range], *, on_opened: Callable[[], None] = lambda: None) -> dict[int, int]:
-        """Load these blocks into memory, overwrite all other loaded blocks, and return the number of non-null rows in
-        each. Raises `DatasetTooLarge`.
+        """Load the blocks in `numbers` into memory, overwrite all other loaded blocks, and return the number of
+        non-null rows in each. Raises `DatasetTooLarge`.
 
         `on_opened` is called after each newly opened block, and may raise to stop loading.
         """
@@ -239,7 +239,7 @@ class RowStore:
 
     def destroy_replaced(self, rows_id: str, *, before: str, after: str) -> None:
         """Destroy everything that the replaced root `before` names and the recorded root `after` does not. This is safe
-        while others write, because no later root can name these blocks again."""
+        while other processes write, because no later root can name these blocks again."""
         with self.alone(rows_id):
             old, new = self._manifest(rows_id, before), self._manifest(rows_id, after)
             nodes, blocks = old.apart_from(new)
@@ -297,7 +297,7 @@ class RowStore:
 
 
 class _Waiting:
-    """Batch of stored rows, read block by block as the slots of its rows are visited in ascending order."""
+    """Batch of stored rows, read block by block as its slots are filled in ascending order."""
 
     def __init__(self, store: RowStore, filling: blocks.Filling, shape: blocks.Shape) -> None:
         there = store.shape(filling.rows_id, filling.root)

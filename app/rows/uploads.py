@@ -102,8 +102,8 @@ def generator() -> np.random.Generator:
 class Shuffle:
     """Uniformly random permutation of a stream of rows, in bounded memory.
 
-    Every row is assigned to a random part, and each part is permuted. `most_bytes` is the maximum size of all rows.
-    Memory holds `held_bytes` of rows while they arrive, then one or two parts; the rest is spooled in `folder`.
+    Every row is assigned to a random part, and each part is permuted. `most_bytes` bounds the total size of the rows.
+    Memory holds up to `held_bytes` of rows while they arrive, then one or two parts. The rest is spooled to `folder`.
     """
 
     def __init__(
@@ -183,8 +183,8 @@ _TURNS = Turns(max(2, _CORES), of_one=max(1, _CORES // 2))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowUpload:
     """File of rows, read once. `classes` are its labels' declared classes, empty if it has a `target`. Unpacked data
-    are spooled in `folder`. The file is read during the turns of `tenant_id`. `subject_refs` maps subject ids to
-    references in order. `max_bytes` limits the unpacked size and the size of the encoded rows. With fewer than
+    are spooled in `folder`. The file is read in `tenant_id`'s share of the processor. `subject_refs` maps subject ids
+    to references in order. `max_bytes` limits the unpacked size and the size of the encoded rows. With fewer than
     `few_rows` rows, the share of unknown values is not checked. `features_of` is the public network that computes the
     features, if any. `admit` is called with the size in bytes of all rows read so far, and may raise."""
 
@@ -207,7 +207,7 @@ class RowUpload:
         return self.target is None and (self.schema is None or self.schema.separator is None)
 
     def turn(self) -> AbstractContextManager[None]:
-        """Wait for the tenant's turn to use the processor. A network runs in its own process and needs no turn."""
+        """Wait until the tenant may use the processor. A network runs in its own process and need not wait."""
         return nullcontext() if self.features_of else _TURNS.taken(self.tenant_id)
 
 
@@ -215,7 +215,7 @@ class RowUpload:
 class Suppressed:
     """Suppressed people, whose rows are refused. `among` returns which of the given people are suppressed; with `skip`,
     their rows are left out and the upload is not refused. `matched` receives the number of their rows before the
-    response; without `may_know`, a refusal reveals neither which rows they are nor how many."""
+    response is sent; without `may_know`, a refusal reveals neither which rows they are nor how many."""
 
     among: Callable[[Collection[str]], set[str]]
     skip: bool

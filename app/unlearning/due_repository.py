@@ -26,7 +26,7 @@ def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: boo
 
 
 def ordered(session: Session, dues: Iterable[turns.DueDataset], *, at: datetime.datetime) -> list[turns.DueDataset]:
-    """Return each dataset once, with its reasons merged, in the order of `turns.in_turn`."""
+    """Return each dataset once, merging the rules that make it due, in the order of `turns.in_turn`."""
     by_id: dict[str, turns.DueDataset] = {}
     for due_dataset in dues:
         merged = by_id.get(due_dataset.dataset_id, due_dataset)
@@ -158,8 +158,8 @@ def _to_learn_again() -> sa.Select[str, str, datetime.datetime]:
 def _batching_models() -> sa.Select[
     Model, int, datetime.datetime, datetime.datetime, datetime.datetime, datetime.datetime
 ]:
-    """Return the query for live models that batch requests. The other columns are the number of claimed requests, the
-    start of the longest wait, and the earliest deadline, both for ready unclaimed and then for claimed requests."""
+    """Return the query for live models that batch requests. The other columns are the number of claimed requests, then
+    the longest wait's start (for ready unclaimed, then for claimed requests) and the earliest deadline (likewise)."""
     is_claimed = sa.and_(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision)
     added = sa.and_(Addition.dataset_id == Model.dataset_id, Addition.revision > Version.revision)
     unclaimed = sa.select(Erasure.ready_at).where(Erasure.dataset_id == Model.dataset_id, _UNCLAIMED)
@@ -213,7 +213,7 @@ def _any_dataset(deletions_only: bool) -> sa.Select[*tuple[bool, ...]]:
 
 
 def patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
-    """Map models to their datasets, for models whose batch of requests is neither full nor old nor due soon."""
+    """Map each model whose batch of requests can still wait (it is not full, old or due soon) to its dataset."""
     query = _BATCHING_MODELS
     if dataset_id is not None:
         query = query.where(Model.dataset_id == dataset_id)
@@ -242,7 +242,7 @@ def _is_batch_full(session: Session, model: Model, num_claimed: int, *, at: date
 
 
 def patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
-    """Return datasets whose models are all in `waiting`, except models with neither a live version nor a wanted run."""
+    """Return datasets whose models are all in `waiting`, ignoring models without a live version or a wanted run."""
     carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
     query = sa.select(Model.id, Model.dataset_id).where(carries, Model.dataset_id.in_(set(waiting.values())))
     impatient = {dataset_id for model_id, dataset_id in session.execute(query) if model_id not in waiting}

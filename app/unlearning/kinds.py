@@ -1,4 +1,4 @@
-"""Kinds of runs that publish no version (tests on request, added by features), and the canary test of every run."""
+"""Kinds of runs that publish no version (requested tests, added by features), and every run's canary test."""
 
 import datetime
 import functools
@@ -52,7 +52,7 @@ class AskedKind(Protocol):
         """Record that a run carries out the test planned by `plan`."""
 
     def lose(self, session: Session, run: Run, *, max_runs: int) -> None:
-        """Request the test of a lost run again, unless `max_runs` runs of the test have been lost."""
+        """Request a lost run's test again, unless `max_runs` runs of the test have been lost."""
 
     def cancel(self, session: Session, run: Run) -> None:
         """End the test of a cancelled run."""

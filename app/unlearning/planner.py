@@ -10,7 +10,7 @@ from lethe.proof.mechanism import Mechanism
 
 
 class PlanReason(StrEnum):
-    """Reason for a plan's kind and number of steps. `app.api.sentences.of_plan` puts it into a sentence."""
+    """Reason for a plan's kind and number of steps. `app.api.sentences.of_plan` expresses it as a sentence."""
 
     REQUESTED = "requested"
     CANARY_TEST_REQUESTED = "canary_test_requested"

@@ -1,4 +1,4 @@
-"""Queue of runs: claim the next run under a lease, with the rows of all waiting requests, or estimate it."""
+"""Queue of runs: claim the next run under a lease, with the rows of all waiting requests, or estimate that run."""
 
 import datetime
 from collections.abc import Iterable

@@ -79,7 +79,7 @@ def last_canary_tests_failed(session: Session) -> dict[str, bool]:
 def _is_unresolved() -> sa.ColumnElement[bool]:
     """Return the condition that a run failed or was abandoned, and no later run of its model, or of its dataset if it
     has no model, succeeded. Only a test of the same kind resolves a failed test. Retired models and datasets need no
-    run, so their runs are resolved."""
+    run, so their runs count as resolved."""
     tests = tuple(kinds.asked_kinds())
     later, model, dataset = aliased(Run), aliased(Model), aliased(Dataset)
     made_good = sa.and_(
@@ -107,7 +107,7 @@ def runs_to_stop(session: Session, *, model_id: str | None, dataset_id: str | No
 
 
 def is_any_cut_off(session: Session, *, dataset_id: str, since: datetime.datetime) -> bool:
-    """Return True if a run on a dataset was cut off at `since` or later."""
+    """Return True if a run on a dataset ended without completing at `since` or later."""
     query = sa.select(Run.id).where(Run.dataset_id == dataset_id, Run.finished_at >= since, CUT_OFF)
     return session.scalars(query.limit(1)).first() is not None
 
@@ -138,7 +138,7 @@ class Retired:
 
 
 def retired(session: Session) -> list[Retired]:
-    """Return the retired models and datasets whose destruction is not confirmed."""
+    """Return the retired models and datasets whose destruction has not been confirmed."""
     unconfirmed: list[Retired] = []
     pending = sa.and_(Model.retired_at.is_not(None), Model.destroyed_at.is_(None))
     for model_id, at in session.execute(sa.select(Model.id, Model.retired_at).where(pending)):

@@ -56,8 +56,8 @@ def check_held(session: Session, *, run_id: str) -> None:
 
 
 def was_any_run_cut_off(session: Session, *, dataset_id: str) -> bool:
-    """Return True if a cut-off run on a dataset may have left rows that no recorded root names and that the row sweep
-    may not have removed yet. The run's worker may have survived and kept writing after losing it."""
+    """Return True if an incomplete run on a dataset may have left rows that no recorded root names and that the row
+    sweep may not have removed yet. The run's worker may have survived and kept writing after losing the run."""
     return repository.is_any_cut_off(session, dataset_id=dataset_id, since=now(session) - _CLEARED_UP_WITHIN)
 
 
@@ -84,7 +84,7 @@ def confirm_edited(session: Session, *, run_id: str, has_batches: bool = True) -
 
 
 def note_damage(session: Session, *, run_id: str, error: DatasetDamaged) -> None:
-    """Drop the addition whose batch the run found damaged, or stop the dataset if its own rows are damaged. Damage
+    """Drop the addition whose batch the run found damaged, or block the dataset if its own rows are damaged. Damage
     found by a lost run is ignored, because the run's successor may have destroyed the missing rows."""
     run = repository.run(session, run_id)
     if run is not None and run.status == RunStatus.RUNNING and not additions.drop_damaged(session, error):
@@ -288,7 +288,7 @@ def _stop(session: Session, run: Run) -> None:
 
 
 def _can_do_without(session: Session, model: Model) -> bool:
-    """Return True if the model does not need its run from scratch, because without it the model remains as usable."""
+    """Return True if the model does not need its run from scratch, because it stays as usable without that run."""
     live = catalogue_repository.live_version(session, model)
     if live is None:
         return True

@@ -31,7 +31,7 @@ class DueDataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantShare:
-    """Tenant's share so far: its number of runs in progress, and the start of its latest run."""
+    """Tenant's current share of the workers: its number of runs in progress, and the start of its latest run."""
 
     running: int = 0
     last_began_at: datetime.datetime = _NEVER
@@ -51,7 +51,7 @@ def in_turn(
 ) -> list[DueDataset]:
     """Return `datasets` in the order in which workers claim them.
 
-    1. Datasets with a request due within a week precede all others. 2. Within each group, tenants take turns: a
+    1. Datasets with a request due within a week precede all others. 2. Within each group, tenants alternate: a
     dataset's place is the number of its tenant's runs in progress plus the number of its tenant's datasets before it.
     At equal places, the tenant whose latest run began earliest goes first. Deadlines do not rank tenants, because
     callers state when their requests were submitted. 3. A tenant's datasets are ordered by earliest deadline. A model

@@ -37,8 +37,8 @@ NOBODY = Waiting(people=0, requests=0, first_due_at=None, reasons=())
 
 
 def first_due(session: Session, models: Sequence[Model]) -> dict[str, datetime.datetime]:
-    """Map each model with a live version and waiting requests to the first deadline of these requests. All models must
-    belong to one tenant."""
+    """Map each model that has a live version and waiting requests to the earliest deadline of those requests. All
+    models must belong to one tenant."""
     live = [model for model in models if model.live_version is not None]
     unclaimed = _unclaimed(session, live, at=now(session))
     return {model.id: unclaimed[model.dataset_id].first_due_at for model in live if model.dataset_id in unclaimed}

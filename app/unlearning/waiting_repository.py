@@ -90,7 +90,7 @@ _UNCLAIMED, _PEOPLE = _unclaimed(), _people()
 def unclaimed(
     session: Session, *, tenant_id: str, dataset_ids: Collection[str], at: datetime.datetime
 ) -> dict[str, Unclaimed]:
-    """Map each dataset with waiting requests to its requests about unclaimed rows."""
+    """Map each dataset with waiting requests to the counts of its requests about unclaimed rows."""
     rows = session.execute(_UNCLAIMED, {"tenant_id": tenant_id, "these": list(dataset_ids), "at": at}).mappings()
     return {row["dataset_id"]: Unclaimed(**row) for row in rows}
 

@@ -29,7 +29,7 @@ _WRAPPED = ".key"
 
 
 class SealedStore:
-    """Sealed objects in an object store. Their wrapped keys are in a folder that all hosts share."""
+    """Object store whose objects are sealed. The wrapped keys are in a folder that all hosts share."""
 
     def __init__(self, objects: ObjectStore, *, keys: Path, key_encryption: KeyEncryption) -> None:
         self._objects = objects
@@ -93,11 +93,11 @@ class SealedStore:
             self._objects.delete(name + _SEALED)
 
     def keys(self, group: str) -> set[str]:
-        """Return the names in a group that have a key and can therefore be opened."""
+        """Return the names of a group's objects that have a key and can therefore be opened."""
         return {path.name.removesuffix(_WRAPPED) for path in self._key_paths(f"{group}.*")}
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
-        """Return the names (all, or one group's) that have a key or an object, each with the time of its last write."""
+        """Return the names, all or one group's, for which a key or an object exists, each with its last write time."""
         listed = self._objects.names(group).items()
         times = {name.removesuffix(_SEALED): at for name, at in listed if name.endswith(_SEALED)}
         for name, at in written_at(self._key_paths("[!.]*" if group is None else f"{group}.*")):
@@ -166,7 +166,7 @@ class WeightStore:
         self._sealed.put(version_id, weights)
 
     def get(self, version_id: str) -> bytes:
-        """Return a version's safetensors bytes. Raises `WeightsDestroyed`, or `WeightsUnreadable` if damaged."""
+        """Return a version's safetensors bytes. Raises `WeightsDestroyed`; `WeightsUnreadable` if damaged."""
         try:
             return self._sealed.get(version_id)
         except FileNotFoundError as error:

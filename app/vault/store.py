@@ -175,7 +175,7 @@ class Spool(io.RawIOBase):
         super().close()
 
     def _ciphered(self, content: "ReadableBuffer", position: int) -> bytes:
-        """Encrypt or decrypt bytes at a position; the two operations are the same."""
+        """Encrypt or decrypt bytes at a position; the two operations are identical."""
         counter = (position // _BLOCK).to_bytes(_BLOCK, "big")
         stream = Cipher(AES(self._key), CTR(counter)).encryptor()
         stream.update(bytes(position % _BLOCK))

@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _commands() -> "typer.Typer":
-    """Return all commands; if the first argument names a service, only its own, so that it starts without a client."""
+    """Return all commands, or only those of the service that the first argument names; a service needs no client."""
     for point in entry_points(group=SERVICES):
         if [point.name] == sys.argv[1:2]:
             service: typer.Typer = point.load()

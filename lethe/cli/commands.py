@@ -343,7 +343,7 @@ def ledger_verify(
 
 
 def verify_export(export: Path, *, head: Path | None, jwks: Path | None) -> None:
-    """Verify an export and print the result. Raises `LedgerCorrupt`, `LedgerRestored`, `CertificateInvalid`."""
+    """Verify a ledger export and print the result. Raises `LedgerCorrupt`, `LedgerRestored`, `CertificateInvalid`."""
     from lethe import verification
 
     keys = key_set_in(jwks or Path(f"{export}.jwks.json"))

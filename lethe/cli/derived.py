@@ -26,10 +26,10 @@ from lethe.contract.fields import fields_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionShape:
-    """Differences between options and their fields. `positional` fields are arguments. `also` gives additional option
-    names or, with a `/`, both names of a boolean option. `defaults` are sent if an option is absent, and the command
-    itself fills in the fields in `omit`. `parsers` gives the metavar and parser of options that are not written as
-    JSON."""
+    """Differences between a command's options and the call's fields. `positional` fields are arguments. `also` gives
+    additional option names or, with a `/`, both names of a boolean option. `defaults` are sent if an option is absent,
+    and the command itself fills in the fields in `omit`. `parsers` gives the metavar and parser of options that are not
+    written as JSON."""
 
     positional: Collection[str] = ()
     also: Mapping[str, str] | None = None
@@ -64,8 +64,8 @@ def leaves(kind: type[BaseModel], above: tuple[str, ...] = (), *, required: bool
 def parameters(
     fields: Collection[Leaf], shape: OptionShape, *, reserved: Collection[str]
 ) -> Iterator[inspect.Parameter]:
-    """Yield a command parameter for each leaf. The last name of its path is an additional option name, unless another
-    leaf or a `reserved` option uses that name."""
+    """Yield a command parameter for each leaf. The last name of the leaf's path is an additional option name, unless
+    another leaf or a `reserved` option uses that name."""
     last = Counter([leaf.path[-1] for leaf in fields] + list(reserved))
     for leaf in sorted(fields, key=lambda leaf: leaf.name == "idempotency_key"):
         name, default = leaf.name, (shape.defaults or {}).get(leaf.name)
@@ -121,7 +121,7 @@ def _help(leaf: Leaf) -> str | None:
 
 
 def _typed(leaf: Leaf) -> tuple[Any, dict[str, Any]]:
-    """Return the type of an option, and further arguments for its declaration."""
+    """Return the type of an option, and further arguments for declaring it."""
     plain = _plain(leaf.field.annotation)
     if leaf.path[-1] == "subject_id":
         return str, _PERSON
@@ -235,7 +235,7 @@ def verb_of(resource: str, method: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandCall:
-    """Call that a command makes when it is invoked."""
+    """API call that a command makes when it is invoked."""
 
     client: Client
     resource: str

@@ -68,8 +68,8 @@ def new_group(help: str | None = None) -> typer.Typer:  # noqa: A002  Typer's wo
 
 
 def in_words(audit: Mapping[str, Any] | None) -> str:
-    """Return a one-line summary of a canary test: the certified and the proved epsilon of a canary that was forgotten
-    or is still present, and any refuted property."""
+    """Return a one-line summary of a canary test: the certified epsilon and the lower bound that the test proved, for a
+    forgotten or a present record, and any refuted property."""
     if audit is None:
         return "no canary test"
     refuted = f"; refuted: {', '.join(audit['findings'])}" if audit["findings"] else ""

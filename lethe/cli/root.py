@@ -1,4 +1,4 @@
-"""Assembly of the command `lethe`: hand-written commands, those generated from the contract, and the server's."""
+"""Assembly of the command `lethe`: commands written by hand, generated from the contract, or added by the server."""
 
 import functools
 from importlib.metadata import entry_points
@@ -31,7 +31,7 @@ def command_line() -> typer.Typer:
 
 
 def _plug_in(root: typer.Typer, commands: typer.Typer) -> None:
-    """Add commands to the root, and grouped commands to the groups with the same names."""
+    """Add commands to the root, merging command groups into existing groups with the same names."""
     root.registered_commands += commands.registered_commands
     for info in commands.registered_groups:
         assert info.typer_instance is not None

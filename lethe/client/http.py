@@ -85,7 +85,7 @@ class Calls:
         return request | (options.content or {}), Patience(seconds=min(self._retry_seconds, at_most))
 
     def _pause(self, operation: Operation[..., Any], problem: Problem, patience: Patience) -> float:
-        """Return the seconds until the next attempt, or raise `problem` if there will be none."""
+        """Return the seconds until the next attempt, or raise `problem` if no further attempt is allowed."""
         may_pass = problem.status is None or problem.status in STATUSES
         pause = patience.next(problem.retry_after) if operation.repeatable and may_pass else None
         if pause is None:
@@ -250,7 +250,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _part(arguments: BaseModel | None, kind: type[BaseModel] | None) -> dict[str, Any]:
-    """Return the fields of `kind` that were set in `arguments`; the gateway chooses the remaining ones."""
+    """Return the fields of `kind` that were set in `arguments`; the gateway chooses defaults for the rest."""
     if arguments is None or kind is None:
         return {}
     required = {name for name, field in kind.model_fields.items() if field.is_required()} - arguments.model_fields_set

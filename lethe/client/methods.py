@@ -294,7 +294,7 @@ class pieces(_Method[P]):
 
 
 class saved(_Method[P]):
-    """Method that writes a long response to an open file, or to a path, replacing it only with a complete response."""
+    """Method that writes a long response to an open file or a path, where it replaces a file only when complete."""
 
     first = (inspect.Parameter("to", inspect.Parameter.POSITIONAL_ONLY, annotation=Target),)
 
@@ -355,7 +355,7 @@ def upload_one(operation: Operation[..., T], takes: Callable[P, BaseModel]) -> _
 
 
 class composed(Generic[P, T]):
-    """Decorator for a client method of several calls, written as a coroutine; blocking clients run it to completion."""
+    """Decorator for a client method that makes several calls, written as a coroutine; blocking clients run it."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
         self._function = function
@@ -371,7 +371,7 @@ class composed(Generic[P, T]):
 
 
 def either(resource: Resource[Any], function: Callable[..., Any], run: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return the function for an asynchronous client or, for a blocking client, a method that passes it to `run`."""
+    """Return `function`, wrapped in a method that passes its result to `run` if the client is a blocking one."""
     if isinstance(resource._http, AsyncHttp):
         return function
 

@@ -13,7 +13,7 @@ from lethe.contract.sets import DamageKind, Scope
 
 
 class DamageOut(Answer):
-    """First stored part that differs from the record in the database."""
+    """First part of a dataset's stored rows that does not match the database."""
 
     at: datetime.datetime = Field(description="Time at which the damage was detected.")
     kind: DamageKind = Field(description="Damaged part of the stored rows.")

@@ -1,6 +1,6 @@
 """Types shared by the bodies, filters and responses of several resources.
 
-It also contains advice on unknown names: the expected names, and the one that was probably meant.
+This module also provides advice on unknown names: the expected names, and the one that was probably meant.
 """
 
 import datetime
@@ -54,7 +54,7 @@ def nearest(found: object, names: Iterable[str]) -> str | None:
 
 def trimmed(text: str) -> str:
     """Return a setting or secret without the white space, byte order mark and pair of quotes that editors, shells and
-    mounted files put around it."""
+    mounted files add around it."""
     text = text.strip(string.whitespace + "\ufeff")
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
@@ -167,7 +167,7 @@ class LargeBody(Body):
 
 
 class Form(Body):
-    """Fields of a form apart from its file, each sent as text: lists and objects as JSON, a path as the file's text."""
+    """Fields of a form apart from its file, each sent as text: lists and objects as JSON, a path as its file's text."""
 
 
 class Query(BaseModel):
@@ -186,7 +186,7 @@ class Paging(Query):
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return a model's fields, keyed by their names in the contract, which differ from Python's for `schema`."""
+    """Return a model's fields, keyed by their names in the contract; only `schema` has a different name in Python."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
@@ -226,7 +226,7 @@ def example(**body: Any) -> ConfigDict:
 
 
 class SubjectIn(Body):
-    """Person a call is about, identified by subject ID or by the hash of the subject ID."""
+    """Person whom a call concerns, identified by subject ID or by the hash of the subject ID."""
 
     subject_id: SubjectId | None = optional("Subject ID of the person. Give either this or subject_sha256.")
     subject_sha256: Sha256 | None = optional(

@@ -11,7 +11,7 @@ from lethe.contract.sets import Metric, ModelDanger, ModelOrder, ModelStatus, On
 
 
 class LinearisationOut(Answer):
-    """Weights in which a tangent model is linear, and the scaling of each row's Jacobian in them."""
+    """Weights in which a tangent model is linear, and how each row's Jacobian with respect to them is scaled."""
 
     layers: list[str] = Field(description="Names of the network's weights that the model updates.")
     rank: int = Field(description="Rank of each weight's trained update; 0 if the full weight is trained.")
@@ -31,7 +31,7 @@ class PublicNetworkOut(Answer):
 
 
 def _unless_none(description: str) -> Any:
-    """Return a field that responses omit if it is None, such as a constant that only langevin has."""
+    """Return a field that responses omit if it is None, such as a constant that only the langevin mechanism has."""
     return Field(default=None, description=description, exclude_if=lambda value: value is None)
 
 

@@ -58,7 +58,7 @@ class Operation(Generic[P, T]):
 
 
 class _Declared(TypedDict, total=False):
-    """Fields of an `Operation` that every operation may declare."""
+    """Fields of an `Operation` that any operation may declare."""
 
     scope: Required[Scope | None]
     does: Required[str]
@@ -69,7 +69,7 @@ class _Declared(TypedDict, total=False):
 
 class ResourceOperations:
     """Operations on one kind of resource, which share `tag` and the prefix `path`. Operations with an ID in the path
-    fail with `unknown` if no such resource has the ID."""
+    fail with `unknown` if no resource of this kind has the ID."""
 
     def __init__(self, tag: str, path: str, unknown: type[Problem] | None = None) -> None:
         self._tag, self._path, self._unknown = tag, path, (unknown,) if unknown else ()

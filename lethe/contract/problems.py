@@ -30,16 +30,16 @@ class Sentence(str):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """Fault of a malformed input: its dotted path (or `line 12, column age`) and the expected input."""
+    """Fault in a malformed input: its dotted path (or `line 12, column age`) and the expected input."""
 
     path: str
     message: str
 
 
 class Problem(Exception):
-    """Named condition. `code` is stable and public: the name of the class in snake case. `detail` is for people: the
-    template of the class, or that of the call, filled in with facts. `status` is the status of the HTTP response, None
-    without a response; `retry_after` is the number of seconds after which to repeat the call, None if unknown."""
+    """Named error condition. `code` is stable and public: the name of the class in snake case. `detail` is for people:
+    the template of the class, or that of the call, filled in with facts. `status` is the status of the HTTP response,
+    None without a response; `retry_after` is the number of seconds after which to repeat the call, None if unknown."""
 
     code: str = "internal_error"
     title: str = "Something went wrong"
@@ -77,7 +77,7 @@ class Problem(Exception):
 
 
 def variant(template: str) -> "classmethod[Problem, ..., Problem]":
-    """Declare another template for a condition, which `RunNotCancellable.ended(run_id=run.id)` fills in."""
+    """Declare another template for a condition; a call such as `RunNotCancellable.ended(run_id=run.id)` fills it in."""
     return classmethod(lambda condition, /, *errors, **facts: condition(template, *errors, **facts))
 
 

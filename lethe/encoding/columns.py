@@ -69,7 +69,7 @@ NO_REWRITTEN_ID = (
 
 
 def is_rewritten(value: object) -> bool:
-    """Return True for an id that was read as a number and may have been rounded: a float or decimal, also as text."""
+    """Return True for an id that was read as a number and may be rounded: a float or decimal, even if sent as text."""
     text = value.translate(INVISIBLE).strip() if isinstance(value, str) else ""
     return isinstance(value, float | Decimal) or _REWRITTEN.fullmatch(text) is not None
 
@@ -155,7 +155,7 @@ def prose(values: Values) -> list[str | None]:
 
 def _plain_numbers(texts: Sequence[Any]) -> npt.NDArray[np.float64] | None:
     """Return what `number` returns for each text, but ten times as fast; None unless every text is a number or empty.
-    `float` accepts more texts than `number` does, but not among those made up only of characters in `_OF_NUMBERS`."""
+    `float` accepts the same texts as `number` among those made up only of characters in `_OF_NUMBERS`."""
     try:
         if "".join(texts).encode().translate(None, _OF_NUMBERS):
             return None
@@ -339,7 +339,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(abc.ABC):
-    """Column of a schema. `max_unknown` is the maximum share of a file's rows whose value can be missing or unknown."""
+    """Column of a schema. `max_unknown` is the maximum share of a file's rows whose value may be missing or unknown."""
 
     kind: ClassVar[str]
     name: str

@@ -198,7 +198,7 @@ def share(path: str, spec: dict[str, object], default: float, faults: list[Field
 
 
 def random_in(document: object, inputs: int, faults: list[FieldError]) -> rows.RandomFeatures | None:
-    """Parse a schema's random features, which replace `inputs` column features; return None if it has none."""
+    """Parse a schema's random features, which replace `inputs` column features; return None if the schema has none."""
     if document is None:
         return None
     path = "random_features"

@@ -227,7 +227,7 @@ def reset_mu(mechanism: Mechanism, *, steps: int) -> float:
 # Cached because most runs of a model repeat the number of steps of an earlier run.
 @lru_cache(maxsize=4096, typed=True)
 def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> float:
-    """Return the mu that publishing a run's result costs one record present throughout, given the prior version.
+    """Return the mu that publishing a run's result costs a record present throughout, given the previous version.
 
     `steps` K >= 1 is the length of the run, counted from the initial law for a first version. A run shorter than a full
     pass costs most records nothing. The result is the cost to a record whose batch is read, at the worst position.
@@ -347,7 +347,7 @@ def _next_mechanism(mechanism: Mechanism, run: Run) -> Mechanism:
     """Return the mechanism of `run`, which follows a run with `mechanism`.
 
     Raises:
-        PreconditionError: if the two mechanisms solve different problems, or differ although either has a grid.
+        PreconditionError: if the two mechanisms solve different problems, or differ even though one of them has a grid.
     """
     following = run.mechanism
     if following is None:
@@ -376,7 +376,7 @@ _MechanismSteps = tuple[Mechanism, int]
 
 
 def _with_edits(chain: Chain, edits: int) -> lookback.Lookback:
-    """Return the lookback of the chain's edits and `edits` further ones at its end, each at the worst position."""
+    """Return the lookback of the chain's edits and of `edits` more at its end, each at the worst position."""
     return chain.edited.plus(chain.present.times(edits)) if edits else chain.edited
 
 

@@ -53,7 +53,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Budgeted:
-    """A dataset's budget, and the ids of those of its models that were trained on a person's records.
+    """A dataset's budget, and the ids of the dataset's models that were trained on a person's records.
 
     Raises:
         PreconditionError: if no model is named, or a model is named twice.

@@ -96,7 +96,7 @@ _LANES_OF_GROUP, _MAX_GROUPS, _DIFFERENT_BATCHES = 16, 64, 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryPlan:
-    """Plan of the canary test in a run of `steps` >= 1, with an even number of `lanes`, half of which have a canary.
+    """Plan of a canary test in a run of `steps` >= 1, with an even number of `lanes` (see `Law`), half with a canary.
 
     A learning run (`steps_before` = 0) starts at the origin and keeps its canaries throughout. A run that continues a
     chain of `steps_before` steps with canaries forgets them.
@@ -126,7 +126,7 @@ class CanaryPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Law:
-    """Law of the lanes of a correct run. Derivation: `docs/mathematics/lanes.md`.
+    """Joint distribution of the lanes in a correct run. Derivation: `docs/mathematics/lanes.md`.
 
     A lane is a coordinate that no row touches, so only the regulariser, the noise, its canary and its witnesses move
     it. A canary consists of worst-case `records` with a linear loss in the batch `place`. Lanes i and i + lanes/2 have
@@ -244,8 +244,8 @@ def _summed(ratio: float, terms: int) -> float:
 
 
 def certified_mu(mechanism: Mechanism, plan: CanaryPlan, *, records: int = 1) -> float:
-    """Return the certified mu (`zero_out`) of `records` in a run: the release mu for a learning run, otherwise the
-    deletion mu."""
+    """Return the certified mu (`zero_out`) of `records` records in a run: the release mu for a learning run, otherwise
+    the deletion mu."""
     steps_before, steps = plan.steps_before, plan.steps
     chain = accountant.replay(mechanism, [accountant.Run(steps=k) for k in (steps_before, steps) if k])
     return accountant.deletion_mu(chain, records=records, steps_present=steps_before or steps)
@@ -258,8 +258,8 @@ class Observed:
     Attributes:
         squares: Sum of squared residuals, each less the mean of its group. If the noise is correct, the sum follows
             chi^2 with (lanes - groups) degrees of freedom.
-        drift: Sum of residuals less group means, along the lanes' starts (in a learning run, along the canaries). It is
-            standard normal if steps, contraction and canaries are correct.
+        drift: Residuals less group means, projected onto the lanes' starts (in a learning run, onto the canaries). It
+            is standard normal if steps, contraction and canaries are correct.
         visits: Sum of squared group means. It follows chi^2 with `groups` degrees of freedom if batches were read in
             the right order and with the right step sizes.
     """

@@ -129,7 +129,7 @@ def statement(
 
 
 def check(document: dict[str, Any]) -> list[guarantees.Guarantee]:
-    """Recompute every number of a statement and return the recomputed guarantees.
+    """Recompute every number in a statement and return the recomputed guarantees.
 
     Raises:
         PrivacyError: if a number is out of range. Its subclass `PreconditionError`, with the violated condition as

@@ -110,7 +110,7 @@ def _equal(stated: Any, recomputed: Any) -> bool:
 # Cached because a model that forgets people one after another repeats the same numbers.
 @lru_cache(maxsize=4096, typed=True)
 def guarantee(notion: Notion, *, mu: float, delta: float, process: str | None = None) -> Guarantee:
-    """Return the guarantee of `mu` >= 0 in `notion`, converted at 0 < delta < 1.
+    """Return the guarantee that `mu` >= 0 gives under `notion`, with mu converted to epsilon at 0 < delta < 1.
 
     `process` replaces the notion's default reference process. The conversion is Corollary 2.13 of Dong, Roth and Su
     (2022).
@@ -155,12 +155,12 @@ class Evidence:
 
     Attributes:
         mechanism: Mechanism of the model.
-        history: The chain's runs so far, oldest first, starting with the learning run, or after `steps_before` steps if
-            `accountant.compact` dropped older runs.
+        history: The chain's runs so far, oldest first. They start with the learning run unless `accountant.compact`
+            dropped it and the other runs that made up the first `steps_before` steps.
         records: Number of the person's records, >= 1.
         steps_present: Number of steps that the chain took before the records became null; 0 if they were always null.
-        exposures: Versions published while the records were present, for every model trained on them, by model id.
-        budgets: Budgets of the person's datasets, by dataset id; datasets without a budget are absent.
+        exposures: For each model trained on the records, keyed by id, the versions published while they were present.
+        budgets: Budgets of the person's datasets, keyed by dataset id; datasets without a budget are absent.
         steps_before: Number of steps dropped from the history.
         delta: Delta at which guarantees are converted to epsilon.
 

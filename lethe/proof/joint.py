@@ -45,7 +45,7 @@ def of(evidences: Mapping[str, Evidence]) -> Joint:
 
     Raises:
         DomainError: if there is no model.
-        PreconditionError: if the evidences state different budgets for a dataset, or a budget is exceeded.
+        PreconditionError: if `evidences` state different budgets for a dataset, or if a budget is exceeded.
 
     >>> from lethe.proof.losses import Objective
     >>> from lethe.proof.mechanism import Mechanism
@@ -84,9 +84,9 @@ def _composed_mu(evidences: Mapping[str, Evidence], notion: Notion) -> float:
 
 
 def _exposures(evidences: Mapping[str, Evidence]) -> dict[str, accountant.Exposure]:
-    """Return the largest exposure stated for each model trained on the person's records, by model id.
+    """Return the largest exposure stated for each model trained on the person's records, keyed by model id.
 
-    Evidences issued at different times may state different exposures to the same model.
+    Evidence issued at different times may state different exposures to the same model.
     """
     largest: dict[str, accountant.Exposure] = {}
     for evidence in evidences.values():
@@ -98,10 +98,10 @@ def _exposures(evidences: Mapping[str, Evidence]) -> dict[str, accountant.Exposu
 
 
 def _budgets(evidences: Mapping[str, Evidence]) -> dict[str, budget.Budgeted]:
-    """Return every dataset's budget with the union of the models named by the evidences.
+    """Return every dataset's budget with the union of the models named in `evidences`.
 
     Raises:
-        PreconditionError: if the evidences state different budgets for a dataset.
+        PreconditionError: if `evidences` state different budgets for a dataset.
     """
     budgets: dict[str, budget.Budgeted] = {}
     for evidence in evidences.values():

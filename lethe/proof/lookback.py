@@ -157,7 +157,7 @@ def _farthest(mechanism: Mechanism) -> float:
 
     This is s / (1 - c), doubled to allow for rounding of the smallest c, and at most the diameter of the ball. A step
     with a fraction of the step size moves by that fraction of s and contracts by at least that fraction of 1 - c,
-    because c is convex in the step size. A distance of at most s / (1 - c) therefore remains so after the step.
+    because c is convex in the step size. A distance of at most s / (1 - c) therefore stays within this bound.
     """
     gap = 1 - mechanism.contraction
     wide = 2 * mechanism.radius
@@ -275,7 +275,7 @@ class _Steps:
 
 
 def _joined(runs: Sequence[_Steps]) -> _Steps:
-    """Concatenate the steps of several runs, given with the last run first."""
+    """Concatenate the steps of several runs, given in reverse order."""
     if len(runs) == 1:
         return runs[0]
     decays = np.concatenate(([1.0], np.cumprod([run.decay for run in runs])))

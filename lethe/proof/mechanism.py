@@ -44,9 +44,9 @@ class Mechanism:
     Attributes:
         num_slots: Number of slots n0 >= 1, public and fixed per dataset. A deletion writes a null record to a slot.
         num_classes: C >= 2 (2 for the hinge, 1 for a regression); at most `MAX_LABELS` labels.
-        l2: Regularisation > 0. Every parameter is regularised.
-        step_size, noise_scale, radius: eta > 0, sigma > 0 and R > 0 of the ball about the origin.
-        learn_steps, cool_down: Steps T of the learning run and q of the cool-down, 1 <= q <= T.
+        l2: Regularisation > 0. Every parameter is regularised. step_size, noise_scale, radius: eta > 0, sigma > 0, and
+        radius R > 0 of the ball around the origin. learn_steps, cool_down: Steps T of the learning run and q of the
+        cool-down, 1 <= q <= T.
         grid: Power of two g. Before the projection, any step may round its mean and its noisy result to multiples of g
             in each of `num_parameters` d >= 1 coordinates; 0 for no rounding.
         batch_size: b, at least 1 and at most num_slots; 0 for all slots.
@@ -175,7 +175,7 @@ class Mechanism:
 
     @cached_property
     def slowest_contraction(self) -> float:
-        """Largest c of any step; unless eta is too large, it is that of the smallest step."""
+        """Largest c of any step. Unless eta is too large, this is the c of the smallest step."""
         return max(self.contraction, 1 - self.step_size * self.strong_convexity / self.cool_down + 2.0**-50)
 
     @cached_property
@@ -234,7 +234,7 @@ class Mechanism:
     def from_json(cls, document: dict[str, Any]) -> "Mechanism":
         """Parse a stored document.
 
-        Raises `PreconditionError` if the document's fields do not match this release's, if a real number is stated as
+        Raises `PreconditionError` if the document's fields are not those of this release, if a real number is stated as
         an integer, or if a stated constant does not follow from the settings.
         """
         names = [*(name for name in _SETTINGS if name not in _OF_SOME or document.get(name) is not None), *_DERIVED]

@@ -96,7 +96,7 @@ class HashChain:
         }
 
     def is_signed(self, head: SignedHead, public_keys: KeySet) -> bool:
-        """Return True if one of these keys signed exactly this head, as the head of a chain of this kind."""
+        """Return True if one of `public_keys` signed exactly this head, and as a head of this kind of chain."""
         payload = signed_payload(head.jws, public_keys, kind=self.media_type)
         try:
             return payload is not None and wellformed.read(payload) == self.statement(head)

@@ -84,7 +84,7 @@ class Report:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfTenant:
     """Result of verifying a tenant's ledger: its models, the number of links, the last `signed` link, and the number of
-    certificates that agree with it. `restored` has its statements about restores, each with its link's number."""
+    certificates that agree with it. `restored` lists its statements about restores, each with its link's number."""
 
     tenant_id: str
     report: Report
@@ -186,7 +186,7 @@ def require_kept(verified: OfTenant, head: SignedHead, public_keys: KeySet) -> N
 
 
 class _Linked:
-    """Entries not yet named by the chain over a tenant's models, and the statements read from the chain so far."""
+    """Entries not yet named by the chain over a tenant's models, and the chain's statements read so far."""
 
     def __init__(self, tenant_id: str, hashes: dict[tuple[str, int], str]) -> None:
         self._tenant_id = tenant_id
@@ -302,7 +302,7 @@ class _History:
 
 
 def _check_numbers(body: dict[str, Any], history: _History | None) -> _History:
-    """Return the history after the entry. Raises `ValueError`, naming the number that does not follow from the runs."""
+    """Return the history with the entry. Raises `ValueError`, naming a number that does not follow from the runs."""
     mechanism = methods.read(body["mechanism"])
     method = methods.of(mechanism)
     if body["theorem"] != method.theorem:

@@ -67,7 +67,7 @@ def _half_normal(words: Words) -> tuple[int, _Uniform]:
 def _true_at_root_of_e(words: Words) -> bool:
     """Return True with probability exp(-1/2).
 
-    True if n, the number of uniforms that fall in a row from 1/2, is even: P(n >= m) = (1/2)^m / m! (von Neumann).
+    True if an even number n of successive uniforms fall, starting from 1/2: P(n >= m) = (1/2)^m / m! (von Neumann).
     """
     first = words()
     if first >= _ONE // 2:
@@ -81,7 +81,7 @@ def _true_at_root_of_e(words: Words) -> bool:
 def _true_at_fraction(words: Words, k: int, x: _Uniform) -> bool:
     """Return True with probability exp(-p), p = x (2k + x) / (2k + 2).
 
-    Like `_true_at_root_of_e`, but from x, and each fall is accepted with probability p / x: P(n >= m) = p^m / m!.
+    Like `_true_at_root_of_e`, but starting from x and accepting a fall with probability p / x: P(n >= m) = p^m / m!.
     """
     last, even = x, True
     while (following := _Uniform(words)) < last:
@@ -93,7 +93,7 @@ def _true_at_fraction(words: Words, k: int, x: _Uniform) -> bool:
 
 
 def _below(words: Words, bound: int) -> int:
-    """Return a uniform integer, 0 <= integer < bound."""
+    """Return a uniformly distributed integer in [0, bound)."""
     usable = _ONE - _ONE % bound
     return next(word for _ in count() if (word := words()) < usable) % bound
 

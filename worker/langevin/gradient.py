@@ -120,7 +120,7 @@ class HostRows:
             _overwrite(self._weights, body.totals, tail.totals)
 
     def look(self, slots: Sequence[slice]) -> None:
-        """Overwrite and discard everything copied from rows. Called before the rows outside `slots` leave memory."""
+        """Overwrite and discard everything copied from rows. Call this before the rows outside `slots` leave memory."""
         for body, tail in self._parts.values():
             _overwrite(body.labels, body.factors, body.totals, tail.totals, tail.features, tail.labels, tail.factors)
         self._parts.clear()
@@ -132,7 +132,7 @@ class HostRows:
         self.look(())
 
     def _of(self, block: slice) -> tuple[_Part, _Part]:
-        """Return a batch's rows without the last few, and a padded copy of the last few."""
+        """Return a batch's rows in two parts: a view without the last few rows, and a padded copy of those."""
         parts = self._parts.get((block.start, block.stop))
         if parts is None:
             if len(self._parts) >= _MAX_PARTS:
@@ -209,7 +209,7 @@ def _body(
 
 
 def _num_shares(num_rows: int, weight_rows: int, width: int) -> int:
-    """Return the number of shares into which `num_rows` rows are divided."""
+    """Return the number of shares into which a batch of `num_rows` rows is divided for the threads."""
     num_rows = _num_in_body(num_rows)
     shares = min(_MAX_SHARES, num_rows * width * 4 * weight_rows // _SHARE_BYTES, num_rows // (ROWS * weight_rows))
     return max(shares, min(num_rows, 1))
@@ -236,8 +236,8 @@ def _tail(
 
 
 def _num_in_body(num_rows: int) -> int:
-    """Return the number of rows in the whole blocks after which at least LANES - 1 numbers remain, whatever the width
-    of the rows."""
+    """Return the number of rows in the whole blocks that leave at least LANES - 1 numbers after them, whatever the
+    rows' width."""
     return max(0, num_rows - LANES + 1) // ROWS * ROWS
 
 

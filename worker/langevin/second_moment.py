@@ -12,7 +12,7 @@ _ROUNDING = 1e-9
 
 
 class Kept:
-    """Second-moment check of a learning run's batches, each before the first step that reads it.
+    """Check of the second moment of each batch of a learning run, made before the first step that reads the batch.
 
     A continuing run checks nothing: since the learning run, rows have only become null and none have been added, so no
     eigenvalue has grown.

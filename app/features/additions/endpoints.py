@@ -128,7 +128,7 @@ def _to_compare(session: Session, call: Call, dataset: tables.Dataset, staged: a
 
 
 def _kind(file: UploadFile, dataset: tables.Dataset) -> formats.Kind:
-    """Return the kind of a file. Raises `InputInvalid` if its rows would not be encoded like the dataset's."""
+    """Return a file's format. Raises `InputInvalid` if the dataset has no schema and the file is not an npz file."""
     kind = ingest.kind_of(file.filename or "")
     if dataset.schema is None and kind != "npz":
         expected = "expected a .npz file, as the dataset was"

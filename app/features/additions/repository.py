@@ -11,7 +11,7 @@ from app.db.tables import Dataset, Model, Record
 
 def datasets_apart_from(session: Session, *, dataset_id: str) -> list[tuple[Dataset, bool]]:
     """Return the datasets that must not share people with a dataset: those on which its models are evaluated (True),
-    and those whose models are evaluated on it (False). Retired models are ignored; their rows may be gone."""
+    and those whose models are evaluated on it (False). Retired models are ignored, because their rows may be gone."""
     is_in_use = Model.retired_at.is_(None)
     measured = sa.select(Model.evaluation_dataset_id).where(Model.dataset_id == dataset_id, is_in_use)
     learned = sa.select(Model.dataset_id).where(Model.evaluation_dataset_id == dataset_id, is_in_use)

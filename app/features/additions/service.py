@@ -41,7 +41,7 @@ def count_taken_slots(session: Session, *, dataset_id: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """Encoded batch on disk that is not registered yet, without `num_suppressed` rows about suppressed people."""
+    """Encoded batch on disk, not yet registered; `num_suppressed` rows about suppressed people were left out."""
 
     addition_id: str
     root: str

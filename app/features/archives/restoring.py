@@ -167,7 +167,7 @@ def restore(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SubjectKey:
-    """Text of a `subject.key` file that is not on disk yet. It gives the fingerprints that `Keys` would give."""
+    """Text of a `subject.key` file that is not on disk yet. It computes the same fingerprints as `Keys`."""
 
     text: str
 
@@ -284,7 +284,7 @@ def _write_rows(installation: Installation, pieces: _Pieces, *, progress: Progre
 
 
 def _write(installation: Installation, rows_id: str, parts: Iterator[Piece], claimed: npt.NDArray[np.int64]) -> str:
-    """Write one dataset's rows, with null rows in the `claimed` slots, and return their root."""
+    """Write one dataset's rows, with null rows in the `claimed` slots, and return the rows' root."""
     try:
         shape = Shape(**json.loads(next(parts).content))
     except (TypeError, ValueError) as error:
@@ -446,7 +446,7 @@ def _write_key(folder: Path, piece: Piece) -> None:
 
 
 def _copy_tombstones(journal: Path, own: Path) -> None:
-    """Copy the tombstones to the installation's own file. A file that exists there is the same (`_require_free`)."""
+    """Copy the tombstones to the installation's own file. A file that already exists is the same (`_require_free`)."""
     if own.exists():
         return
     partial = own.with_name(f".{own.name}.next")

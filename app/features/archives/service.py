@@ -183,7 +183,7 @@ class Backup:
 
 
 class _RowsAdded(Exception):
-    """Rows were added between the two reads of the database, and are not locked."""
+    """Error for rows that were added between the two reads of the database and are not locked."""
 
 
 def back_up(installation: Installation, path: Path, *, key_file: Path, progress: Progress) -> Backup:

@@ -44,7 +44,7 @@ _MAX_LEASE = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitInterval:
-    """Wait for a retraining that reads its rows between `asked_at` and `latest_at`, inclusive."""
+    """A request's wait for a retraining that reads its rows between `asked_at` and `latest_at`, inclusive."""
 
     asked_at: datetime.datetime
     latest_at: datetime.datetime
@@ -61,8 +61,8 @@ class PlannedRetraining:
 
 
 def plan(waits: Iterable[WaitInterval], *, at: datetime.datetime) -> list[PlannedRetraining]:
-    """Return the fewest retrainings after `at` such that each wait's interval contains one, in order of time. A wait
-    whose latest time has passed, or precedes its `asked_at`, is served late, at the earliest possible time."""
+    """Return the fewest retrainings after `at` such that each wait's interval contains a retraining, in order of time.
+    A wait whose latest time has passed, or precedes its `asked_at`, is served late, at the earliest possible time."""
     planned = fewest(
         waits, opens=lambda wait: max(wait.asked_at, at), closes=lambda wait: max(wait.latest_at, wait.asked_at, at)
     )
@@ -311,7 +311,7 @@ def _check_time(session: Session, trainer: AttestedTrainer, read_at: datetime.da
 
 
 def _check_artefacts(session: Session, stated: Mapping[str, Any]) -> None:
-    """Refuse artefacts destroyed in Lethe or named by an earlier manifest of another trainer or about other people."""
+    """Refuse artefacts destroyed in Lethe, or named in an earlier manifest of another trainer or with other people."""
     destroyed = (
         sa.select(Version.weights_sha256)
         .join(Model, Model.id == Version.model_id)
@@ -449,7 +449,7 @@ def _permission(
 
 
 def doubt_artefacts(session: Session) -> None:
-    """Forbid serving artefacts made before the restore if training may have used rows that waiting requests concern."""
+    """Forbid serving pre-restore artefacts that may have been trained on rows covered by waiting requests."""
     session.execute(sa.update(AttestedTrainer).values(restored_at=now(session)))
 
 

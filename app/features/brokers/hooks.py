@@ -46,7 +46,7 @@ def _shared(broker_url: str, minute: Callable[[], Minute]) -> Exchange | None:
 
 
 def _exchange(client: "redis.Redis", minute: Minute) -> bool:
-    """Report new calls to Redis, and read the other gateways' calls. Return False if there are no new calls."""
+    """Report the counts of new calls to Redis, and read other gateways' counts. Return False without new calls."""
     new_calls = {key_id: calls - minute.reported.get(key_id, 0) for key_id, calls in minute.own.copy().items()}
     new_calls = {key_id: calls for key_id, calls in new_calls.items() if calls}
     if not new_calls:

@@ -27,8 +27,8 @@ ROWS_PER_CANARY = 10
 
 
 def plant(installation: Installation, context: TrainingContext) -> Planted | None:
-    """Draw canaries for a training run, and return them with their judge. Return None if the trainer uses no canaries
-    or its table is too small.
+    """Draw canaries for a training run, and return them with the function that judges the run. Return None if the
+    trainer uses no canaries or its table is too small.
 
     Raises:
         TrainerRefused: `canary_alarm` if an earlier run of the trainer raised an alarm.

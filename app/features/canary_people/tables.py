@@ -9,8 +9,8 @@ from app.db.tables import Owned, Table
 
 
 class CanaryRound(Owned, Table):
-    """Canaries drawn for one training run. `content`: the tie-breaking seed and both groups, sealed under the vault's
-    key `key`; null once no more runs are tested against them. `outcome`: verdict on this run; null until judged."""
+    """Canaries of one training run. `content`: tie-breaking seed, planted and unplanted canaries, sealed under the
+    vault's `key`; null once no more runs are tested against them. `outcome`: verdict on this run; null until judged."""
 
     __tablename__ = "canary_rounds"
     training_id: Mapped[str] = mapped_column(sa.ForeignKey("trainings.id"), primary_key=True)

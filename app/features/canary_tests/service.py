@@ -74,7 +74,7 @@ class CanaryTest:
         session.get_one(Model, run.model_id).audit_asked_at = None
 
     def drop_measured(self, session: Session, *, dataset_id: str) -> None:
-        """Do nothing: only canaries are measured."""
+        """Do nothing: canary tests measure only canaries, not rows of a dataset."""
 
     def drop_model(self, session: Session, *, model_id: str) -> None:
         """Do nothing: canary tests are runs, and a retired model keeps its runs."""

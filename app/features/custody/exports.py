@@ -22,7 +22,7 @@ _PAGE = 500
 def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> tables.Checkpoint | None:
     """Return a tenant's signed ledger head, which contains the last link's hash; None if nothing has been published.
 
-    Raises `LedgerCorrupt` if the last link is not signed. A worker will sign it soon unless it was tampered with.
+    Raises `LedgerCorrupt` if the last link is not signed. A worker will sign the link soon unless it was tampered with.
     """
     last = chains.last_row(session, LEDGER, tenant_id=tenant_id)
     signed = chains.checkpoints(session, LEDGER, tenant_id=tenant_id, limit=1)

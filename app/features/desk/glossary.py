@@ -36,7 +36,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glossary:
-    """Terms by name, advice by error code, and the labels of closed sets by value, in one language."""
+    """Glossary in one language: terms by name, advice by error code, and labels of enumerations by value."""
 
     terms: Mapping[str, Term]
     runs: Mapping[str, Advice]
@@ -50,7 +50,7 @@ def terms() -> Mapping[str, Term]:
 
 
 def labels(of: str) -> Mapping[str, str]:
-    """Return the labels of a closed set's values in the reader's language, in the order in which pages show them."""
+    """Return the labels for the values of the enumeration `of`, in the reader's language and in display order."""
     return glossary(spoken()).labels[of]
 
 
@@ -86,7 +86,7 @@ def glossary(language: str) -> Glossary:
 
 
 def _by_code(entries: list[dict[str, Any]], *, retried: str) -> dict[str, Advice]:
-    """Map each error code to its advice; a note on automatic retries follows the action."""
+    """Map each error code to its advice; a retried error's advice ends with a note on automatic retries."""
     return {
         code: Advice(
             means=entry["means"],

@@ -85,7 +85,7 @@ def _catalogue(language: str) -> catalogues.NullTranslations:
 
 
 class TranslatedText(str):
-    """Text from a catalogue in the reader's language. Filling in its placeholders returns a `TranslatedText` again."""
+    """Text from a catalogue in the reader's language. Filling in its placeholders also returns a `TranslatedText`."""
 
     __slots__ = ()
 

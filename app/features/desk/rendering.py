@@ -297,7 +297,7 @@ def malformed(error: RequestValidationError) -> InputInvalid:
 def _login_of(request: Request) -> Response:
     """Redirect to the login page, and from there back to the requested page.
 
-    An open page receives status 401 and shows the login form itself, so that nothing typed there is lost.
+    A page that is already open receives status 401 and shows the login form itself, so that no typed text is lost.
     """
     if is_fragment(request):
         return Response(status_code=401, headers=_HEADERS | {"HX-Reswap": "none"})

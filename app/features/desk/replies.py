@@ -91,9 +91,9 @@ REPLY_LANGUAGES: Mapping[ReplyLanguage, str] = {language: wording.language for l
 class Reply:
     """Parts of a reply.
 
-    If the policy names a controller, `head` has the name with a label, and `sender` the name alone. `recipient` has the
-    lines of the address, `dated` the place and date, `proofs` one sentence per certificate, `closing` the signature and
-    contact, and `page` the paragraphs of the annex about the erasure (empty if there is no certificate).
+    If the policy names a controller, `head` contains the labelled name, and `sender` the name alone. `recipient`
+    contains the address lines, `dated` the place and date, `proofs` one sentence per certificate, `closing` the
+    signature and contact, and `page` the paragraphs of the annex about the erasure (empty if there is no certificate).
     """
 
     language: ReplyLanguage
@@ -258,7 +258,7 @@ def article(request: DeletionRequestOut, language: ReplyLanguage) -> str | None:
 
 
 def language_of(text: str) -> ReplyLanguage | None:
-    """Guess a reason's language from its function words; return None unless one language clearly leads.
+    """Guess the language of a free-text reason from its function words; return None unless one language clearly leads.
 
     A language leads if the text has at least three of its words, and at least twice as many as any other language's.
     """

@@ -80,7 +80,7 @@ def opened_for(reply: Reply, folder: Path, *, title: str) -> Iterator[Document]:
 
 
 def require_printable(lines: Iterable[str]) -> None:
-    """Raise `ReplyUnprintable` for characters that the font lacks."""
+    """Raise `ReplyUnprintable` if a line contains characters that the font lacks."""
     printable = _printable()
     if any(ord(char) not in printable for line in lines for char in line if char not in "\n\t"):
         raise ReplyUnprintable(
@@ -90,7 +90,7 @@ def require_printable(lines: Iterable[str]) -> None:
 
 
 def as_pdf(reply: Reply, *, folder: Path) -> bytes:
-    """Return a reply as a PDF. The font is written to `folder`. Raises `ReplyUnprintable`."""
+    """Return a reply as a PDF. The font is temporarily written to `folder`. Raises `ReplyUnprintable`."""
     require_printable(lines_of(reply))
     with opened_for(reply, folder, title=reply.subject) as document:
         write_reply(document, reply)
@@ -128,7 +128,7 @@ def _write_marks(document: Document) -> None:
 
 
 def _write_address(document: Document, reply: Reply) -> None:
-    """Write the sender in small print and the recipient in the window. A recipient with many lines is set smaller."""
+    """Write the sender in small print and the recipient in the window. Long recipients are set in smaller type."""
     if reply.sender and reply.recipient:
         document.set_xy(_LEFT, _ADDRESS_TOP + _SENDER_HEIGHT - 4.5)
         document.set_font(_FAMILY, "", 7)
@@ -142,7 +142,7 @@ def _write_address(document: Document, reply: Reply) -> None:
 
 
 def _cut(document: Document, line: str) -> str:
-    """Return a line that fits the address field, shortened if necessary."""
+    """Return the line, shortened if necessary to fit the address field."""
     while document.get_string_width(line) > _ADDRESS_WIDTH - 2:
         line = f"{line.rstrip('…')[:-1]}…"
     return line
@@ -159,7 +159,7 @@ def _write_information(document: Document, reply: Reply) -> None:
 
 
 def _write_closing(document: Document, reply: Reply) -> None:
-    """Write the closing, space for a signature and the signature's lines on one page, and the contact below them."""
+    """Write the closing formula, space for a signature and the signer's lines on one page, followed by the contact."""
     signature, *rest = reply.closing
     formula, *names = signature.split("\n")
     if document.will_page_break(_LINE * (7 + len(names))):

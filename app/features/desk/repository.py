@@ -77,7 +77,7 @@ def count_of(session: Session, table: type[T], *, request_id: str) -> int:
 
 
 def keys_of(table: type[T], sealed: Any) -> Callable[[Session, Collection[str]], dict[str, list[str]]]:
-    """Return a function that maps request ids to the keys that seal the `sealed` column of the requests' rows."""
+    """Return a function that maps request ids to the keys that seal column `sealed` in the rows of these requests."""
 
     def keys(session: Session, request_ids: Collection[str]) -> dict[str, list[str]]:
         by_request: dict[str, list[str]] = {}
@@ -116,7 +116,7 @@ def certificates_with(session: Session, *, prefix: str) -> list[Certificate]:
 def audit_entries(
     session: Session, *, tenant_id: str, before: int | None, limit: int, **matching: Any
 ) -> list[AuditEntry]:
-    """Return a tenant's newest `limit` audit entries before number `before`, filtered as in `audit_totals`."""
+    """Return a tenant's newest `limit` audit entries numbered below `before`, filtered as in `audit_totals`."""
     query = _audit_query(sa.select(AuditEntry), tenant_id=tenant_id, **matching)
     if before is not None:
         query = query.where(AuditEntry.sequence < before)
@@ -126,7 +126,7 @@ def audit_entries(
 def audit_totals(session: Session, *, tenant_id: str, at_most: int, **matching: Any) -> dict[str, int]:
     """Count a tenant's newest matching audit entries, up to `at_most`, grouped by action, most frequent first.
 
-    `matching` can have `object_id`, `actor`, `action`, and the times `since` and `until` (exclusive).
+    `matching` can contain `object_id`, `actor`, `action`, and the times `since` and `until` (exclusive).
     """
     query = _audit_query(sa.select(AuditEntry.action), tenant_id=tenant_id, **matching)
     newest = query.order_by(AuditEntry.sequence.desc()).limit(at_most).subquery()

@@ -53,8 +53,8 @@ def operation_of(endpoint: Callable[..., Any]) -> Operation[..., Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Context of one request for one page. `form_token` is the token that the page's forms must send, and `names` maps
-    ids to the names that the page has looked up."""
+    """Context of a single page request. `form_token` is the token that the page's forms must send, and `names` maps ids
+    to the names that the page has looked up."""
 
     request: Request
     call: Call
@@ -198,7 +198,7 @@ Form = Annotated[FormData, Depends(_form)]
 
 
 async def check_form(request: Request, settings: Settings, expected: str) -> None:
-    """Raise `FormRefused` unless the request was sent by a page of this dashboard that has the token `expected`."""
+    """Raise `FormRefused` unless the request comes from this dashboard and carries the token `expected`."""
     token: object = None
     if _is_same_origin(request, settings):
         token = request.headers.get("x-csrf-token") or (await request.form()).get(_FORM_TOKEN)

@@ -120,7 +120,7 @@ def read_attachment(session: Session, *, request_id: str, attachment_id: str) ->
 
 
 def attachment_key(session: Session, *, request_id: str, attachment_id: str) -> str:
-    """Return the key to destroy before `delete_attachment`, even if already destroyed. Raises `AttachmentUnknown`."""
+    """Return the key (possibly destroyed) to destroy before `delete_attachment`. Raises `AttachmentUnknown`."""
     attachment = repository.attachment(session, request_id=request_id, attachment_id=attachment_id)
     if attachment is None or attachment.name.key is None:
         raise _unknown_attachment()
@@ -157,7 +157,7 @@ def record_sent_reply(
 
 
 def sent_replies(session: Session, request: DeletionRequest, *, before: int | None, limit: int) -> list[AuditEntry]:
-    """Return the audit entries about sent replies before a sequence number, most recent first."""
+    """Return the audit entries about sent replies with sequence numbers below `before`, most recent first."""
     return repository.audit_entries(
         session, tenant_id=request.tenant_id, before=before, limit=limit, object_id=request.id, action=_REPLY_SENT
     )

@@ -86,7 +86,7 @@ def open_session(session: Session, *, token: str, caller: access.Caller, setting
 
 
 def caller_of(session: Session, token: str | None, *, settings: Settings) -> tuple[access.Caller, bool]:
-    """Return a session's caller, and True if `touch` should be called to record the use.
+    """Return a session's caller, and whether `touch` should be called to record that the session was used.
 
     Raises `Unauthenticated` if the session does not exist or has ended.
     """

@@ -86,7 +86,7 @@ def sentence(text: str) -> str:
 def message(text: str, *, capital: bool = False) -> str:
     """Translate an API text into the reader's language, whatever numbers it contains.
 
-    Texts missing from the catalogue are returned in English and marked as such, translated texts unchanged.
+    A text missing from the catalogue is returned in English and marked as such; a `TranslatedText`, unchanged.
     """
     if spoken() == ENGLISH or isinstance(text, TranslatedText):
         return sentence(text) if capital else text
@@ -108,7 +108,7 @@ def _translated(text: str) -> str:
 
 
 class _Filler(string.Formatter):
-    """Formatter that fills in facts in the reader's language."""
+    """Formatter that translates the values it fills in into the reader's language."""
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         value = super().get_value(key, args, kwargs)
@@ -151,7 +151,7 @@ def at_least(value: float, digits: int = 4) -> str:
 
 
 def given(value: float) -> str:
-    """Format a number that a user chose, with the digits that they entered."""
+    """Format a number chosen by a user, keeping the digits they entered."""
     return localised(f"{value:,.10g}") if value == 0 or 1e-4 <= abs(value) < 1e9 else number(value)
 
 
@@ -207,7 +207,7 @@ def written(at: str) -> Markup:
 
 
 def percent(part: float, total: float) -> str:
-    """Format a share in percent. A positive share is never shown as 0 %."""
+    """Format a share as a percentage. A positive share is never shown as 0 %."""
     share = 100 * part / total if total else 0.0
     if share and share < 0.1:
         return gettext("less than 0.1 %")
@@ -232,7 +232,7 @@ def why(waiting: WaitingOut, most: int | None) -> Markup:
 
 
 def of_notion(guarantees: Iterable[GuaranteeOut] | None, notion: str) -> GuaranteeOut | None:
-    """Return the guarantee of the notion `notion`, such as `unlearning`; None if there is no such guarantee."""
+    """Return the guarantee with the given notion, such as `unlearning`; None if there is no such guarantee."""
     return next((guarantee for guarantee in guarantees or () if guarantee.notion == notion), None)
 
 

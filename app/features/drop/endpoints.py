@@ -30,7 +30,7 @@ _OF_KIND = {
 
 
 def _refs(call: Call, drop_list: standard.DropList, hashes: Iterable[str]) -> list[str]:
-    """Return a keyed hash for each of a DROP list's hashes (base64)."""
+    """Return a keyed hash, specific to the tenant and the DROP list, of each hash (base64)."""
     parts = b"drop", call.caller.tenant_id.encode(), drop_list.encode()
     keys = call.installation.keys
     return ["drop_" + keys.fingerprint(*parts, base64.b64decode(text))[:40] for text in hashes]
@@ -76,7 +76,7 @@ def load_drop_people(call: Call, body: contract.PeopleIn) -> contract.PeopleOut:
 
 
 def note_identifiers(session: Session, call: Call, loaded: Iterable[tuple[str, IdentifierIn]]) -> None:
-    """Store the DROP hashes of those identifiers, given with their pseudonyms, that were loaded as plain text."""
+    """Store the DROP hashes of the identifiers loaded as plain text. `loaded` holds (pseudonym, identifier) pairs."""
     service.state_hashes(
         session,
         [

@@ -40,7 +40,7 @@ _PAGE = 5000
 
 
 class LineState(enum.StrEnum):
-    """State of a line. Its value is DROP's status code for the state, if DROP has one."""
+    """State of a DROP line. Its value is DROP's status code for the state, if DROP has one."""
 
     EXEMPTED = "2"
     DELETED = "3"
@@ -84,8 +84,8 @@ def load(session: Session, file: str, lines: Mapping[str, str], *, num_lines: in
 
 
 def remove(session: Session, file: str, lines: Mapping[str, str]) -> int:
-    """Withdraw lines, even if not loaded yet, with their requests and suppressions. Return the number of requests that
-    cannot be withdrawn because the person's erasure has begun. Raises `InputInvalid` if a line's hash differs."""
+    """Withdraw lines, loaded or not, with their requests and suppressions. Return the number of requests that cannot be
+    withdrawn because the person's erasure has begun. Raises `InputInvalid` if a line's stored hash differs."""
     at, present, num_irrevocable = now(session), _present(session, lines), 0
     _insert(session, [(line_id, ref) for line_id, ref in lines.items() if line_id not in present], removed_at=at)
     taken = [line for line in present.values() if line.removed_at is None]
@@ -141,7 +141,7 @@ def num_loaded(session: Session, file: str) -> int:
 
 def state_hashes(session: Session, hashes: Sequence[tuple[str, str, DropList, Sequence[str]]]) -> None:
     """Store keyed hashes of identifiers for DROP lists. Each identifier is given by pseudonym and kind. An empty
-    sequence of hashes states that the data hashed by the list is not held."""
+    sequence of hashes states that the data that the list hashes is not held for the identifier."""
     tenant_id = actor(session).tenant_id
     rows = [
         {"tenant_id": tenant_id, "subject_ref": subject_ref, "kind": kind, "list_type": drop_list, "hash_ref": hash_ref}
@@ -333,7 +333,7 @@ def check_answered(session: Session, file: str, drop_list: DropList | None) -> N
 
 
 def opt_out(session: Session, line_ids: Sequence[str]) -> int:
-    """Record the opt-out of everyone matched by the lines. Raises `DropUnanswered` unless each line matches several."""
+    """Record the opt-out of everyone matched by the lines. Raises `DropUnanswered` if one does not match several."""
     query = (
         sa.select(DropLine, _state)
         .outerjoin(DeletionRequest, DeletionRequest.id == DropLine.request_id)

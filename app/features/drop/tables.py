@@ -21,7 +21,7 @@ class DropFile(Owned, Table):
 class DropLine(Owned, Table):
     """DROP line. `line_id`: permanent ID. `file`: the last file that contained the line; null if DROP withdrew the line
     before any file contained it. `hash_ref`: keyed hash of the line's hash and list. `request_id`: request created for
-    it. `opted_out_at`: time its people were all reported as opted out. `removed_at`: time DROP withdrew it."""
+    it. `opted_out_at`: time all people it matches were reported as opted out. `removed_at`: time DROP withdrew it."""
 
     __tablename__ = "drop_lines"
     tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
@@ -35,7 +35,7 @@ class DropLine(Owned, Table):
 
 
 class DropHash(Owned, Table):
-    """Keyed hash under which a list may name an identifier's person; empty if the data that the list hashes is not
+    """Keyed hash by which a DROP list may refer to the person with this identifier; empty if the hashed data is not
     held. `kind`: kind of the identifier. Several people may share a hash."""
 
     __tablename__ = "drop_hashes"

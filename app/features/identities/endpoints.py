@@ -41,8 +41,8 @@ def load_identities(call: Call, body: contract.IdentitiesIn) -> contract.LoadedO
 
 
 def _links(call: Call, body: contract.IdentitiesIn) -> list[list[tuple[str, str]]]:
-    """Return the pseudonyms and kinds of each link's identifiers. Raises `InputInvalid`, which locates a fault without
-    quoting the identifier."""
+    """Return the pseudonyms and kinds of each link's identifiers. Raises `InputInvalid` with an invalid identifier's
+    position, but not its text."""
     of_kind = {
         kind: call.references(kind) for kind in sorted({i.kind for link in body.links for i in link.identifiers})
     }

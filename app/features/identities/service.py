@@ -43,7 +43,7 @@ class Loaded:
 @dataclass(slots=True, kw_only=True)
 class Component:
     """One person according to the links and the identity map: the kind of each identifier (keyed by pseudonym), the
-    people in the map to whom identifiers belong, and the indexes of the links."""
+    people in the map to whom these identifiers belong, and the links' indexes."""
 
     kinds: dict[str, str] = field(default_factory=dict)
     people: set[str] = field(default_factory=set)
@@ -51,8 +51,8 @@ class Component:
 
 
 def components(links: Sequence[Link], people: Mapping[str, str]) -> list[Component]:
-    """Return the connected components of links. `people` maps each identifier that is in the identity map to its
-    person. Links that name identifiers of the same person are in the same component."""
+    """Group links into connected components. `people` maps each identifier that is in the identity map to its person.
+    Links that name identifiers of the same person are in the same component."""
     parents: dict[str, str] = {}
 
     def root(node: str) -> str:
@@ -80,7 +80,7 @@ def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_kn
     """Add all or none of the links to the identity map of the session's tenant. Repeating a load is a no-op.
 
     Two people are distinct if the map stores them as such, or if they have different customer ids that the map does not
-    yet link. Raises `PeopleJoined` if a link would join distinct people, unless `confirm_joins`; `errors` names the
+    yet link. Raises `PeopleJoined` if a link would join distinct people, unless `confirm_joins`; its `errors` name the
     links only if the caller `may_know` whose data is held. Raises `InputInvalid` if a person gets too many identifiers.
     """
     tenant_id = actor(session).tenant_id
@@ -115,7 +115,7 @@ def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_kn
 
 
 def _present(session: Session, refs: Collection[str]) -> dict[str, str]:
-    """Return the person of each of these identifiers that is in the identity map, keyed by identifier."""
+    """Map each given identifier that is in the identity map to its person."""
     present: dict[str, str] = {}
     for batch in bulk.in_parts(refs):
         query = sa.select(Identity.subject_ref, Identity.person).where(Identity.subject_ref.in_(batch))
@@ -218,15 +218,15 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Resolution:
-    """Resolution of a request. `stored`: its `kind`, and the kinds of the `linked` identifiers by pseudonym; None if
-    the map does not affect the request. `is_unknown`: True if no identifier can name rows."""
+    """Result of looking up a request in the map. `stored`: the request's `kind`, and its `linked` identifiers' kinds by
+    pseudonym; None if the map does not affect it. `is_unknown`: True if no identifier can identify rows."""
 
     stored: dict[str, Any] | None
     is_unknown: bool
 
 
 def resolve(session: Session, drafts: Sequence[service.RequestDraft]) -> list[service.RequestDraft]:
-    """Return copies of the drafts that include the identifiers linked to theirs and whether any can name rows."""
+    """Return copies of the drafts with all linked identifiers added, marking drafts whose identity is unknown."""
     questions = [
         _Asked(
             tenant_id=draft.by.tenant_id,
@@ -263,8 +263,8 @@ def _resolve(session: Session, questions: Sequence[_Asked]) -> list[_Resolution]
 
 
 def _people(session: Session, refs: Collection[str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Return the person of each of these identifiers that is in the identity map, and the kinds of all of that person's
-    identifiers, with one statement per batch."""
+    """Map each given identifier in the identity map to its person, and each such person to the kinds of all their
+    identifiers, using one statement per batch."""
     person_of: dict[str, str] = {}
     members: dict[str, dict[str, str]] = defaultdict(dict)
     for batch in bulk.in_parts(refs) if _ANY_IDENTITY.may_hold(session) else ():
@@ -278,7 +278,7 @@ def _people(session: Session, refs: Collection[str]) -> tuple[dict[str, str], di
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Keyed:
-    """Kinds of identifiers that name datasets' rows, keyed by tenant and by dataset."""
+    """Kinds of identifiers by which datasets' rows are identified, keyed by tenant and by dataset."""
 
     of_tenant: Mapping[str, set[str]]
     of_dataset: Mapping[str, str]
@@ -303,7 +303,7 @@ class _Keyed:
         return cls(of_tenant=of_tenant, of_dataset=of_dataset)
 
     def of(self, question: _Asked) -> set[str]:
-        """Return the kinds that name rows of the request's datasets; `customer_id` if there are no datasets."""
+        """Return the kinds that identify rows of the request's datasets; `customer_id` if there are no datasets."""
         if question.dataset_ids is None:
             return self.of_tenant.get(question.tenant_id) or {CUSTOMER_ID}
         return {self.of_dataset[id_] for id_ in question.dataset_ids if id_ in self.of_dataset} or {CUSTOMER_ID}
@@ -318,8 +318,8 @@ def is_any_unknown(session: Session) -> bool:
 
 
 def recheck(session: Session, *, after: str, limit: int) -> str | None:
-    """Resolve again up to `limit` open requests with an unknown identity and an id greater than `after`. Requests whose
-    identifiers can now name rows proceed. Return the last id, or None if no further requests follow."""
+    """Try again to resolve up to `limit` open requests of unknown identity with ids greater than `after`. Requests
+    whose identifiers can now be matched to rows proceed. Return the last id, or None if no further requests follow."""
     query = sa.select(DeletionRequest).where(_UNKNOWN, DeletionRequest.id > after).order_by(DeletionRequest.id)
     requests = list(session.scalars(query.limit(limit)))
     questions = [

@@ -21,7 +21,7 @@ DECISIVE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodPlan:
-    """Default model of one method. `refused` gives the reason if no such model is possible; then all numbers are None.
+    """Default model of one method. If no such model is possible, `refused` is the reason, and all numbers are None.
 
     `learn_passes` and `request_passes` are the passes for training and the first request, or their cap. `deletion` is
     the epsilon on the first requester's certificate, `release` a record's epsilon in the first version, and `adaptive`
@@ -96,7 +96,7 @@ def taken(plans: list[MethodPlan]) -> str | None:
 
 
 def _planned(mechanism: Mechanism, *, epsilon: float, delta: float) -> MethodPlan:
-    """Plan the first `DECISIVE` requests. Each later request takes as many steps as the last of these."""
+    """Plan the first `DECISIVE` requests. Each later request is assumed to take as many steps as the last of these."""
     method, learned = methods.of(mechanism), planner.learn(mechanism)
     start = chain = methods.replay(mechanism, [accountant.Run(steps=learned.steps)])
     steps = []

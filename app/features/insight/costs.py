@@ -34,14 +34,14 @@ def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | N
 
 
 def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
-    """Return the `unlearning` epsilon that would result if `records` more records became null with no step run."""
+    """Return the `unlearning` epsilon that would result if `records` more records were nulled without any step."""
     return margins.least_epsilon(chain, records=records, steps=0, delta=delta)
 
 
 def releases_left(
     session: Session, model: Model, *, records: int, steps: int, epsilon: float, delta: float
 ) -> int | None:
-    """Return how many more versions, from runs of `steps` steps, fit the `adaptive` budget of a person still present.
+    """Return how many more versions, each from a run of `steps` steps, fit a remaining person's `adaptive` budget.
 
     The person's `records` are in every version of all the dataset's models. None if the budget is already exceeded.
     """
@@ -74,8 +74,8 @@ class CertificateStatement:
 
 
 def statements_of(session: Session, *, request_id: str) -> list[CertificateStatement]:
-    """Return one statement for each of a request's certified models. Later runs change the current numbers: `deletion`
-    can only decrease, while `unlearning` also counts people deleted later."""
+    """Return one statement for each of a request's certified models. Later runs change the current guarantees:
+    `deletion` can only decrease, while `unlearning` also counts people deleted later."""
     erasures = {erasure.dataset_id: erasure for erasure in repository.erasures_of(session, request_id=request_id)}
     certified = []
     for certificate in repository.certificates_of(session, request_id=request_id):
@@ -114,8 +114,8 @@ def in_batches(chain: Chain, *, records: int, batch: int, epsilon: float, delta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """Way to forget: the `steps` of its run, the average `steps_per_request` if all expected requests are handled this
-    way, and the `unlearning` epsilon after the run."""
+    """Option for forgetting: the `steps` of the run, the average `steps_per_request` if all expected requests are
+    handled this way, and the `unlearning` epsilon after the run."""
 
     kind: Literal["unlearn", "batch", "relearn"]
     steps: int

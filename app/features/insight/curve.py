@@ -26,7 +26,7 @@ class Segment:
 
     `steps_before`: number of earlier steps in the model's life. `largest`: maximum number of records of any one person
     forgotten by the run; None if the run forgot no one. `adaptive`: guarantee to that person over all versions
-    published while their records were in the data. `exports`: number of times the version's weights were handed out.
+    published while their records were in the data. `exports`: number of times the version's weights were exported.
     """
 
     entry: dict[str, Any]
@@ -75,7 +75,7 @@ def segments(
 def _points(
     before: Chain, run: Run, largest: int | None, exposures: tuple[Exposure, ...], *, delta: float, at_most: int
 ) -> tuple[Point, ...]:
-    """Return a run's points; only the two ends if runs do not continue versions, as the steps between are unknown."""
+    """Return a run's points: only its two ends if the method retrains for each version, since the rest is unknown."""
     method = methods.of(before.mechanism)
     if method.continues:
         return curve.points(before, run, largest=largest, exposures=exposures, delta=delta, at_most=at_most)
@@ -117,7 +117,7 @@ class _Releases:
             self._models.append((model_id, mechanism, [(0, -1, count) for count in steps]))
 
     def to_forgotten(self, body: dict[str, Any], *, records: int, delta: float) -> guarantees.Guarantee:
-        """Return the guarantee to a person whose `records` records became null before a ledger entry.
+        """Return the guarantee to a person whose `records` records were nulled before a ledger entry.
 
         Exposures are counted as in `certificates.Evidences`.
         """

@@ -214,7 +214,7 @@ def get_plan(call: Call, dataset_id: str, query: contract.PlanQuery) -> contract
 def _measured(
     metrics: Sequence[Metric], model: Model, version: Version, run: Run
 ) -> Iterator[contract.MeasuredVersionOut]:
-    """Yield the version with the first of `metrics` that was measured for it; nothing if none of them was."""
+    """Yield the version with the first of `metrics` that was measured for it; yield nothing if none was measured."""
     mechanism = stored_mechanism(model.mechanism)
     values = [(metric, value) for metric in metrics if (value := quality.value_of(metric, version.metrics)) is not None]
     for metric, value in values[:1]:

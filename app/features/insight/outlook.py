@@ -79,7 +79,7 @@ def _of_model(session: Session, model: Model, rows: int, wait: waiting.Wait | No
 
 
 def _wait(session: Session, request: DeletionRequest, model_waits: waiting.Waiting | None) -> waiting.Wait | None:
-    """Return why a request is waiting, chosen from the reasons of the model's requests; None if it is not waiting."""
+    """Return why a request is waiting for a model, out of `model_waits`; None if the request is not waiting."""
     if model_waits is None:
         return None
     if request.status in _UNDECIDED:

@@ -33,7 +33,7 @@ _INFLUENCES = (marked("of all forgotten people"), marked("of one who stays"), ma
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePlot:
-    """Curve in the format that `curves.js` draws, and as listed in the table behind the plot, oldest run first."""
+    """Curve as data for `curves.js`, and as rows for the table behind the plot, oldest run first."""
 
     segments: list[contract.SegmentOut]
     epsilons: dict[str, Any]
@@ -298,7 +298,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekBar:
-    """Bar for one week. `height`: percentage of the highest bar's count. `label`: text for screen readers."""
+    """Bar for one week. `height`: percentage of the highest bar's height. `label`: text for screen readers."""
 
     count: int
     when: str
@@ -363,7 +363,7 @@ def _days(summary: contract.SummaryOut) -> list[Day]:
 
 
 def _week_texts(total: int, day: str, name: str) -> tuple[str, str]:
-    """Return the screen readers' text for a week's number, and the tooltip."""
+    """Return the screen-reader text for a week's count, and the tooltip."""
     if name == "received":
         label, title = gettext("{number} received in the week of {day}"), gettext("Week of {day}: {number} received")
         none = gettext("Week of {day}: none received")

@@ -45,8 +45,8 @@ def count_completed(session: Session, edges: Sequence[datetime.datetime], *, vie
 def count_durations(
     session: Session, *, since: datetime.datetime, before: datetime.datetime, view: View
 ) -> dict[int, tuple[int, int]]:
-    """Map each duration in whole days, up to the completion time that the reader sees, to two counts of the requests
-    completed in [since, before): all of them, and those completed before their deadline."""
+    """Count the requests completed in [since, before) by duration in whole days, up to the completion time that the
+    reader sees: map each duration to the number of all requests and of those completed before their deadline."""
     at = completed_at(view)
     is_early = sa.cast(at < DeletionRequest.deadline, sa.Integer)
     both = (2 * days_between(DeletionRequest.submitted_at, at) + is_early).label("both")

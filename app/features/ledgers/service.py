@@ -166,7 +166,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: does a request concern a model? `settle` completes requests bounded immediately."""
+    """Return a predicate that tests if a request concerns a model. `settle` completes requests bounded immediately."""
     if not _ANY_IN_USE.may_hold(session):
         return lambda _request: False
     in_use = list(session.scalars(sa.select(DpModel).where(DpModel.retired_at.is_(None))))
@@ -174,7 +174,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
 
 
 def follow(session: Session, changes: Sequence[Change]) -> None:
-    """Count accepted requests against ledgers and stop counting withdrawn ones, in the transaction of the change."""
+    """Count accepted requests against ledgers and stop counting withdrawn ones, in the changes' transaction."""
     accepted = {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}
     if accepted and _ANY_IN_USE.may_hold(session):
         _count(session, accepted)

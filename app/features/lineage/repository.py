@@ -118,7 +118,7 @@ def copies_by_state(
     session: Session, *, model_id: str, up_to: int, first_without: int | None, limit: int
 ) -> tuple[dict[CopyState, int], list[tuple[CopyState, Export]]]:
     """Return the number of copies in each state, for a model's versions up to version `up_to`, and at most `limit` of
-    the copies: worst state first, then newest first. `first_without` is the first version without the rows."""
+    the copies: worst state first, then newest first. `first_without`: first version without the person's rows."""
     has_forgotten = Export.replaced_by >= sa.literal(first_without, sa.Integer())
     rank = sa.case((Export.destroyed.is_not(None), 2), (has_forgotten, 1), else_=0).label("rank")
     mine, states = [Export.model_id == model_id, Export.version <= up_to], list(CopyState)
@@ -155,7 +155,7 @@ def exports(
 
 
 def version_named(session: Session, *, model_id: str, number: int | None, weights_sha256: str | None) -> Version | None:
-    """Return the model's version with this number, this digest, or both; None if there is no such version."""
+    """Return the model's version with the given number, weights digest, or both; None if there is no such version."""
     query = sa.select(Version).where(Version.model_id == model_id)
     if number is not None:
         query = query.where(Version.number == number)

@@ -10,7 +10,7 @@ from lethe.features.lineage.evidence import COPIES, MAX_LISTED, CopiesEvidence, 
 
 
 def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
-    """Return one line per model that has an exported version trained on the person's rows."""
+    """Return one bundle line for each model with an exported version that was trained on the person's rows."""
     return [
         proof.line(
             {"id": f"{lineage.model.id}/exports", "kind": COPIES, "name": f"Copies of {lineage.model.name}"},

@@ -9,8 +9,8 @@ from app.db.tables import Owned, Table
 
 
 class Export(Owned, Table):
-    """Exported copy of weights. Lethe cannot erase it, so it records the recipient and the latest statement about the
-    copy. `destroyed` states how the destruction was checked; None if the copy was not destroyed."""
+    """Exported copy of a version's weights. Lethe cannot erase it, so it records the recipient and the latest statement
+    about the copy. `destroyed` states how the destruction was checked; None if the copy was not destroyed."""
 
     __tablename__ = "exports"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -131,7 +131,7 @@ def _asked(call: Call, item: _Item, source: str | None) -> RequestDraft | Proble
 def _store(
     call: Call, once: Once, start: int, group: Sequence[tuple[_Item, RequestDraft | Problem]], *, is_followed: bool
 ) -> list[contract.BatchItemOut]:
-    """Store a group with its results, and return the results; for a group stored earlier, return the earlier results.
+    """Store a group of items with its results, and return the results; if it is already stored, return the stored ones.
 
     The first group is stored under the Idempotency-Key itself, so that a different call with this key is refused.
     """

@@ -84,7 +84,7 @@ def metered(settings: Settings, *, tenant_id: str, name: str, network_id: str, n
 
 
 def listed(settings: Settings, tenant_id: str) -> list[Encoding]:
-    """Return a tenant's uploads that are being encoded, newest first, and remove abandoned files."""
+    """Return a tenant's uploads that are being encoded, newest first, and remove abandoned progress files."""
     encodings = []
     oldest = time.time() - settings.network_seconds - _ABANDONED_SECONDS
     for file in _folder(settings).glob("enc_*"):

@@ -145,7 +145,7 @@ def accept(session: Session, user: User, *, password_hash: str) -> None:
 
 
 def checked(session: Session, *, email: str, password: str) -> User:
-    """Return the person with this address and password. Unknown addresses take equally long. Raises `LoginRefused`."""
+    """Return the person with this address and password; equally slow for unknown addresses. Raises `LoginRefused`."""
     user = repository.user_with(session, email=email.strip().lower())
     is_right = credentials.matches(password, user.password_hash if user else None)
     if user is None or not is_right or user.disabled_at is not None or _is_locked(session, user):

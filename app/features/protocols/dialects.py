@@ -34,8 +34,8 @@ async def small_body(request: Request) -> bytes:
 
 
 def by_kind(call: calls.Call, kind: str) -> str | None:
-    """Return `kind` if identifiers of this kind refer to the tenant's people in its identity map or a dataset; None if
-    such identifiers are the tenant's subject ids."""
+    """Return `kind` if the tenant's identity map or one of its datasets uses this kind of identifier; None if
+    identifiers of this kind serve as subject ids."""
     with call.reading() as session:
         for is_used in sockets.plugs("app.features", "hooks", "IS_KIND_USED"):
             return kind if is_used(session, call.caller.tenant_id, kind) else None

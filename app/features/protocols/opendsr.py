@@ -166,7 +166,7 @@ def subject_kinds(
 
 
 def together(statuses: Collection[str]) -> OpenDsrStatus:
-    """Return a subject request's status, given those of its deletion requests: completed if all are completed."""
+    """Return a subject request's status, given its deletion requests' `statuses`: completed if all are completed."""
     each = {_STATUS[sets.RequestStatus(status)] for status in statuses}
     if len(each) == 1:
         return each.pop()

@@ -69,7 +69,7 @@ def get_processor_certificate(signer: Signing) -> Response:
 def create_subject_request(
     call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)], signer: Signing, body: Annotated[bytes, Depends(small_body)]
 ) -> Response:
-    """Submit an erasure request. Repeated calls get the same response; a different one with the same id gets 409."""
+    """Submit an erasure request. A repeated call gets the same response; another request with its id gets 409."""
     subject_request = opendsr.read(body, identity_types=call.caller.policy.opendsr_identities, domain=signer.domain)
     for place, url in enumerate(subject_request.status_callback_urls):
         receiver.check_url(url, call.installation.settings.webhook_networks(), path=f"status_callback_urls.{place}")

@@ -34,8 +34,8 @@ def agent_of_key(session: Session, api_key_id: str) -> Agent | None:
 
 
 def requests(session: Session, *, source: str, external_id: str) -> list[DeletionRequest]:
-    """Return the requests received from a protocol under an id, oldest first. Once the particulars of any of them are
-    destroyed, return none: the keys are destroyed one by one, shortly before the references to the requests."""
+    """Return the requests that a protocol submitted under an external id, oldest first. Return none once any request's
+    particulars are destroyed: their keys are destroyed one by one, shortly before the references to the requests."""
     named = sealed.refers_to(session, DeletionRequest.external_ref, external_id)
     query = sa.select(DeletionRequest).where(named, DeletionRequest.source == source)
     matching = list(session.scalars(query.order_by(DeletionRequest.created_at, DeletionRequest.id)))

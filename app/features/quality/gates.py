@@ -166,7 +166,7 @@ def score_noise(mechanism: Mechanism) -> float:
 
 
 def is_noise_felt(mechanism: Mechanism) -> bool:
-    """Return True if the noise costs accuracy, by the rule for the default noise (`calibration.UNFELT_NOISE`)."""
+    """Return True if the noise costs accuracy by the criterion for default noise (`calibration.UNFELT_NOISE`)."""
     unit = calibration.TARGET_SHARE if mechanism.objective.scores_are_y else 1.0
     return score_noise(mechanism) > 1.001 * unit * calibration.UNFELT_NOISE
 
@@ -212,8 +212,8 @@ def remedies(mechanism: Mechanism, *, epsilon: float, delta: float) -> list[Reme
 
 
 def _like(mechanism: Mechanism, *, num_slots: int, l2: float, epsilon: float, delta: float) -> Mechanism | None:
-    """Return a mechanism for the same task with these values and with defaults otherwise; None if it cannot reach the
-    target."""
+    """Return a mechanism for the same task with the given values and defaults for all others; None if it cannot reach
+    the target."""
     try:
         return calibration.mechanism_for(
             calibration.ModelSettings(loss_width=mechanism.loss_width, epsilon=epsilon, delta=delta, l2=l2),

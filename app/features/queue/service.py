@@ -19,7 +19,7 @@ _MAX_MODELS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueReason:
-    """Rule that makes a dataset due. `since` is None after an interrupted run, and `first_due_at`, the earliest
+    """Rule by which a dataset is due. `since` is None after an interrupted run, and `first_due_at`, the earliest
     deadline, is None if no deletion request is waiting."""
 
     rule: QueueRule
@@ -29,7 +29,7 @@ class DueReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """Dataset that the next free worker claims, with the models to run. `urgent` means that a request is due soon."""
+    """Dataset waiting for a free worker, with the models to run. `urgent` means that a request is due soon."""
 
     dataset_id: str
     model_ids: list[str]

@@ -138,7 +138,7 @@ def count_without_requests(session: Session, *, dataset_id: str, tenant_id: str)
 
 
 def records_of(session: Session, *, dataset_id: str, subject_refs: list[str]) -> list[repository.StoredRecord]:
-    """Return the records of these people in a dataset."""
+    """Return the given people's records in a dataset."""
     mine = sa.and_(Record.dataset_id == dataset_id, Record.subject_ref.in_(subject_refs))
     return repository.stored_records(session, mine)
 
@@ -361,9 +361,9 @@ def _require_new(session: Session, model: Model, *, version_id: str) -> None:
 
 
 def _require_spare(session: Session, model: Model, people: int) -> int:
-    """Return the number of people who may be drawn.
+    """Return the number of people from whom a rehearsal can draw.
 
-    Raises `RehearsalTooLarge` if it is less than twice `people`, or if half of the others would be too few to measure.
+    Raises `RehearsalTooLarge` if this is less than twice `people`, or if half of the rest are too few to measure.
     """
     dataset = session.get_one(Dataset, model.dataset_id)
     count, num_unlinked = count_without_requests(session, dataset_id=dataset.id, tenant_id=dataset.tenant_id)

@@ -19,7 +19,7 @@ from lethe.proof.errors import PreconditionError
 
 
 def accept(session: Session, task: SystemTask, body: contract.SearchReportIn, *, caller: Caller) -> None:
-    """Acknowledge a task with a search report signed by the system, and store it. Repeating the call is a no-op.
+    """Acknowledge a task with a signed search report, and store the report. Repeating the call is a no-op.
 
     Raises `InputInvalid` for a report that is malformed, differs from the signed one, or lists remaining data, and the
     errors of `systems.acknowledge`.

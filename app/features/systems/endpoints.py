@@ -142,7 +142,7 @@ def _system(call: Call, row: systems.RegisteredSystem) -> contract.SystemOut:
 
 
 def task_out(session: Session, row: SystemTask) -> contract.TaskOut:
-    """Return a task in the form that the API returns."""
+    """Return a task as the API represents it."""
     deadline = session.get_one(tables.DeletionRequest, row.request_id).deadline
     return contract.TaskOut.of(
         row,

@@ -44,7 +44,7 @@ def close_task(context: TheContext, form: Form, task_id: str) -> Response:
 
 @router.get("/requests/{request_id}/systems")
 def show_systems(context: TheContext, request_id: str) -> Response:
-    """Show the systems that a request reaches, with a headline for the officer."""
+    """Show the systems that a request concerns, with a headline for the officer."""
     found = context.ask(endpoints.get_request_systems, request_id=request_id)
     return context.page(
         "systems/of_request.html",

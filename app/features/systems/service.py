@@ -73,7 +73,7 @@ def set_details(row: Any, changes: dict[str, Any]) -> None:
 
 
 def retire(session: Session, row: Any, *, action: str = "system.retired") -> None:
-    """Retire a register row, so that it no longer applies to new requests. Repeating the call is a no-op."""
+    """Retire a register's row, so that it no longer applies to new requests. Repeating the call is a no-op."""
     if row.retired_at is None:
         row.retired_at = now(session)
         audit.record(session, action, row.id)
@@ -132,7 +132,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
 
 
 def follow(session: Session, changes: Sequence[history.Change]) -> None:
-    """Open accepted requests' tasks, and cancel those of withdrawn requests, in the transaction of the change."""
+    """Open accepted requests' tasks, and cancel withdrawn requests' tasks, in the transaction that makes the change."""
     accepted = {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}
     if accepted:
         _open(session, list(accepted.values()))
@@ -248,7 +248,7 @@ def close(session: Session, task: SystemTask, *, reason: str) -> None:
 def _end(
     session: Session, task: SystemTask, status: contract.TaskStatus, *, note: str | None, **evidence: str | None
 ) -> None:
-    """End an open task, and complete its request if that was waiting for nothing else. Raises `SystemTaskEnded`."""
+    """End an open task, and complete its request if no other work is outstanding. Raises `SystemTaskEnded`."""
     if task.status != contract.TaskStatus.OPEN:
         raise contract.SystemTaskEnded(task_id=task.id, status=task.status)
     task.status, task.ended_at = status, now(session)

@@ -166,7 +166,7 @@ def _models(session: Session) -> list[RegisteredSystem]:
 
 
 def _lines_of_models(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
-    """Return one line per model that the request concerns, and one for rows that no certificate covers."""
+    """Return one bundle line for each model that the request concerns, and one for rows that no certificate covers."""
     request = proof.request
     demands = deletion_repository.request_models(session, request_id=request.id)
     models = {
@@ -199,7 +199,7 @@ def _lines_of_models(session: Session, proof: RequestProof) -> list[dict[str, An
 
 
 def _line_of_rows(session: Session, proof: RequestProof, certified: set[str]) -> dict[str, Any] | None:
-    """Return the line for rows without a certificate, or for a request without rows; None if neither applies."""
+    """Return the bundle line for rows without a certificate or for a request without rows; None if neither applies."""
     request, system = proof.request, {"id": "rows", "kind": "rows", "name": "Rows in Lethe"}
     erasures = deletion_repository.by_request(session, Erasure, [request.id]).get(request.id, [])
     if erasures and all(erasure.dataset_id in certified for erasure in erasures):

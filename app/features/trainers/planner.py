@@ -36,7 +36,7 @@ class Retraining:
 def plan(
     waits: Iterable[RetrainingWait], *, at: datetime.datetime, expected_seconds: float, max_wait_seconds: float
 ) -> list[Retraining]:
-    """Return the smallest sequence of retrainings that serves all `waits`. No request waits longer than
+    """Return the shortest sequence of retrainings that serves all `waits`. No request waits longer than
     `max_wait_seconds` once it is ready, unless that is no longer possible."""
     duration = datetime.timedelta(seconds=expected_seconds)
     patience = datetime.timedelta(seconds=max_wait_seconds)

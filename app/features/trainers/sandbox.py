@@ -50,7 +50,7 @@ _STATUSES = {
 
 
 class TrainerRefused(Exception):
-    """Refusal of a trainer for the reason `code`. Nothing that it wrote is kept, except the plants' `findings`."""
+    """Refusal of a trainer for the reason `code`. Of its results, only the plants' `findings` are kept."""
 
     def __init__(self, code: str, findings: Mapping[str, Any] | None = None) -> None:
         super().__init__(code)

@@ -263,8 +263,8 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: does any table or trainer of a request's tenant lag behind its dataset? The person is
-    ignored, so timing does not reveal whose data was held. A request without open work completes a second later."""
+    """Return a predicate that tests whether a table or trainer of a request's tenant lags behind its dataset, for any
+    person: timing must not reveal whose data was held. Requests without open work complete a second later."""
     if not _ANY_TABLE.may_hold(session):
         return lambda _request: False
     behind = sa.exists().where(

@@ -32,7 +32,7 @@ def _systems(session: Session) -> list[RegisteredSystem]:
 
 
 def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
-    """Return one line per trainer whose table held rows of the request's person."""
+    """Return one bundle line for each trainer whose table held rows of the request's person."""
     request = proof.request
     mine = [id_ for id_ in (request.id, request.erased_by) if id_ is not None]
     query = (

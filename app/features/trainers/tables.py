@@ -10,7 +10,7 @@ from app.db.tables import Owned, Table, partial_index
 
 
 class TrainingTable(Owned, Table):
-    """Rows of people with their original columns. `dataset_id`: dataset whose rows are the tokens of the rows present,
+    """Rows of people with their original columns. `dataset_id`: dataset whose rows are the tokens of this table's rows,
     and whose records identify the people. `revision`: revision of the dataset up to which blocks have been rewritten
     and the keys of the old blocks have been destroyed. `columns`: `name` and `type` of each column."""
 

@@ -31,7 +31,7 @@ _FIRST_RETRY, _LAST_RETRY = datetime.timedelta(seconds=10), datetime.timedelta(h
 
 
 class TrainingLost(Exception):
-    """The training run was abandoned or its trainer was retired, so its worker stops."""
+    """Error that stops a worker whose training run was abandoned or whose trainer was retired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +315,7 @@ def _held(session: Session, claimed: ClaimedTraining) -> tuple[Training, Trainer
 
 
 def _renewing(installation: Installation, claimed: ClaimedTraining) -> Callable[[], None]:
-    """Return a function that renews a run's lease once a third of it has elapsed, and that raises `TrainingLost`."""
+    """Return a function that renews a run's lease once a third of it has elapsed, or raises `TrainingLost`."""
     lease = datetime.timedelta(seconds=installation.settings.lease_seconds)
     renewed_at = time.monotonic()
 

@@ -81,8 +81,8 @@ def send(
 
     `allowed` networks may be called even if they are not public, and without TLS. The result depends only on the
     status; the rest of the response is read, up to 64 KiB and within the time limit, and discarded. `tls` verifies
-    certificates, by default against the authorities of certifi or SSL_CERT_FILE, which are read at each call; frequent
-    callers should pass their own context.
+    certificates; the default context trusts certifi's or SSL_CERT_FILE's authorities and reads them at each call, so
+    frequent callers should pass their own context.
     """
     # Outside the try block, because a missing file here is not a failure of the receiver.
     tls = tls or httpx.create_ssl_context()
@@ -152,7 +152,7 @@ def _failed(code: str) -> SendResult:
 
 
 class _Broken(Exception):
-    """Failure of an attempt; `code` names the stage that failed."""
+    """Failure of a delivery attempt; `code` names the stage that failed."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -303,8 +303,8 @@ def claim(
     request and receiver is claimed, and at most `max_per_host` deliveries per host, counting those `under_way`.
 
     Tenants share fairly: the next delivery is from the tenant with the fewest in progress (`of_tenants`) and, in a tie,
-    from the one whose `latest` claim is oldest. A tenant gets a slot only while more slots are free than it has, so
-    that it takes at most half of what the other tenants leave.
+    from the one whose `latest` claim is oldest. A tenant gets a slot only while more slots are free than it occupies,
+    so that it takes at most half of what the other tenants leave.
     """
     at = now(session)
     lease, counts, shares = at + lease_for, Counter(under_way), Counter(of_tenants)
@@ -353,8 +353,8 @@ def busy(under_way: Mapping[str, int], maximum: int) -> Collection[str]:
 
 
 def record(session: Session, delivery: ClaimedDelivery, outcome: SendResult, random: Random) -> str | None:
-    """Record the result of an attempt and return it: delivered, gone, failed (to be retried) or dead. Return None if
-    the delivery has ended or its lease was lost; the attempt then does not count."""
+    """Record the result of an attempt and return it: delivered, gone, failed (to be retried) or dead. Return None, and
+    do not count the attempt, if the delivery has ended or its lease was lost."""
     row = repository.delivery(session, delivery.id)
     if row is None or row.status != DeliveryStatus.PENDING:
         return None
@@ -518,8 +518,8 @@ class Dispatcher:
 
 
 def _log(delivery: ClaimedDelivery, outcome: SendResult, result: str | None) -> None:
-    """Log the result of an attempt by ids and fixed codes only: a URL may hold a secret, and hosts do not belong in a
-    log."""
+    """Log the result of an attempt, using only ids and fixed codes: a URL may contain a secret, and hosts do not belong
+    in a log."""
     if result is None:
         return
     _attempts.labels(result).inc()

@@ -63,7 +63,7 @@ def rotate_webhook_secret(call: Call, body: contract.SecretRotationIn) -> contra
 
 
 def _found(session: Session, caller: Caller, delivery_id: str) -> WebhookDelivery:
-    """Return a delivery. Raises `DeliveryUnknown`, also for an existing delivery that the caller may not see."""
+    """Return a delivery. Raises `DeliveryUnknown` if it does not exist or the caller may not see it."""
     row = service.get(session, delivery_id)
     if caller.discreet and not repository.is_seen(session, row, at=now(session)):
         raise contract.DeliveryUnknown(delivery_id=delivery_id)

@@ -129,7 +129,7 @@ _SECRET = webhook_deliveries.get_webhook_secret
 def _total(
     context: RequestContext, page: PageOut[DeliveryOut], query: Mapping[str, str], place: PagePosition
 ) -> int | None:
-    """Return the total of a list of undelivered deliveries, taken from the overview; None if it is unavailable."""
+    """Return the total for the list of undelivered deliveries, from the overview; None if it is not available."""
     is_counted = query == {"status": "undelivered"} and not place.has_all(page) and context.may(overview.get_overview)
     return sum(context.ask(overview.get_overview).undelivered.values()) if is_counted else None
 

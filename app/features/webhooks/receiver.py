@@ -85,7 +85,7 @@ class ReceiverRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """Parsed URL. `host` is a DNS name, or the text of `address`."""
+    """Parsed URL of a receiver. `host` is a DNS name, or the text of `address`."""
 
     encrypted: bool
     host: str

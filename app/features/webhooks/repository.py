@@ -20,8 +20,8 @@ _LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def _is_undelivered(session: Session) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a delivery whose time has come has not reached its receiver: it is pending (tried
-    or not) or was abandoned."""
+    """Return the SQL condition that a delivery created by now has not reached its receiver: it is pending (attempted or
+    not) or was abandoned."""
     statuses = (DeliveryStatus.DEAD, DeliveryStatus.PENDING)
     return sa.and_(WebhookDelivery.status.in_(statuses), WebhookDelivery.created_at <= now(session))
 
@@ -106,7 +106,7 @@ def drop_planned(
 
 
 def last_notified(session: Session, *, request_id: str, url: str, until: datetime.datetime) -> WebhookDelivery | None:
-    """Return the last delivery about a request that this receiver may get by `until`; None if there is none."""
+    """Return the last delivery to this receiver about a request, as of `until`; None if there is none."""
     query = (
         sa.select(WebhookDelivery)
         .where(
@@ -139,8 +139,8 @@ def due(
     limit: int,
 ) -> list[Due]:
     """Return at most `limit` due deliveries, as in `is_any_due`, longest-waiting first. Each comes with the source of
-    its request, its tenant's secret generation and time of rotation, and the time of the next attempt at an earlier
-    delivery to the same receiver about the same request, or None."""
+    its request, its tenant's secret generation and time of rotation, and when an earlier delivery to the same receiver
+    about the same request is next attempted (None if there is none)."""
     earlier = aliased(WebhookDelivery)
     waits_for = (
         sa.select(sa.func.max(earlier.next_attempt_at))

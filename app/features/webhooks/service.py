@@ -27,7 +27,7 @@ OVERLAP = datetime.timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """Change to a request, with its status afterwards. `event` is None if receivers are not notified of the change."""
+    """Change to a request, with the resulting status. `event` is None if receivers are not notified of the change."""
 
     request: DeletionRequest
     event: WebhookEvent | None
@@ -102,7 +102,7 @@ Words = Callable[[Session, Sequence[DeletionRequest], datetime.datetime, str], s
 class ProtocolCallbacks:
     """Dialect of a protocol (socket `DIALECTS`): bodies and signatures of its callbacks about requests from a `source`.
     `headers` signs a body; `name` returns the id shared by all requests of a tenant that form one protocol request, and
-    `parts` returns these in order of arrival. `is_discreet` is True if the receiver may not learn what is held."""
+    `parts` those requests in order of arrival. `is_discreet` is True if the receiver may not learn what is held."""
 
     source: str
     words: Words
@@ -137,8 +137,8 @@ def announce(session: Session, announcements: Sequence[Announcement]) -> None:
 
 
 def _send_state(session: Session, announcement: Announcement, protocol: ProtocolCallbacks) -> None:
-    """Send the current state, and schedule a message with the state that applies once all parts have been reported. A
-    state that equals the receiver's last message is not sent."""
+    """Send a protocol request's current state, and schedule a message with the state that will apply once all parts are
+    reported. A state that equals the receiver's last message is not sent."""
     at, parts = announcement.at, protocol.parts(session, announcement.request)
     first = parts[0]
     reported = [part.reported_at for part in parts if protocol.is_discreet(part) and part.reported_at is not None]
@@ -176,7 +176,7 @@ def announce_all(session: Session, announcements: Sequence[Announcement]) -> Non
 
 
 def _without_planned(session: Session, messages: Sequence[WebhookMessage]) -> list[WebhookMessage]:
-    """Remove completions of discreet requests that were already planned by an earlier message or at acceptance."""
+    """Remove completion messages of discreet requests for which one is already planned or comes earlier in the list."""
     ends = {item.request.id for item in messages if item.event == WebhookEvent.COMPLETED and item.request.discreet}
     planned = repository.planned(session, request_ids=ends, event=WebhookEvent.COMPLETED) if ends else set()
     remaining: list[WebhookMessage] = []
@@ -240,7 +240,7 @@ def old(session: Session, *, keep: datetime.timedelta, limit: int) -> list[Webho
 
 
 def listen(listener: Callable[[], None]) -> None:
-    """Call `listener` after each commit in this process that queues deliveries; it must return immediately."""
+    """Call `listener` after each commit in this process that queues deliveries; `listener` must return immediately."""
     _listeners.append(listener)
 
 

@@ -113,7 +113,7 @@ def mu(stretches: Iterable[Stretch], *, apart: float = 0.0) -> float:
 
 
 def spans_of(stretch: Stretch) -> Iterator[Span[float]]:
-    """Yield at most two spans for a stretch with c <= 1: its full periods (of falling slope), then the other steps."""
+    """Yield at most two spans for a stretch with c <= 1: its full periods (of decreasing slope), then the rest."""
     c, push, variance = stretch.contraction, stretch.push, stretch.variance
     every = stretch.every if push else stretch.steps
     periods, rest = divmod(stretch.steps, every)
@@ -185,7 +185,7 @@ class _Pulled(Generic[Number]):
         self.pieces: list[tuple[Span[Number], int]] = []
 
     def extend(self, span: Span[Number], count: int = 1) -> None:
-        """Pull the string taut under `count` >= 1 further spans. For more than one, the steps must be expanding."""
+        """Pull the string taut under `count` >= 1 further spans. If `count` > 1, the steps must be expanding."""
         piece, remaining = self._pooled(span), count - 1
         while remaining and piece.steeper(span):
             joined = partial(self._flattened, piece, span)
@@ -241,7 +241,7 @@ def _mu_in_decimals(stretches: Iterable[Stretch], *, apart: Decimal) -> Decimal:
 
 
 def _in_decimals(stretch: Stretch) -> Iterator[tuple[Span[Decimal], int]]:
-    """Yield a stretch's period with its number of repetitions, then the remaining steps with 1."""
+    """Yield a stretch's period with its number of repetitions, then the remaining steps with a count of 1."""
     c, push, variance = Decimal(stretch.contraction), Decimal(stretch.push), Decimal(stretch.variance)
     every = stretch.every if push else stretch.steps
     periods, rest = divmod(stretch.steps, every)

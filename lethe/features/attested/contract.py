@@ -1,4 +1,4 @@
-"""Operations on trainers outside Lethe, on the manifests of their retrainings, and on permission to serve."""
+"""Operations on trainers outside Lethe, on the manifests of their retrainings, and on serving permissions."""
 
 import datetime
 from typing import Annotated

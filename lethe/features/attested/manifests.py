@@ -1,4 +1,4 @@
-"""Manifests: signed statements (Ed25519) by a trainer about the people whom a retraining read, and its artefacts.
+"""Manifests: signed statements (Ed25519) by a trainer about the people whose rows a retraining read, and its artefacts.
 
 The signed header refers to people only by a list's digest. The list is sent along but not stored.
 """

@@ -170,7 +170,7 @@ def judge(
 
     Args:
         forgotten: for each group planted in an earlier training run but not in this one, its losses and those of the
-            never planted canaries drawn with it. With r groups, the p-value is r times the smallest one.
+            never planted canaries drawn with it. With r groups, the overall p-value is r times the smallest.
         present: the losses of the group planted in this training run, and of the never planted canaries drawn with it.
         test: number of this test among all tests of this pipeline, counted from 1; see `level`.
         seed: seed that breaks ties, drawn before the losses were known.

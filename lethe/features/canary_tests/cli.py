@@ -14,7 +14,7 @@ def model_audit(
     call: CommandCall,
     wait: Annotated[bool, typer.Option(help="Wait for the end, with a progress bar, and show the run")] = True,
 ) -> None:
-    """Run a canary test with many canaries and none of the model's data; exit with 1 if it refutes a guarantee."""
+    """Run a canary test with many canaries and none of the model's data. Exit status: 1 if a guarantee is refuted."""
     model = call()
     if not wait:
         show(model)

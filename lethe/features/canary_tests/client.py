@@ -16,8 +16,8 @@ class ModelCanaryTests(Resource[H]):
     async def wait_for_audit(
         self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
     ) -> runs.RunOut | None:
-        """Wait until no canary test of the model is pending, and return the last one's run; None if there has never
-        been one. Raises `WaitTimedOut`."""
+        """Wait until no canary test of the model is pending, and return the last test's run; None if there has been no
+        test. Raises `WaitTimedOut`."""
         watch = Watch(subject=f"the canary test of model {model_id}", timeout_seconds=timeout_seconds)
         while True:
             model = await self._calls.call(models.GET, model_id, options=Options(within=watch.left))

@@ -61,7 +61,7 @@ def verify_evidence_pack(
     """Verify an evidence pack offline: the signed manifest, the digest of every file, all certificates, and the audit
     entries.
 
-    Exits with 1 if any part does not match its signature. Keys from the pack itself do not prove who signed it.
+    Exits with status 1 if any part does not match its signature. Keys from the pack itself do not prove who signed it.
     """
     from lethe.features.desk import evidence_pack
 

@@ -110,7 +110,7 @@ def verify(content: bytes, jwks: dict[str, Any] | None = None) -> VerifiedPack:
 
 
 def _members(content: bytes) -> dict[str, bytes]:
-    """Return the members of a ZIP file. Raises `CertificateInvalid` unless `archive` would give the same bytes."""
+    """Return a ZIP file's members. Raises `CertificateInvalid` unless `archive` rebuilds the same bytes from them."""
     if len(content) > MAX_BYTES:
         raise CertificateInvalid("The file is larger than any evidence pack.")
     try:

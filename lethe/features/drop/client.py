@@ -23,8 +23,8 @@ _PEOPLE_AT_ONCE = 500
 
 
 class DropTotals(pydantic.BaseModel):
-    """Number of files and lines loaded, and number of removed lines whose people have been or are being erased (None
-    for keys without accounting:read)."""
+    """Number of files and lines loaded, and number of lines that DROP removed too late, because the people's data have
+    been or are being erased (None for keys without accounting:read)."""
 
     num_files: int = 0
     num_lines: int = 0
@@ -32,7 +32,7 @@ class DropTotals(pydantic.BaseModel):
 
 
 class PeopleTotals(pydantic.BaseModel):
-    """Number of rows loaded, and number of hashes per list. `nothing_held` counts the rows without data, per list."""
+    """Number of rows loaded, and of hashes per list. `nothing_held` counts, per list, the rows without data for it."""
 
     num_rows: int = 0
     hashes: dict[str, int] = pydantic.Field(default_factory=dict)
@@ -40,7 +40,7 @@ class PeopleTotals(pydantic.BaseModel):
 
 
 class Drop(Resource[H]):
-    """Calls of `client.drop`."""
+    """`client.drop`: calls about California's delete list."""
 
     load = call(contract.LOAD)
     people = call(contract.PEOPLE)

@@ -21,7 +21,7 @@ def network_of(client: Client, sha256: str) -> tuple[NetworkOut, bytes]:
 
 
 def name_copy(client: Client, model_id: str, version: int, *, kind: CopyKind, place: str) -> None:
-    """Of the caller's copies of a version, find the newest without a stated form, and record its form and place."""
+    """Record the form and place of the newest of the caller's copies of a version whose form is not yet stated."""
     mine = client.models.exports(model_id, version=version, mine=True)
     unnamed = next((export for export in mine if export.kind is None), None)
     if unnamed is not None:

@@ -71,7 +71,7 @@ class CopiesLeftBehind(Problem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """Registered version that the alias points at.
+    """Registered version that the alias points to.
 
     `destroyed` lists the Lethe version numbers whose artifacts this call deleted.
     """
@@ -344,7 +344,7 @@ class _RegisteredModel:
         return left
 
     def _retired_in(self, store: "ArtifactRepository", file: "FileInfo") -> int | None:
-        """Return Lethe's number of the retired version whose weights are in this file or folder, or None."""
+        """Return Lethe's number for the retired version whose weights are in this file or folder, or None."""
         if file.is_dir:
             numbers = (self._retired_in(store, inner) for inner in store.list_artifacts(file.path))
             return next((number for number in numbers if number is not None), None)
@@ -402,7 +402,7 @@ class _RegisteredModel:
 
 @contextlib.contextmanager
 def _as_mlflow(content: _VersionContent) -> Iterator[Path]:
-    """Provide a temporary folder that `mlflow.pyfunc.load_model` can load."""
+    """Yield a temporary folder that `mlflow.pyfunc.load_model` can load."""
     import mlflow.pyfunc
 
     with tempfile.TemporaryDirectory() as scratch:

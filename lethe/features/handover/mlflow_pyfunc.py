@@ -72,7 +72,7 @@ class Served:
     def predict(self, records: Any, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """Return each record's label and class probabilities, its labels, or its value, in the gateway's format.
 
-        `records` is a data frame, a list of objects or vectors, or an array (n, d).
+        `records` is a data frame, a list of dicts or vectors, or an array (n, d).
 
         Raises:
             ValueError: for records that do not fit the model; the message names the location but quotes no value.

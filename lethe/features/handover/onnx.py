@@ -153,7 +153,7 @@ def require_expressible(schema: Schema) -> None:
 
 
 def columns(graph: GraphBuilder, schema: Schema) -> str:
-    """Add a schema's features (b, d). Each column becomes an input of the same name."""
+    """Add nodes that compute a schema's features (b, d); each column becomes an input of the same name."""
     return graph.concat([_column(graph, column) for column in schema.features])
 
 
@@ -166,7 +166,7 @@ def vectors(graph: GraphBuilder, length: int, *, kind: int) -> str:
 
 
 def row(graph: GraphBuilder, features: str, width: int, *, large: bool) -> str:
-    """Add the row (b, width + 1) including its bias, scaled to norm <= 1 and rounded to single precision.
+    """Add nodes for the row (b, width + 1) with its bias, scaled to norm <= 1 and rounded to single precision.
 
     `large` is True if squares of features may overflow.
     """
@@ -201,7 +201,7 @@ def _column(graph: GraphBuilder, column: Column) -> str:
 
 
 def _number(graph: GraphBuilder, column: Numeric | Standard) -> str:
-    """Add the features of a numeric column, where NaN stands for a missing value."""
+    """Add nodes that compute the features of a numeric column, in which NaN stands for a missing value."""
     x = graph.input(column.name, 1)
     below, above = _below(graph, x, np.inf), _above(graph, x, -np.inf)
     finite = graph.add("And", below, above)
@@ -296,7 +296,7 @@ def export(client: Client, model_id: str, to: str | Path | BinaryIO, *, version:
     `pip install 'lethe-sdk[onnx]'`. The gateway records the export of the weights.
 
     Raises:
-        NotExpressible: or `ModelNotLive` or `NetworkUnknown`, before the export is recorded.
+        NotExpressible: raised, like `ModelNotLive` and `NetworkUnknown`, before the export is recorded.
         CertificateInvalid: if the weights received are not the version's weights.
         Problem: if a call fails for any other reason.
     """

@@ -30,7 +30,7 @@ class LoadTotals(pydantic.BaseModel):
 
 
 class Identities(Resource[H]):
-    """Calls of `client.identities`."""
+    """`client.identities`: calls about identity maps."""
 
     load = call(contract.LOAD)
     get = call(contract.GET)

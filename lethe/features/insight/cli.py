@@ -1,4 +1,4 @@
-"""Commands for the past and future cost of forgetting."""
+"""Commands that show the past and future cost of forgetting."""
 
 import itertools
 from typing import Annotated

@@ -32,10 +32,10 @@ class Epsilons:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A chain's state `step` steps into a run; at 0 the records to forget are null and no step has run.
+    """A chain's state `step` steps into a run; at step 0 the records to forget are null and no step has run.
 
     `influence` is the influence of all people deleted so far, and `presence` that of one record still present.
-    `epsilon_of_one` is the epsilon of that record if it were deleted at this step and no step followed.
+    `epsilon_of_one` is that record's epsilon if it were deleted at this step and no further step were taken.
     """
 
     step: int
@@ -51,10 +51,10 @@ class Point:
 def points(
     before: Chain, run: Run, *, largest: int | None, exposures: tuple[Exposure, ...], delta: float, at_most: int
 ) -> tuple[Point, ...]:
-    """Return at most `at_most` >= 2 points of `run` after `before`: both ends, and more where changes are largest.
+    """Return up to `at_most` (>= 2) points of `run` after `before`: both ends, and more where changes are largest.
 
     `largest` is the maximum number of one person's records that the run forgets, None if it forgets no one. `exposures`
-    are the earlier releases, for one record used for all of them. Raises `DomainError`.
+    are the earlier releases, as they apply to a record that was used for all of them. Raises `DomainError`.
     """
     return tuple(
         _point(before, run, step=step, largest=largest, exposures=exposures, delta=delta)
@@ -63,7 +63,7 @@ def points(
 
 
 def thinned(steps: int, *, at_most: int) -> list[int]:
-    """Return at most `at_most` >= 2 of the steps 0, 1, ..., `steps`: both ends, and others spaced logarithmically.
+    """Return up to `at_most` (>= 2) of the steps 0, 1, ..., `steps`: both ends, and others spaced logarithmically.
 
     Most changes happen at the beginning of a run; later its epsilon falls by the same factor at each step.
 

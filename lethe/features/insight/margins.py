@@ -16,7 +16,7 @@ from lethe.proof.mechanism import Mechanism
 
 
 def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> float:
-    """Return the epsilon, in nats, of `unlearning` at `delta` after `records` >= 0 more deletions and K >= 0 steps.
+    """Return the `unlearning` epsilon at `delta`, in nats, after `records` >= 0 more deletions and K >= 0 steps.
 
     Formal Guarantee: never below the exact value; decreasing in `steps`, increasing in `records`.
 
@@ -36,7 +36,7 @@ def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> fl
 
 
 def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> int:
-    """Return the maximum number of records that can become null if the K `steps` that follow must meet the target.
+    """Return the maximum number of records that can become null such that the K `steps` after that meet the target.
 
     Formal Guarantee: with this many records, K steps reach (epsilon, delta); with one more they do not, unless the
     result is `num_slots`. mu increases in the number of records.
@@ -65,7 +65,7 @@ def releases_left(
 ) -> int:
     """Return how many more versions, each from a run of K `steps`, can be published within an `adaptive` budget.
 
-    Symbols: `exposures` are the versions of all models published while the person's `records` >= 1 were present.
+    Symbols: `exposures` are the versions, of any model, published while the person's `records` >= 1 were present.
 
     Formal Guarantee: for a person who is present in that many more versions of this model and in no version of any
     other model, the `adaptive` guarantee meets (epsilon, delta) upon deletion; with one more version it does not.

@@ -104,7 +104,7 @@ def enter(*, memory_bytes: int, cpu_seconds: int | None = None) -> None:
 
 
 def _close_files(libc: ctypes.CDLL) -> bool:
-    """Use Landlock to block files, TCP ports and signals to other processes. Return False if the kernel lacks it."""
+    """Use Landlock to block access to files, TCP and other processes' signals. Return False if the kernel lacks it."""
     # With this flag the call returns the version of Landlock.
     version = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)
     if version < 1:
@@ -121,7 +121,7 @@ def _close_files(libc: ctypes.CDLL) -> bool:
 
 
 def _filter(column: int, architecture: int) -> bytes:
-    """Build a classic BPF program over `struct seccomp_data` that allows the call numbers in a column of `_ALLOWED`."""
+    """Build a classic BPF program over `struct seccomp_data` that allows the system calls in a column of `_ALLOWED`."""
     protecting, allowed = ([numbers[column] for numbers in calls.values()] for calls in (_PROTECTING, _ALLOWED))
     steps = [
         (_LOAD, 0, 0, _ARCHITECTURE),

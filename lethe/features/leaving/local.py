@@ -33,7 +33,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomisedResponse:
-    """Randomised response over k = `num_answers` >= 2 answers: the true one is `odds` >= 2 times as likely as another.
+    """Randomised response over k = `num_answers` >= 2: the true answer is `odds` >= 2 times as likely as any other.
 
     Formal guarantee: epsilon-local privacy with epsilon = log(odds). It is exact, because both probabilities are ratios
     of integers: odds/(odds + k - 1) and 1/(odds + k - 1). A person who answers m times has spent m epsilon.
@@ -59,7 +59,7 @@ class RandomisedResponse:
 
     @property
     def other(self) -> Fraction:
-        """Probability that a given other answer is sent."""
+        """Probability that one particular answer other than the true one is sent."""
         return Fraction(1, self.odds + self.num_answers - 1)
 
     @property
@@ -71,7 +71,7 @@ class RandomisedResponse:
         return float(self.other) + share * float(self.truth - self.other)
 
     def variance(self, *, n: int, share: float) -> float:
-        """Return the variance of a share estimated from n independently drawn people; `share` is the true one.
+        """Return the variance of a share estimated from n independently drawn people if the true share is `share`.
 
         The variance is r(1 - r)/(n (truth - other)^2), where r is `rate(share)`. Sampling people contributes share (1 -
         share)/n, and randomisation contributes the rest.
@@ -87,8 +87,8 @@ class RandomisedResponse:
         All intervals hold simultaneously with probability >= `confidence` (Clopper and Pearson for each rate,
         Bonferroni over the answers). They are valid for people drawn independently, and for people with fixed answers:
         in that case the number sent is a sum of two kinds of coin flips, whose tails are bounded by a binomial with the
-        same mean (Hoeffding, Annals of Mathematical Statistics 27, 1956, Theorem 4). `standard_error` is the root of
-        `variance` at the observed rate.
+        same mean (Hoeffding, Annals of Mathematical Statistics 27, 1956, Theorem 4). `standard_error` is the square
+        root of `variance` at the observed rate.
 
         >>> response = RandomisedResponse(odds=3, num_answers=2)
         >>> [round(estimate.share, 6) for estimate in response.estimates([625, 375], confidence=0.95)]

@@ -14,7 +14,7 @@ from lethe.errors import InputInvalid
 
 
 class LeavingReason(ClosedSet):
-    """Reason for leaving. All tenants use the same set, because estimates assume that clients randomise over it."""
+    """Reason for leaving. All tenants share one set: estimates assume that clients randomise over exactly this set."""
 
     PRIVACY = "privacy"
     NOT_USING = "not_using"
@@ -29,7 +29,7 @@ ODDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomisedAnswer:
-    """Randomised answer to send. `odds` is the probability of the true reason divided by that of any other reason."""
+    """Randomised answer to send. `odds`: how many times as likely the true reason is as any other."""
 
     answer: LeavingReason
     odds: int

@@ -162,7 +162,7 @@ def curve(steps: Steps, *, delta: float, budget: float) -> dict[int, float | Non
 
 
 def rows_within(points: Mapping[int, float | None], budget: float) -> int:
-    """Return the largest number of rows on a curve whose epsilon is at most `budget`; 0 if there is none."""
+    """Return the largest number of rows in `points` whose epsilon is at most `budget`, or 0 if there is none."""
     return max((rows for rows, value in points.items() if value is not None and value <= budget), default=0)
 
 
@@ -228,7 +228,7 @@ def _require(holds: bool, expected: str) -> None:
 
 
 def _written(event: Any) -> Any:
-    """Return an event, or a field of an event, as JSON."""
+    """Return an event, or the value of an event's field, as JSON."""
     if isinstance(event, (list, tuple)):
         return [_written(part) for part in event]
     names = [field.name for field in getattr(type(event), "__attrs_attrs__", ())]
@@ -258,8 +258,8 @@ def _repeated(part: Any, count: int, most: float) -> Any:
 def _sampled(step: NoisyStep, count: int, rows: int, lost: float, distributions: Any) -> Any:
     """Return the privacy loss of `count` Poisson-sampled Gaussian steps for `rows` rows; None beyond `MAX_EPSILON`.
 
-    Samples with so many of the rows that the total probability of such samples is below `lost` are left out. This
-    changes delta and epsilon by at most `lost` per step.
+    Unlikely samples, which contain the most rows and have a total probability below `lost`, are ignored. This changes
+    delta and epsilon by at most `lost` per step.
     """
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss

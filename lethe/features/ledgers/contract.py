@@ -20,9 +20,9 @@ class Relation(ClosedSet):
     exact bound for several of a person's rows is known."""
 
     ADD_OR_REMOVE_ONE = "add_or_remove_one"
-    """One dataset has one row more than the other."""
+    """One dataset has one more row than the other."""
     REPLACE_SPECIAL = "replace_special"
-    """The datasets differ in one row, which one of them replaces with a row that contributes zero."""
+    """The datasets differ in one row: in one of them, it is replaced with a row that contributes zero."""
 
 
 class DpRequestStatus(ClosedSet):

@@ -26,7 +26,7 @@ _FIELDS = {
 
 
 def _of_ledger(line: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
-    """Recompute both epsilons in the evidence from its ledger, and return the grade that they support."""
+    """Recompute both epsilons in a line's evidence from the ledger there, and return the grade that they support."""
     evidence = line["evidence"]
     require("ledger_whole", evidence.keys() == _FIELDS, f"the fields {sorted(_FIELDS)}")
     require("relation_known", evidence["relation"] in accountant.RELATIONS, f"one of {accountant.RELATIONS}")

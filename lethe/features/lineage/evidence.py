@@ -21,7 +21,7 @@ class ListedCopy(ExportOut, extra="forbid"):
     state: CopyState
 
     def state_without(self, first_without: int | None) -> CopyState:
-        """Return the copy's state according to its statement, given the first version without the person."""
+        """Return the state implied by the statement about this copy, given the first version without the person."""
         if self.destroyed is not None:
             return CopyState.DESTROYED
         has_forgotten = first_without is not None and (self.replaced_by or 0) >= first_without
@@ -30,7 +30,7 @@ class ListedCopy(ExportOut, extra="forbid"):
 
 class CopiesEvidence(Answer, extra="forbid"):
     """Copies of one model. `first_without` is the number of its first version without the person; None if there is no
-    such version yet. `counts` include all copies; at most `MAX_LISTED` of them are listed, worst first."""
+    such version yet. `counts` covers all copies; at most `MAX_LISTED` of them are listed, worst first."""
 
     type: Literal["copies"] = "copies"
     first_without: PositiveInt | None

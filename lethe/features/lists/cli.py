@@ -34,7 +34,7 @@ _MAX_ID_LENGTH = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListFile:
-    """File that lists people. `places` maps each field to its cell in a line; `sha256` is the file's digest."""
+    """File that lists people. `places` maps each field to its column index; `sha256` is the file's digest."""
 
     path: Path
     places: Mapping[str, int]
@@ -44,7 +44,7 @@ class ListFile:
 
     @classmethod
     def opened(cls, path: Path, columns: Mapping[str, str]) -> Self:
-        """Read and check a file. `columns` maps fields to their column headers in this file where these differ.
+        """Read and check a file. `columns` maps fields to their headers in this file if the two differ.
 
         A file whose first line is just a SHA-256 has no header and one hash per line. Raises `InputInvalid`.
         """
@@ -63,7 +63,7 @@ class ListFile:
         return cls(path=path, places=places, has_header=has_header, num_lines=count, sha256=digest)
 
     def idempotency_key(self, source: str | None) -> str:
-        """Return a key that is identical for the same file, read in the same way, from the same source."""
+        """Return a key that is the same whenever the same columns of the same file are sent from the same source."""
         parts = [self.sha256, source or "", *(f"{field}={place}" for field, place in sorted(self.places.items()))]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -117,7 +117,7 @@ def _places(header: list[str], columns: Mapping[str, str]) -> dict[str, int]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and cells of each non-empty line. Raises `InputInvalid` if the file cannot be read."""
+    """Yield the line number and cells of each non-empty line. Raises `InputInvalid` if the file cannot be read."""
     with path.open(encoding="utf-8-sig", newline="") as text:
         reader = csv.reader(text, strict=True)
         try:
@@ -198,7 +198,7 @@ def request_import(
 
 @made("deletion_requests.export", retry_seconds=_RETRY_SECONDS)
 def request_export(call: CommandCall, out: Annotated[Path, typer.Option(help="CSV file to write")]) -> None:
-    """Save the outcomes of all requests, or of the requests that match all filters."""
+    """Save the outcomes of all requests, or only of the requests that match every given filter."""
     call.client.deletion_requests.export(out, **call.arguments)
     console.print(str(out), markup=False)
 
@@ -248,7 +248,7 @@ def _fail(refused: list[tuple[int, str | None]]) -> None:
 
 @contextmanager
 def _advising_on_conflict() -> Iterator[None]:
-    """Replace the conflict raised for a file that was sent before with a conflict that states the remedy."""
+    """If a file conflicts with one sent before, replace the error with a conflict that states the remedy."""
     try:
         yield
     except IdempotencyConflict:

@@ -109,8 +109,8 @@ class RequestLists(Resource[H]):
 
 
 def cut(requests: Iterable[NewRequest], *, size: int) -> Iterator[tuple[int, list[NewRequest]]]:
-    """Split an iterable into batches and yield each with the index of its first request. Raises `Malformed` for a size
-    that the gateway would refuse."""
+    """Split an iterable into batches and yield each with the index of its first request. Raises `InputInvalid` for a
+    size that the gateway would refuse."""
     if not 1 <= size <= contract.MAX_BATCH_REQUESTS:
         raise InputInvalid(f"Expected 1 <= batch_size={size} <= {contract.MAX_BATCH_REQUESTS}.")
     rest = iter(requests)
@@ -132,7 +132,7 @@ def _batches(
 
 
 def _all_refused(problem: contract.BatchRefused, *, size: int) -> Iterator[contract.BatchItemOut]:
-    """Yield one rejected item per request of a batch that was refused as a whole, with reasons from its faults."""
+    """Yield one rejected item per request of a batch that was refused as a whole, with the reasons in `problem`."""
     faults: dict[int, list[dict[str, str]]] = {}
     for fault in problem.errors:
         if (where := _REFUSED_AT.fullmatch(fault.path)) is not None:

@@ -17,7 +17,7 @@ NO_TELEMETRY = "ORT_DISABLE_TELEMETRY"
 
 
 class FeatureNetwork:
-    """Network from an ONNX file with this SHA-256, run on one row at a time, as in the gateway."""
+    """Network loaded from an ONNX file with a given SHA-256. Like the gateway, it encodes one row at a time."""
 
     def __init__(self, content: bytes, *, sha256: str) -> None:
         """Load the network. Raises `ValueError` if the file has a different SHA-256."""

@@ -29,7 +29,7 @@ _MARGIN = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releases:
-    """The `versions` >= 0 versions that a model published while it contained `records` >= 1 records of one person."""
+    """Versions (`versions` >= 0) that a model published while it contained `records` >= 1 records of one person."""
 
     mechanism: ObjectivePerturbation
     versions: int
@@ -41,7 +41,7 @@ class Releases:
 
 
 def log_determinant(mechanism: ObjectivePerturbation, *, records: int = 1) -> float:
-    """Return kappa, the largest log of the ratio of the determinants of the Hessians with and without `records`.
+    """Return kappa, the maximum log-ratio of the Hessians' determinants with and without `records` records.
 
     Per record: (C - 1) log(1 + 1 / (C Lambda)) for softmax over C classes, log(1 + 1 / (4 Lambda)) for a single score.
 
@@ -57,7 +57,7 @@ def log_determinant(mechanism: ObjectivePerturbation, *, records: int = 1) -> fl
 
 
 def tail(mechanism: ObjectivePerturbation, *, records: int = 1, adjacency: Adjacency = Adjacency.ZERO_OUT) -> Tail:
-    """Return a bound on delta(epsilon) for one part of a version, computed at the vertices, in both directions.
+    """Return a bound on delta(epsilon) for one part of a version, in both directions.
 
     The slopes of a record lie in a segment [0, s] for a single score, and in the hull of 0 and the C - 1 differences
     e_k - e_y for softmax. The loss is convex in the slopes, and hence largest at a vertex of their product. delta is at
@@ -125,7 +125,7 @@ def delta(
 def epsilon(
     mechanism: ObjectivePerturbation, *, delta: float, records: int = 1, adjacency: Adjacency = Adjacency.ZERO_OUT
 ) -> float:
-    """Return one version's epsilon at 0 < `delta` < 1. The symbols are those of the function `delta`."""
+    """Return one version's epsilon at 0 < `delta` < 1. See `delta` for the symbols."""
     require_fraction(delta=delta)
     bound = tail(mechanism, records=records, adjacency=adjacency)
     by_mu = gdp_epsilon(mu=mu(mechanism, records=records, adjacency=adjacency), delta=delta)
@@ -145,7 +145,7 @@ def adaptive_delta(published: Sequence[Releases], *, epsilon: float, mu: float =
 
 
 def adaptive_epsilon(published: Sequence[Releases], *, delta: float, mu: float = 0.0) -> float:
-    """Return the `adaptive` epsilon at 0 < `delta` < 1: the smallest by convolution, by mu, or as a single version."""
+    """Return the `adaptive` epsilon at 0 < `delta` < 1: the smallest proved by convolution, mu or a single version."""
     require_fraction(delta=delta)
     require_nonnegative(mu=mu)
     by_mu = gdp_epsilon(mu=adaptive_mu(published, mu=mu), delta=delta)
@@ -156,7 +156,7 @@ def adaptive_epsilon(published: Sequence[Releases], *, delta: float, mu: float =
 
 
 def adaptive_mu(published: Sequence[Releases], *, mu: float = 0.0) -> float:
-    """Return a mu for which all published versions are jointly mu-GDP: squares add up, plus twice the solver's mu."""
+    """Return a joint mu of all published versions: the root of the summed squares, plus twice the solver's mu."""
     squares = [up(mu * mu)]
     solver = [0.0]
     for part in published:
@@ -185,8 +185,8 @@ def _record_mu(mechanism: ObjectivePerturbation) -> float:
 
 
 def _mass_beyond(gauss: float, kappa: float) -> float:
-    """Return Q(L > t), rounded up: the mass of losses that kappa shifts, where P(L > t) - e^-kappa Q(L > t) equals
-    P(L > 0) - Q(L > 0)."""
+    """Return Q(L > t), rounded up: the mass of losses that kappa shifts. t solves
+    P(L > t) - e^-kappa Q(L > t) = P(L > 0) - Q(L > 0)."""
 
     def excess(t: float) -> float:
         beyond = _upper(t / gauss - gauss / 2) - math.exp(-kappa) * _upper(t / gauss + gauss / 2)

@@ -94,7 +94,7 @@ class PrivacyLoss:
         return PrivacyLoss(width, first, masses * (1 + 1e-12), self.infinite)
 
     def trimmed(self) -> "PrivacyLoss":
-        """Return a dominating law with negligible tails moved up; beyond `_MAX_CELLS` points, on a coarser grid."""
+        """Return a dominating law with its negligible tails moved up, on a coarser grid if it exceeds `_MAX_CELLS`."""
         low = int(np.searchsorted(np.cumsum(self.masses), _TAIL))
         high = len(self.masses) - int(np.searchsorted(np.cumsum(self.masses[::-1]), _TAIL))
         masses = self.masses[low:high].copy()
@@ -177,7 +177,7 @@ def _points(bound: Tail) -> tuple[float, Floats, Floats]:
 
 
 def _hull(alphas: Floats, bounds: Floats) -> list[tuple[float, float]]:
-    """Return the corners of the largest convex function below the points and (0, 1)."""
+    """Return the corners of the lower convex hull of the points and (0, 1)."""
     corners = [(0.0, 1.0)]
     for alpha, bound in zip(alphas.tolist(), bounds.tolist(), strict=True):
         while len(corners) > 1 and _slope(corners[-2], corners[-1]) >= _slope(corners[-1], (alpha, bound)):

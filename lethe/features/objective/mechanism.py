@@ -18,7 +18,7 @@ FRACTION_OF_NOISE = 2.0**-32
 # It has no slots because its cached properties need an instance dictionary.
 @dataclass(frozen=True, kw_only=True)
 class ObjectivePerturbation:
-    """A version is theta + N(0, output_noise^2 I), where theta minimises up to the solver's tolerance
+    """Mechanism whose versions are theta + N(0, output_noise^2 I), where theta minimises, up to the solver's tolerance,
 
         sum_i loss_i(theta) + (num_slots l2 / 2) |theta|^2 + <xi, theta>,    xi ~ N(0, noise_scale^2 I),
 
@@ -28,7 +28,7 @@ class ObjectivePerturbation:
         objective: `logistic_regression` or `multilabel_logistic_regression`; the proof covers no other loss.
         num_slots: Number of slots n0 >= 1, public and fixed for the dataset. Deleting writes a null record to a slot.
         num_classes: Number C >= 2 of classes or labels.
-        num_columns: Number d >= 1 of columns of a row, including the bias. Rows have norm <= 1.
+        num_columns: Number d >= 1 of columns per row, including the bias. Rows have norm <= 1.
         l2: Regularisation > 0 per slot; every parameter is regularised with Lambda = num_slots * l2.
         noise_scale: Standard deviation sigma > 0 of each coordinate of xi.
         tolerance: Largest gradient norm > 0 of the objective above, a sum over rows, at which the solver may stop. It
@@ -172,7 +172,7 @@ _OPTIONAL = ("class_weights", "weight_bound")
 
 
 def require_proved(objective: Objective) -> None:
-    """Check that the proof covers the loss: its slope must stay in a known polytope of bounded curvature.
+    """Check that the proof covers the loss: its slope must stay in a known polytope, and its curvature must be bounded.
 
     Raises:
         PreconditionError: `loss_proved` for losses that are not logistic.

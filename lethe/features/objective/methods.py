@@ -53,7 +53,7 @@ class Perturbed(ObjectivePerturbation):
 
     @property
     def learn_steps(self) -> int:
-        """Number of steps with which a run is planned and accounted for: the cap on iterations."""
+        """Number of steps that each run is planned and accounted for with: the cap on iterations."""
         return self.max_iterations
 
     @property
@@ -139,7 +139,7 @@ def advance(chain: Chain, run: Run) -> Chain:
     """Return the state after a run. Its version does not depend on any earlier version.
 
     Raises:
-        PreconditionError: if the run continues another run, or was not planned with the mechanism's cap.
+        PreconditionError: if the run continues another run, or its number of steps is not the mechanism's cap.
     """
     if chain.steps or run.steps != chain.mechanism.learn_steps:
         raise PreconditionError("learned_anew", f"Expected each version by {NAME} to be learned from scratch")
@@ -151,13 +151,13 @@ def _recent(mechanism: Any, newest_first: Iterable[tuple[int, Run]]) -> list[Run
 
 
 def _unlearning_mu(chain: Any, *, records: int = 0) -> float:
-    """Return the mu relative to training on the current data, covering records that became null since the version."""
+    """Return the mu relative to training on the current data, covering records nulled since the last version."""
     present = chain.edits + records
     return accountant.mu(chain.mechanism, records=present) if present else accountant.deletion_mu(chain.mechanism)
 
 
 def _deletion_mu(chain: Any, *, records: int, steps_present: int, steps_absent: int = 0) -> float:
-    """Return the mu relative to the same history without the records. Only versions that contain them reveal them."""
+    """Return the mu relative to the same history without the records, which only versions trained on them reveal."""
     is_present = steps_present > 0 and steps_absent < chain.steps and records > 0
     return accountant.mu(chain.mechanism, records=records) if is_present else accountant.deletion_mu(chain.mechanism)
 

@@ -12,7 +12,7 @@ from lethe.cli.gateway import bar, show
 def model_rehearse(
     call: CommandCall, wait: Annotated[bool, typer.Option(help="Wait for the report, with a progress bar")] = True
 ) -> None:
-    """Forget randomly drawn people in a scratch copy, and show the effect; exit with 1 if the rehearsal fails."""
+    """Forget randomly drawn people in a scratch copy, and show the effect; exit with code 1 if the rehearsal fails."""
     rehearsal = call()
     if not wait:
         show(rehearsal)

@@ -54,7 +54,7 @@ class RehearsalIn(Body):
 
 class MeasuredOut(Answer):
     """Measurements of one model on a set of people. Each is a mean over rows (one row drawn at random per person),
-    rounded to two significant digits; accuracies are rounded to whole per cents."""
+    rounded to two significant digits; accuracies are rounded to whole percentage points."""
 
     rows: int = Field(description="Number of measured rows, one per person, rounded to two significant digits.")
     loss: float = Field(description="Mean unweighted loss per row under the model's objective, averaged over labels.")

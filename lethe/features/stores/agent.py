@@ -24,7 +24,7 @@ _BY = "lethe store run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
-    """Outcome of a task. `grade` is None if ghosts in `findings`, or an `error`, keep the task open."""
+    """Outcome of a task. `grade` is None if the task stays open because of ghosts in `findings` or an `error`."""
 
     task_id: str
     grade: Grade | None

@@ -37,9 +37,9 @@ class Ghost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Result for a person. `before`, `control` and `after` map each kind to the numbers of needles sought and found:
-    the person's before the deletion, the made-up person's before it, and both after it. `not_sought` counts, per kind,
-    needles that live records or chance could match. `files`: number, size and digests of files. `ghosts`: remains."""
+    """Result for a person. By kind, `before` (the person) and `control` (the made-up person) count needles sought and
+    found before the deletion; `after` counts both people's needles afterwards. `not_sought` counts needles that live
+    records or chance could match. `files` has the files' number, size and digests; `ghosts` are remains."""
 
     store: dict[str, str]
     method: str
@@ -60,7 +60,7 @@ class Finding:
 
 @dataclass(slots=True, kw_only=True)
 class _Sought:
-    """Needle of a person or control. `was_found`: whether files had it before deletion; None if not yet searched."""
+    """Needle of a person or control. `was_found`: whether files contained it before; None if not yet searched."""
 
     needle: Needle
     is_control: bool
@@ -137,7 +137,7 @@ def finish(journal: Path, people: Sequence[Sequence[str]]) -> None:
 
 
 def _begin(store: Store, entries: list[_JournalEntry], person: list[str]) -> _JournalEntry:
-    """Return a person's journal entry, extended by the store's records of the person and of a new control."""
+    """Return a person's journal entry after adding the store's records of the person and of a new control."""
     entry = next((candidate for candidate in entries if set(candidate.person) & set(person)), None)
     if entry is None:
         entry = _JournalEntry(person=[], controls=[], records=0, sought=[])

@@ -150,7 +150,7 @@ def _is_vector(kind: Any) -> bool:
 
 
 def _index_again(table: Any, index: Any) -> None:
-    """Create an index of the same kind on a table. Raises `StoreError` for a kind unknown to this release."""
+    """Create an index like `index` on a table. Raises `StoreError` if LanceDB does not know its kind."""
     import dataclasses
 
     import lancedb.index as kinds

@@ -33,7 +33,7 @@ class StoreRecord:
 class Needle:
     """Vector, text or id whose `samples` are sought: arrays of float64, or bytes. Finding any one of them is enough. A
     needle without samples is not distinctive; `why` is then `too_short` or `too_plain`. `is_held` is True if the store
-    returned the needle, so that the store's files must contain it before the deletion."""
+    returned the needle, which its files must then contain before the deletion."""
 
     kind: str
     samples: tuple[bytes | np.ndarray[Any, Any], ...] = field(repr=False)

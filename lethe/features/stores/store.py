@@ -15,7 +15,7 @@ from lethe.features.stores.searching import CHUNK_BYTES
 
 
 class StoreError(Exception):
-    """A store cannot be searched or erased from, so nothing is acknowledged. `code` names the reason. The message
+    """Failure to search a store or erase from it, so that nothing is acknowledged. `code` names the reason. The message
     contains no personal data."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -62,10 +62,10 @@ class Store(Protocol):
         """Delete people's records, and compact or rebuild the store so that its files no longer contain them."""
 
     def files(self) -> Iterable[StoreFile]:
-        """Flush memory to the files, and return all files that may contain records."""
+        """Flush the store's memory to its files, and return all files that may contain records."""
 
     def live(self) -> Iterator[StoreRecord]:
-        """Yield all records that the store returns."""
+        """Yield every live record, as the store returns it."""
 
 
 def of_package(name: str, module: str, tested: str) -> str:

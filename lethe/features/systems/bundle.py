@@ -77,7 +77,7 @@ def line(
     """Return the line for a system, with the grade that its evidence supports.
 
     `system` has `id`, `kind` and `name`. `certificates` maps each certificate's JWS to its statement. `system_map`
-    states whose data the system may hold, and the date since which it is complete. Times are RFC 3339 with a time zone.
+    states whose data the system may hold, and since when it has been complete. Times are RFC 3339 with a time zone.
 
     Raises:
         PreconditionError: if the evidence does not hold up.
@@ -101,7 +101,7 @@ def statement(
     *, issued_at: str, request: Mapping[str, Any], lines: Sequence[Line], joint: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return a bundle's statement. `request` has the fields of `_REQUEST`, and `joint` is the certified models' joint
-    guarantee; None if there is none or it covers other models."""
+    guarantee; None if there is none, or if it covers other models."""
     ordered = sorted(lines, key=lambda entry: (-STRENGTH[Grade(entry["grade"])], entry["system"]["id"]))
     return {
         "format": FORMAT,
@@ -117,7 +117,7 @@ def statement(
 
 
 def headline_of(lines: Sequence[Line]) -> dict[str, Any]:
-    """Return the lines' headline: the weakest grade (`not_reached` if there are none) and their evidence's remarks."""
+    """Return the headline for `lines`: the weakest grade (`not_reached` if empty), and remarks on their evidence."""
     weakest = max((Grade(entry["grade"]) for entry in lines), key=STRENGTH.__getitem__, default=Grade.NOT_REACHED)
     by_kind = {kind: [entry for entry in lines if entry["evidence"]["type"] == kind.type] for kind in _kinds().values()}
     remarks = [kind.remark(found) for kind, found in by_kind.items() if found and kind.remark]
@@ -130,7 +130,7 @@ def _limits(lines: Sequence[Line], joint: Mapping[str, Any] | None) -> list[str]
 
 
 def is_bundle(text: str) -> bool:
-    """Return True if a text is a bundle: a compact JWS of its media type, or JSON with such a `jws`."""
+    """Return True if a text is a bundle: a compact JWS of the bundle media type, or JSON with such a `jws`."""
     try:
         header = json.loads(_decoded(_jws_in(text).partition(".")[0]))
     except (ValueError, LookupError, TypeError, RecursionError, PrivacyError):
@@ -217,7 +217,7 @@ def _check_line(entry: Line, request: Mapping[str, Any], certificates: Mapping[s
 def _proof(
     document: dict[str, Any], jwks: dict[str, Any], *, max_epsilon: float | None, max_delta: float | None
 ) -> proof_files.VerifiedFile | None:
-    """Verify a bundle's certificates like those of a proof file."""
+    """Verify a bundle's certificates in the same way as those in a proof file."""
     signed: dict[str, list[dict[str, Any]]] = {"certificate": [], "absence": []}
     for entry in document["lines"]:
         if entry["evidence"]["type"] in signed:
@@ -248,7 +248,7 @@ def _of(document: dict[str, Any], kind: str) -> list[Line]:
 
 
 def _numbers(evidence: Mapping[str, Any], certificates: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]] | None:
-    """Return the guarantees in a line's certificate; None if its evidence is of another kind."""
+    """Return the guarantees in the certificate that `evidence` refers to, or None if it is not a certificate."""
     if evidence["type"] != "certificate":
         return None
     return list(certificates[evidence["jws"]]["guarantees"])

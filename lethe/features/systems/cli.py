@@ -59,8 +59,8 @@ def acknowledge(
 
 
 def verify_bundle(text: str, jwks: Any, *, max_epsilon: float | None, max_delta: float | None) -> bool:
-    """Verify and print a bundle and return True, or return False if the file is not a bundle. Raises
-    `CertificateInvalid`, `CertificateBeyondLimits`."""
+    """If `text` is a bundle, verify and print it and return True; otherwise return False. Raises `CertificateInvalid`,
+    `CertificateBeyondLimits`."""
     from lethe.features.systems import bundle
 
     if not bundle.is_bundle(text):

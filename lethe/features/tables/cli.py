@@ -287,8 +287,8 @@ def model_plan(
     """Compare accuracy, epsilon and passes over the rows before a model is created.
 
     For FILE, accuracy is measured on held-out rows on this machine, and nothing is sent; the output is about the people
-    in the file, so do not publish it. For a dataset, accuracy is what its models' versions reached on their evaluation
-    data; its rows are not read. Noise and passes are computed from public numbers alone.
+    in the file, so do not publish it. For a dataset, accuracy is that of its models' versions on their evaluation data;
+    the dataset's rows are not read. Noise and passes are computed from public numbers alone.
     """
     if file is not None and schema is not None and dataset is None:
         from lethe.features.insight import costs

@@ -189,7 +189,7 @@ class FittingRows(Protocol):
         """Return the rows' scores  # (..., *shape) -> (..., n, C)"""
 
     def pulled(self, pull: Floats) -> Floats:
-        """Return the gradient w.r.t. the parameters, given that w.r.t. the scores  # (..., n, C) -> (..., *shape)"""
+        """Backpropagate a gradient from the scores to the parameters  # (..., n, C) -> (..., *shape)"""
 
 
 class LinearRows:
@@ -236,7 +236,7 @@ class FittingProblem:
         return largest
 
     def plan(self, settings: calibration.ModelSettings, random: np.random.Generator) -> FittingPlan:
-        """Return the settings' cost and accuracy. Raises `PreconditionFailed` if no mechanism can have them."""
+        """Return the settings' cost and accuracy. Raises `PreconditionFailed` if no mechanism supports them."""
         try:
             mechanism = calibration.mechanism_for(
                 settings,

@@ -25,8 +25,8 @@ from lethe.encoding.columns import check_csv
 
 
 def columns_of(table: str | Path | Frame) -> dict[str, Any]:
-    """Return the columns by name, in the form that `lethe.encoding` reads. Raises `InputInvalid` if the file is damaged
-    or of an unknown type, without quoting its content."""
+    """Return a table's columns, keyed by name, in the form that `lethe.encoding` reads. Raises `InputInvalid` if the
+    file is damaged or of an unknown type, without quoting its content."""
     if isinstance(table, Frame):
         columns = arrow(table)
         return {name: columns.column(name).combine_chunks() for name in columns.column_names}

@@ -195,7 +195,7 @@ def _objectives(schema: Schema) -> list[Objective]:
 
 
 def _choose(field: str, name: str | None, allowed: Sequence[E], refusal: str) -> E:
-    """Return the named member of `allowed`, or the first for None. Raises `PreconditionFailed` for any other name."""
+    """Return the member of `allowed` called `name`, or the first if `name` is None. Raises `PreconditionFailed`."""
     if name is None:
         return allowed[0]
     if name not in allowed:

@@ -34,7 +34,7 @@ _EVERYWHERE = "[-inf, inf]"
 
 
 class NotionError(PrivacyError):
-    """Guarantees of different notions were combined."""
+    """Error raised when guarantees of different notions are combined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Parameter(Domain):
     default: object
 
     def accept(self, value: object, params: Mapping[str, object]) -> Any:
-        """Return the function argument for `value`. `params` has all parameters and resolves a real written as "1/n".
+        """Return the function argument for `value`. `params` has all parameters, to resolve a real written as "1/n".
 
         Raises:
             DomainError: if the value has the wrong type or is out of range.
@@ -184,7 +184,7 @@ class Bound:
     function: Callable[..., Outputs]
 
     def evaluate(self, params: Mapping[str, object]) -> Outputs:
-        """Return the outputs, ready for JSON (infinity as "inf"). Raises the errors in the module's docstring."""
+        """Return the outputs, ready for JSON (infinity as "inf"). Raises the errors named in the module docstring."""
         by_name = {parameter.name: parameter for parameter in self.parameters}
         for name in params:
             expect(name in by_name, f"no parameter {name!r} of {self.name}, which has {', '.join(by_name)}")

@@ -32,7 +32,7 @@ def rdp_delta_cks(alpha: sym.Order, rho: sym.Divergence, eps: sym.Epsilon) -> Ou
 
 @bound
 def rdp_delta_single_order_optimal(alpha: sym.Order, rho: sym.Divergence, eps: sym.Epsilon) -> Outputs:
-    """Search over q. The permitted pairs (p, q) form a convex set, so the largest p and the gain are concave in q."""
+    """Search over q. Permitted pairs (p, q) form a convex set, so the largest p, and p - e^eps q, are concave in q."""
     above = renyi.renyi_to_delta_cks(order=alpha, divergence=rho, epsilon=eps)
     # The margin covers the rounding of the constraint, 0 at p = q. `relaxed` is log q without 1 - p and 1 - q; above
     # `top`, p = 1 is allowed, and the gain falls with q or is negative.

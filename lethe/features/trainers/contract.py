@@ -41,7 +41,7 @@ class ColumnOut(Answer):
 
 
 class TableOut(Answer):
-    """Training table. Its rows are sealed; a person's rows are erased when the person is erased."""
+    """Training table. Its rows are sealed; erasing a person also erases the person's rows."""
 
     id: str = Field(description="ID of the table.")
     name: str = Field(description="Name of the table.")

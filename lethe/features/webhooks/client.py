@@ -5,7 +5,7 @@ from lethe.features.webhooks import contract as webhook_deliveries
 
 
 class Webhooks(Resource[H]):
-    """Webhook deliveries and the secret that signs them, as `client.webhooks`."""
+    """Calls of `client.webhooks`: webhook deliveries and the secret that signs them."""
 
     list = pages(webhook_deliveries.LIST)
     get = call(webhook_deliveries.GET)

@@ -84,7 +84,7 @@ def verify(
         HeadersMalformed: if a header is missing or malformed.
         SignatureWrong: if no signature matches.
         TimestampOutsideTolerance: if the timestamp is not within `tolerance` of `now`.
-        SecretMalformed: if `secret` does not have the form of a secret.
+        SecretMalformed: if `secret` is malformed.
     """
     fields = {name.lower(): value for name, value in headers.items()}
     message_id, timestamp, signatures = (fields.get(name, "") for name in (ID, TIMESTAMP, SIGNATURE))

@@ -19,7 +19,7 @@ from worker.langevin import chain, engines, init, noise
 
 
 def run(mechanism: Mechanism, plan: CanaryPlan, *, on_progress: Callable[[int], None]) -> Observed:
-    """Return the statistics of the lanes after the steps of `plan`. The steps before the plan are taken first.
+    """Return the statistics of the lanes after the steps of `plan`. The plan's `steps_before` steps are taken first.
 
     `on_progress(steps_done)` is called after every step and may raise to stop the run. Raises `AuditFailed` if the
     learned canaries deviate from their law, which happens in a correct run with probability <= `FALSE_ALARM`.

@@ -189,7 +189,7 @@ class DeviceRows:
         noise: FillsNoise | None = None,
     ) -> State:
         """Take the next `steps` noisy projected steps of the `schedule` on the device and return the new state, on the
-        CPU. `state` does not change. `push` moves the lanes.
+        CPU. `state` does not change. `push` is the displacement of the lanes.
 
         `noise` defaults to a new `DeviceNoise`. `on_progress(steps_done)` is called a few times a second and may raise
         to stop the steps. Raises FloatingPointError, without quoting a value, if a step's result is not finite.
@@ -220,7 +220,7 @@ class DeviceRows:
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
-        """Enter the rows' device and stream (graphs need their own), with full precision and without autograd."""
+        """Enter the rows' device and stream (graphs need one), with full precision and without autograd."""
         with ExitStack() as stack:
             stack.enter_context(torch.no_grad())
             stack.enter_context(passes.full_precision())

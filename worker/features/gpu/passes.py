@@ -151,7 +151,7 @@ def _triton_works() -> bool:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Compute float32 matrix products in full float32, regardless of the precision setting of torch."""
+    """Compute float32 matrix products in full float32, regardless of torch's precision setting."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

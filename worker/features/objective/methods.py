@@ -30,8 +30,8 @@ def run(
     """Train a version on the current rows with fresh noise. The arguments are those of `chain.run`.
 
     No progress is reported before the end, because the number of iterations depends on the rows. Raises
-    `RunDiffersFromPlan` if the run is to continue an earlier version, have lanes or report checkpoints, and the errors
-    of `solver.minimise`.
+    `RunDiffersFromPlan` if the run should continue an earlier version, has lanes or should report checkpoints, and the
+    errors of `solver.minimise`.
     """
     is_anew = first_step == 0 and steps == mechanism.learn_steps and not initial.any()
     checkpoints = others.get("checkpoints")

@@ -53,7 +53,7 @@ _DIGITS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgetting:
-    """Planned way to forget the people drawn: `steps` from `initial`, after the chain's `first_step` earlier steps."""
+    """Plan for forgetting the people drawn: `steps` steps from `initial`, after `first_step` steps of the chain."""
 
     way: str
     initial: Floats
@@ -241,7 +241,7 @@ def run(
 ) -> contract.RehearsalReport:
     """Unlearn one copy of the model, retrain another on the rows that remain, and return the report.
 
-    `without` runs steps on these rows. `on_progress(steps_done)` counts the steps of both copies and may raise to stop.
+    `without` runs steps on those rows. `on_progress(steps_done)` counts the steps of both copies and may raise to stop.
     """
     clock = _Clock(on_progress)
     curve = [_checkpoint(0, live, sets, measure)]

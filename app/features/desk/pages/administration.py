@@ -70,7 +70,7 @@ class PolicyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimitInForce:
-    """Time limit that a regulation sets, and its only extension, in words, with their legal source."""
+    """A regulation's time limit and its only extension, in words, with their legal source."""
 
     regulation: str
     limit: str
@@ -247,7 +247,7 @@ def _in_units(seconds: int) -> tuple[int, str]:
 
 
 def _rows(policy: Mapping[str, Any], filled: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the rows of the regulations form: those submitted, or else the policy's plus some empty rows."""
+    """Return the rows of the regulations form: the submitted rows or, if none, the policy's plus some empty rows."""
     if filled:
         return [
             {"name": filled[f"regulation_{row}"], "may_pause": filled.get(f"may_pause_{row}") == "yes"}

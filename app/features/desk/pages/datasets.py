@@ -187,7 +187,7 @@ def _known_columns(context: RequestContext) -> dict[str, list[str]]:
 
 
 def _stated(settings: Mapping[str, Any]) -> list[str]:
-    """Return a column's kind and its public facts; the kind is empty if the form has no such kind."""
+    """Return a column's kind and public facts (range or values); the kind is empty if the form does not offer it."""
     kinds = {"numeric": "number", "datetime": "date", "categorical": "category", "hashed": "code", "text": "text"}
     kind = kinds.get(settings["kind"], "") if "kind" in settings else settings["role"]
     kind = "counts" if settings.get("counts") else kind if kind in COLUMN_KINDS else ""

@@ -230,7 +230,7 @@ def _relation(unlearning: GuaranteeOut, audit: AuditOut | None) -> str:
 
 
 def accuracy(guarantee: GuaranteeOut) -> str:
-    """Return the best attacker's accuracy, rounded up."""
+    """Return the best attacker's accuracy as a percentage, rounded up."""
     return f"{at_most(100 * guarantee.best_attacker_accuracy, 3)} %"
 
 

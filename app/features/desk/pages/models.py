@@ -43,7 +43,7 @@ QUESTIONS: dict[str, str] = {
 def list_models(
     context: TheContext, place: ThePlace, order: ModelOrder = ModelOrder.NEWEST, danger: ModelDanger | Literal[""] = ""
 ) -> Response:
-    """List models: newest first, oldest first, or only those in service with the most urgent first."""
+    """List models by age, or only those in service by urgency."""
     page = context.ask(models.list_models, order=order, danger=danger or None, limit=place.size, cursor=place.cursor)
     query = {name: value for name, value in {"order": order, "danger": danger}.items() if value not in ("", "newest")}
     titles = {
@@ -65,7 +65,7 @@ def list_models(
 
 @router.get("/models/{model_id}")
 def show_model(context: TheContext, model_id: str, done: Done = "") -> Response:
-    """Show a model. Its curve takes longer to compute, so the page loads it separately."""
+    """Show a model. The page loads the model's curve separately, because it takes longer to compute."""
     standing = _standing(context, model_id)
     model: ModelOut = standing["model"]
     return context.page(
@@ -122,14 +122,14 @@ def list_exports(context: TheContext, model_id: str, place: ThePlace) -> Respons
 
 @router.get("/models/{model_id}/ledger")
 def show_ledger(context: TheContext, model_id: str, place: ThePlace) -> Response:
-    """List the ledger entries from which all of a model's numbers are derived, oldest first."""
+    """List a model's ledger entries, oldest first. All of the model's figures are derived from them."""
     listing = context.listing(custody.get_ledger, place, "entry", "entries", model_id=model_id)
     return context.page("models/ledger.html", model_id=model_id, **listing)
 
 
 @router.post("/models/{model_id}/ledger/verify")
 def verify_ledger(context: TheContext, model_id: str) -> Response:
-    """Recompute every hash and number of a model's ledger."""
+    """Recompute every hash and number in a model's ledger."""
     verdict = context.ask(custody.verify_ledger, model_id=model_id)
     return context.page("models/verdict.html", model_id=model_id, verdict=verdict)
 
@@ -141,7 +141,7 @@ def _total(
     danger: ModelDanger | Literal[""],
     place: PagePosition,
 ) -> int | None:
-    """Return the number of models on all pages; None if there is only one page or the overview has no such count."""
+    """Return the number of models across all pages; None if there is only one page or the overview lacks the number."""
     if place.has_all(page) or (order is not ModelOrder.RISK and danger == ""):
         return None
     numbers = context.ask_if_allowed(overview.get_overview)

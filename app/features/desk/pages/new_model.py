@@ -58,7 +58,7 @@ class ModelForecast:
     """A model's mechanism, and the cost of forgetting one record once the model has been trained.
 
     `room` is the number of records that can be forgotten together at a lower cost than retraining. `measured` is the
-    running time measured on the dataset's rows; None if there is no measurement.
+    running time measured on the dataset's models; None if there is no measurement.
     """
 
     delta: float
@@ -78,7 +78,7 @@ def new_model(context: TheContext, dataset_id: str = "") -> Response:
 
 @router.post("/models/new/preview")
 def preview_model(context: TheContext, form: Form) -> Response:
-    """Forecast a model without creating it. An open form gets only the forecast; a submitted form, the whole page."""
+    """Forecast a model without creating it. An open form gets only the forecast, a submitted form the whole page."""
     context.require(models.create_model)
     return _form(context, _written(form), is_preview=True)
 
@@ -100,7 +100,7 @@ def _written(form: FormData) -> dict[str, str]:
 
 
 def _body(values: Mapping[str, str]) -> ModelIn:
-    """Return the API call's body. Raises `InputInvalid`, whose errors are located by the names of form fields."""
+    """Return the API call's body. Raises `InputInvalid` with errors that name form fields."""
     fields: dict[str, Any] = {"name": values.get("name", ""), "dataset_id": values.get("dataset_id", "")}
     for name in ("evaluation_dataset_id", "objective"):
         fields[name] = values.get(name) or None
@@ -129,7 +129,7 @@ def _lines(values: Mapping[str, str], name: str) -> list[str]:
 
 
 def _field_of(path: str) -> str:
-    """Return the form field for a path in the body. All items of a list or map share one field."""
+    """Return the form field for a path in the request body. All items of a list or map share one field."""
     part, *rest = path.removeprefix("tangent.").removeprefix("quality.").split(".")
     return part if part in ("class_weights", "layers") else _FIELDS_OF_PARTS.get(part, part) if not rest else rest[-1]
 

@@ -113,7 +113,7 @@ def save_evidence_pack(
 
 @public.get("")
 def check_certificate(request: Request, installation: calls.At, code: _Code = "") -> Response:
-    """Look up a certificate by its code, and verify its signature and numbers again."""
+    """Look up a certificate by its code, verify its signature, and recompute its guarantees."""
     state: calls.Known = request.app.state.known
     address = calls.address_of(request.scope)
     state.rates.admit(address)

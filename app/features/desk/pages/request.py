@@ -75,7 +75,7 @@ def new_request(context: TheContext) -> Response:
 
 @router.post("/requests/new")
 async def enter_request(context: TheContext, form: Form) -> Response:
-    """Create the request entered in the form, in the same way as the API."""
+    """Create the request entered in the form, as the API would."""
     try:
         body = checked(contract.DeletionRequestIn, **_request_body(form, zone=context.caller.policy.time_zone))
         is_confirmed = text(form, "confirmed") == _to_confirm(form)
@@ -111,7 +111,7 @@ def _request_body(form: FormData, *, zone: str) -> dict[str, Any]:
 
 
 def _to_confirm(form: FormData) -> str:
-    """Return the entries that a confirmation covers, as text. If one of them changes, the user must confirm again."""
+    """Return, as text, the form entries that a confirmation covers. If one changes, the user must confirm again."""
     return " ".join(text(form, name) for name in ("identity_verified", "external_id", "kind", "subject_id"))
 
 
@@ -195,7 +195,7 @@ def show_request(context: TheContext, request_id: str, done: Done | None = None)
 def live_request(context: TheContext, request_id: str, offered: str = "") -> Response:
     """Refresh the live part of an open request page.
 
-    The decisions that the page already shows (`offered`) are not replaced, so that nothing typed there is lost.
+    The decision forms that the page already shows (`offered`) are not replaced, so that no typed text is lost.
     """
     details = _details(context, request_id)
     moved_on = set(offered.split(",")) - {""} != details["offered"]
@@ -350,7 +350,7 @@ def _sensible(request: contract.DeletionRequestOut, policy: Policy) -> set[Decis
 def next_step(request: contract.DeletionRequestOut, *, may_reply: bool) -> Markup:
     """Return a sentence that states the officer's next step, or that there is none.
 
-    `may_reply`: whether the reply is shown to the officer.
+    `may_reply`: whether the officer may draft the reply to the person.
     """
     reply = Markup("")
     if may_reply:
@@ -396,5 +396,5 @@ def waits(model: ModelToForgetOut) -> Markup:
 
 
 def _sentence(text: str, **values: Markup) -> Markup:
-    """Fill markup into a catalogue text. Tags in the text itself are escaped."""
+    """Insert markup at the placeholders of a catalogue text. Tags in the text itself are escaped."""
     return Markup.escape(text).format(**values)

@@ -164,7 +164,7 @@ def decide_about_all(context: TheContext, form: Form) -> Response:
 def everybody(context: RequestContext, *also: str | None) -> list[tuple[str, str]]:
     """Return the options for the assignee: unassigned, then people by name; empty if the caller may not list people.
 
-    `also`: the current assignee's id and name; they are added even if they no longer decide on requests.
+    `also`: id and name of the current assignee, who is added even if they can no longer decide on requests.
     """
     page = context.ask_if_allowed(case_endpoints.list_assignees, limit=_MAX_MATCHES)
     if page is None:
@@ -180,18 +180,18 @@ def rejection(form: FormData) -> RejectionIn:
 
 
 def result_of(done: str, decided: int, refused: int) -> dict[str, Any] | None:
-    """Return the outcome of a decision on selected requests; None if nothing was `done`."""
+    """Return the outcome of a decision on selected requests; None if `done` is empty (no decision was made)."""
     return {"done": done, "decided": decided, "refused": refused} if done else None
 
 
 def _place_in(form: FormData) -> PagePosition:
-    """Return the first page of the list from which a form was submitted, with the same page size."""
+    """Return the position of the first page of the list from which a form was submitted, with the same page size."""
     size = text(form, "size")
     return PagePosition(size=int(size)) if size in SIZES else PagePosition()
 
 
 async def _without_formulas(parts: AsyncIterable[Any]) -> AsyncIterator[str]:
-    """Prefix each CSV cell that would be a formula with an apostrophe. Each part must consist of whole lines.
+    """Put an apostrophe before each CSV cell that would be a formula. Each part must consist of whole lines.
 
     All cells are quoted, because some spreadsheets split cells at semicolons.
     """
@@ -220,14 +220,14 @@ def _page(context: RequestContext, query: Mapping[str, str], place: PagePosition
 def _total(
     context: RequestContext, page: PageOut[DeletionRequestOut], query: Mapping[str, str], place: PagePosition
 ) -> int | None:
-    """Return the number of requests on all pages; None if there is only one page."""
+    """Return the number of requests across all pages; None if there is only one page."""
     if place.has_all(page):
         return None
     return context.ask(request_lists.count_deletion_requests, **filters.listed(query, caller=context.caller)).count
 
 
 def _num_undecided(context: RequestContext, page: PageOut[DeletionRequestOut], query: Mapping[str, str]) -> int | None:
-    """Return how many requests on all pages the caller can decide on; None if there is only one page."""
+    """Return how many requests across all pages the caller can decide on; None if there is only one page."""
     if page.next_cursor is None or not context.may(request_lists.decide_deletion_requests):
         return None
     if query.get("order") in filters.OF_COMPLETED:
@@ -292,7 +292,7 @@ def _list(
 
 
 def _chips(context: RequestContext, query: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
-    """Return each filter's label, with the query parameters of the list without that filter."""
+    """Return each active filter's label, paired with the query parameters that remain if the filter is removed."""
     return [
         (sentence(_filter_label(context, name, value)), {key: query[key] for key in query if key != name})
         for name, value in filters.narrowing(query).items()
@@ -309,7 +309,7 @@ def _assigned_choices(context: RequestContext) -> list[tuple[str, str]]:
 def _decide(
     context: RequestContext, decision: Decision, query: dict[str, str], before: datetime.datetime, form: FormData
 ) -> tuple[int, int, bool]:
-    """Decide on matching requests. Return how many were decided and how many refused, and True if none remain."""
+    """Decide on matching requests. Return the numbers decided and refused, and True if none remain."""
     parameters = filters.matching(query, caller=context.caller)
     if {parameters.pop("completed_from"), parameters.pop("completed_before")} != {None}:
         # Completed requests cannot be decided.

@@ -64,7 +64,7 @@ def live_runs(context: TheContext, place: ThePlace, filters: TheFilters) -> Resp
 
 @router.get("/runs/queue")
 def show_queue(context: TheContext) -> Response:
-    """Show the next runs with their reasons, and each worker's current activity."""
+    """Show the next runs, why each is due, and what each worker is currently doing."""
     return context.page("runs/queue.html", **_queue(context))
 
 

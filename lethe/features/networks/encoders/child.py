@@ -58,7 +58,7 @@ class RunningNetwork:
 def main(descriptor: int, memory_bytes: int, cpu_seconds: int | None) -> None:
     """Serve one `Encoder` over the socket `descriptor` until it closes, at a lower priority than the gateway.
 
-    If `cpu_seconds` is given, the file is examined within this processor time.
+    If `cpu_seconds` is given, the file is examined, and must take no more processor time than that.
     """
     connection = Connection(descriptor)
     try:

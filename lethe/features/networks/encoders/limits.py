@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits on the memory of a network's process, the seconds per batch, and the size of the network's file.
+    """Limits on the memory of a network's process, its seconds per batch, and the size of the network's file.
 
     The defaults are the gateway's limits.
     """

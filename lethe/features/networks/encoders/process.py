@@ -39,7 +39,7 @@ _ONNX = b"\x08"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedNetwork:
-    """Network file that passed its examination (`encoders.child`), with the facts established there."""
+    """Network file that passed examination in `encoders.child`, with the facts established there."""
 
     content: bytes
     sha256: str
@@ -122,7 +122,7 @@ class ProcessPipe:
 
 
 class Encoder:
-    """Running network. `facts` are what its process reported about it on start-up."""
+    """Running network. `facts` holds what its process reported about it on start-up."""
 
     def __init__(self, line: ProcessPipe, *, input_size: int, output_size: int, facts: dict[str, Any]) -> None:
         self.facts = facts
@@ -188,14 +188,14 @@ def examined(content: bytes, limits: Limits) -> Iterator[Encoder]:
 
 @contextmanager
 def started(content: bytes, *, input_size: int, output_size: int, limits: Limits) -> Iterator[Encoder]:
-    """Until the `with` block ends, run a network that has already been examined. Raises `NetworkFailed`."""
+    """Run a network that has already been examined, until the `with` block ends. Raises `NetworkFailed`."""
     with _opened(content, limits, examines=False) as (line, facts):
         yield Encoder(line, input_size=input_size, output_size=output_size, facts=facts)
 
 
 def _bare_environment() -> dict[str, str]:
-    """Return the environment for a process that runs foreign code: allocator settings and search paths, without the
-    passwords that other variables may hold."""
+    """Return the environment for a process that runs untrusted code: only allocator settings and search paths, because
+    other variables may hold passwords."""
     names = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", *hardening.OVERWRITING)
     return {name: os.environ[name] for name in names if name in os.environ}
 

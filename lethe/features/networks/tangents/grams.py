@@ -26,8 +26,8 @@ score in a weight."""
 class Layer:
     """Weight that a single node uses.
 
-    `factors` computes the factors from the node's input (b, ...) and the derivatives of the scores with respect to its
-    output (b, k, ...).
+    `factors` computes the Jacobian's factors from the node's input (b, ...) and the derivatives of the scores with
+    respect to its output (b, k, ...).
     """
 
     name: str
@@ -57,8 +57,8 @@ def grams(
 ) -> Tensor:
     """Return each row's J J^T for these layers, at the network's own weights  # (b, k, k)
 
-    `base` has the values that no moving weight affects, for all rows; `scores` selects the scores among the outputs,
-    and `factors` has A (r, in) for each layer whose weight moves by U A.
+    `base` has all rows' values that do not depend on moving weights; `scores` selects the scores from the outputs; and
+    `factors` maps each layer whose weight moves by U A to its A (r, in).
     """
     weights = {name: value for name, value in graph.weights.items() if name not in base}
     tapped = {layer.node.outputs[0] for layer in layers}
@@ -79,7 +79,7 @@ def grams(
 
 
 def _gram(left: Tensor, right: Tensor) -> Tensor:
-    """Return J J^T for the Jacobians with these factors  # (b, k, k)"""
+    """Return J J^T for the Jacobians whose factors are `left` and `right`  # (b, k, k)"""
     if left.shape[2] == 1:
         return torch.mul(left[:, :, 0] @ left[:, :, 0].mT, right[:, :, 0] @ right[:, :, 0].mT)
     jacobians = (left.mT @ right).flatten(2)
@@ -107,13 +107,13 @@ def _of_convolution(node: Node, inputs: Tensor, derivatives: Tensor, weight: Ten
 
 
 def _of_bias(node: Node, inputs: Tensor, derivatives: Tensor, weight: Tensor) -> Factors:
-    """Return the factors for a bias that is added along the last axis."""
+    """Return the Jacobian's factors for a bias that is added along the last axis."""
     summed = derivatives.flatten(2, -2).sum(2) if derivatives.dim() > 3 else derivatives
     return node.attributes.get("beta", 1.0) * summed[:, :, None], derivatives.new_ones(1, 1, 1, 1)
 
 
 def _of_channels(node: Node, inputs: Tensor, derivatives: Tensor, weight: Tensor) -> Factors:
-    """Return the factors for a convolution's bias."""
+    """Return the Jacobian's factors for a convolution's bias."""
     return derivatives.flatten(3).sum(3)[:, :, None], derivatives.new_ones(1, 1, 1, 1)
 
 
@@ -129,7 +129,7 @@ _FACTORS = {
 
 
 def _is_plain(node: Node, weight: Tensor) -> bool:
-    """Return True if a node of an operator in `_FACTORS` has the usual settings."""
+    """Return True if `_FACTORS` covers the node's attributes and its weight's shape."""
     match node.operator:
         case "Conv":
             return weight.dim() == 1 or (weight.dim() == 4 and node.attributes.get("group", 1) == 1)

@@ -28,7 +28,7 @@ class Node:
 
 
 class Graph:
-    """Network with one input (batch, ...) and one output (batch, k); `weights` has its float32 initializers."""
+    """Network with one input (batch, ...) and one output (batch, k); `weights` holds its float32 initializers."""
 
     def __init__(self, content: bytes) -> None:
         """Load the network.

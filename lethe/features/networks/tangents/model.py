@@ -33,12 +33,12 @@ Slopes = Callable[[Tensor, slice], Tensor]
 class Tangent:
     """A network's tangent model.
 
-    `num_scores` is k for k classes or labels. It is 1 for two classes, where the network has one output, or two outputs
-    whose difference is the score.
+    `num_scores` is the number of classes or labels, except for two classes: then it is 1, and the network has either
+    one output or two outputs whose difference is the score.
     """
 
     def __init__(self, graph: Graph, chosen: Linearisation, *, num_scores: int) -> None:
-        """Linearise `graph`. Raises ValueError for unknown layers, or if its outputs do not give the scores."""
+        """Linearise `graph`. Raises ValueError for unknown layers or a wrong number of outputs."""
         if not set(chosen.layers) <= graph.weights.keys():
             raise ValueError("Expected the network to have the layers of its linearisation")
         self._graph, self._chosen, self._num_scores = graph, chosen, num_scores
@@ -53,7 +53,7 @@ class Tangent:
 
     @property
     def _some(self) -> Tensor:
-        """Any one weight, which has the device and type that all weights share."""
+        """Arbitrary weight, from which new tensors take the device and type that all weights share."""
         return self._graph.weights[self._chosen.layers[0]]
 
     def _zeros(self, shape: tuple[int, ...]) -> Tensor:
@@ -123,7 +123,7 @@ class Tangent:
         return scores + outputs if self._chosen.offset else scores
 
     def _base_values(self, rows: Tensor) -> dict[str, Tensor]:
-        """For rows (n, features), return the network's values that do not depend on the chosen layers  # (n, 1, ...)"""
+        """Return the network's values for rows (n, features) that do not depend on the chosen layers  # (n, 1, ...)"""
         return dict(vmap(self._base_of_row)(rows))
 
     def _base_of_row(self, row: Tensor) -> dict[str, Tensor]:
