@@ -46,7 +46,7 @@ def tenant(started: Service, tmp_path: Path) -> Tenant:
     return Tenant(address=started.address, key_file=key_file)
 
 
-def test_regression_example_prints_its_page(tenant: Tenant) -> None:
+def test_regression_example_prints_the_documented_output(tenant: Tenant) -> None:
     """The diabetes example prints the output on its page, apart from differences caused by the noise in training. R^2
     is 0.35 with a standard deviation of 0.03. The test's lower limit is seven standard deviations below that, so R^2
     falls below the limit about once in 10^11 runs."""
@@ -59,8 +59,8 @@ def test_regression_example_prints_its_page(tenant: Tenant) -> None:
 
 def test_embeddings_text_and_label_examples_learn_and_forget(tenant: Tenant) -> None:
     """The digit-embedding, language and multi-label examples train without a warning, and their accuracy is within
-    twenty points of scikit-learn's. With so few people, epsilon 1 accounts for about ten of these points. Each example
-    forgets a person and gets a certificate that verifies."""
+    twenty percentage points of scikit-learn's. With so few people, epsilon 1 accounts for about ten of these points.
+    Each example forgets a person and gets a certificate that verifies."""
     environment = tenant.environment()
     for script in ("embeddings/digits.py", "multilabel/conditions.py", "text/languages.py"):
         command = [sys.executable, str(EXAMPLES / script)]
@@ -73,9 +73,9 @@ def test_embeddings_text_and_label_examples_learn_and_forget(tenant: Tenant) -> 
 
 
 def test_the_count_example_learns_and_forgets(tenant: Tenant) -> None:
-    """On the doctor-visits example, the deviance saved over predicting the mean is within 40 % of what scikit-learn
-    saves, and in most runs within 10 %. The example forgets a person, gets a certificate that verifies, and predicts a
-    higher rate for ill people."""
+    """The doctor-visits example reduces the deviance, relative to predicting the mean, by an amount within 40 % of
+    scikit-learn's reduction, and within 10 % in most runs. The example forgets a person, gets a certificate that
+    verifies, and predicts a higher rate for ill people."""
     environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "counts" / "visits.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -87,7 +87,7 @@ def test_the_count_example_learns_and_forgets(tenant: Tenant) -> None:
     assert 1 < well < ill < 30
 
 
-def test_opacus_network_stays_within_its_ledger(tenant: Tenant) -> None:
+def test_an_opacus_network_stays_within_its_budget(tenant: Tenant) -> None:
     """Opacus trains a network on digits, and Lethe's epsilon for one row agrees with Opacus's to within 5 %. Deletion
     requests are completed from the ledger, without retraining, until one would exceed the budget and has to wait.
     Retraining completes that request with a bundle that verifies."""
@@ -129,7 +129,7 @@ def test_one_email_request_reaches_every_system(tenant: Tenant) -> None:
     )
 
 
-def test_frozen_encoder_example_prints_its_page(tenant: Tenant) -> None:
+def test_frozen_encoder_example_prints_the_documented_output(tenant: Tenant) -> None:
     """The image example prints the output on its page, apart from differences caused by the training noise and by
     rounding in the encoder's cosines. It classifies 93 % of 449 images correctly, with a standard deviation of one
     percentage point."""

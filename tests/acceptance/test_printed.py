@@ -66,7 +66,7 @@ def test_changed_numbers_and_words_are_noticed(old: str, new: str) -> None:
 
 
 def test_only_elided_fields_may_be_missing() -> None:
-    """A response may have fields that the page does not print only if the page prints three dots in their place."""
+    """A response may contain fields that the page omits only if the page prints three dots in their place."""
     [stated] = documents(STATED)
     assert steady(stated) == steady(shortened(ANSWER, like=stated))
     del stated["..."]
@@ -84,6 +84,7 @@ def test_only_elided_fields_may_be_missing() -> None:
     ],
 )
 def test_changed_responses_are_noticed(old: str, new: str) -> None:
-    """A response counts as different from the printed one if a number or word differs or a printed field is missing."""
+    """A response counts as different from the one printed on the page if a number or word differs or if a printed field
+    is missing."""
     [stated] = documents(STATED.replace(old, new))
     assert steady(stated) != steady(shortened(ANSWER, like=stated))

@@ -100,7 +100,7 @@ def test_the_service_needs_only_the_public_key(
 def test_the_account_states_the_steps_of_a_reset(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """The account states after how many steps the start of the chain no longer matters; with one step fewer, the
+    """A model's account states after how many steps the start of its chain no longer matters; with one step fewer, the
     guarantee would miss the target."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()

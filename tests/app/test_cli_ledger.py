@@ -262,7 +262,7 @@ def test_mismatched_heads_are_refused(story: Story, lethe: Lethe, gateway: TestC
         assert "holds no head of a ledger" in corrupt(lethe, "--head", newest, story.export)
 
 
-def test_a_missing_tenant_is_named(story: Story, lethe: Lethe) -> None:
+def test_a_missing_tenant_is_reported_by_its_id(story: Story, lethe: Lethe) -> None:
     """An unknown tenant is reported by its ID, and a known tenant can be verified without the other tenants."""
     assert lethe("ledger", "verify", "--tenant", DEFAULT_TENANT).code == 0
     corrupt(lethe, "--tenant", "ten_0", code="tenant_unknown")

@@ -71,7 +71,7 @@ def test_notifying_without_a_listener_succeeds(tmp_path: Path) -> None:
     PipeNotifier(tmp_path / "missing").wake()
 
 
-def test_notifications_are_delayed_to_ticks(tmp_path: Path, listener: int) -> None:
+def test_notifications_are_delayed_to_the_next_tick(tmp_path: Path, listener: int) -> None:
     """Notifications sent at any time wake the listener only once, and not before the next multiple of the interval on
     the clock."""
     notifier = AtTicks(PipeNotifier(tmp_path), seconds=0.5)
@@ -85,7 +85,7 @@ def test_notifications_are_delayed_to_ticks(tmp_path: Path, listener: int) -> No
     assert _waited(listener, seconds=0.6) >= 0.6
 
 
-def test_settings_set_the_ticks(tmp_path: Path, listener: int) -> None:
+def test_the_poll_interval_determines_the_ticks(tmp_path: Path, listener: int) -> None:
     """Notifications about requests are delayed to the next multiple of LETHE_POLL_SECONDS."""
     began = time.time()
     dispatch.notifier(Settings(data_dir=tmp_path, poll_seconds=0.7)).wake()

@@ -17,7 +17,7 @@ def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:
 
 
 def test_codes_are_unique() -> None:
-    """No two conditions share a code or a title, and every code is in lower-case snake case."""
+    """No two error conditions share a code or a title, and every code is in lower-case snake case."""
     found = conditions()
     assert len({condition.code for condition in found}) == len(found)
     assert len({condition.title for condition in found}) == len(found)
@@ -25,7 +25,8 @@ def test_codes_are_unique() -> None:
 
 
 def test_codes_are_the_names_of_their_conditions() -> None:
-    """The code of a condition is the name of its class in snake case, so that each can be derived from the other."""
+    """The code of an error condition is the name of its class in snake case, so that each can be derived from the
+    other."""
     for condition in conditions()[1:]:
         name = condition.__name__
         assert condition.code == "_".join(re.findall("[A-Z][a-z]+", name)).lower(), name
@@ -33,8 +34,8 @@ def test_codes_are_the_names_of_their_conditions() -> None:
 
 @each("condition", conditions())
 def test_a_condition_has_a_detail_and_locations(condition: type[Problem]) -> None:
-    """A condition has a human-readable detail and the locations of the faults; its one-line form is its code followed
-    by both."""
+    """An error condition has a human-readable detail and the locations of the faults; its one-line form is its code
+    followed by both."""
     faults = [FieldError("a.b", "expected a number")]
     if condition is errors.AuditFailed:
         # Its message states what was observed instead.
@@ -45,7 +46,7 @@ def test_a_condition_has_a_detail_and_locations(condition: type[Problem]) -> Non
 
 
 def test_conditions_are_declared_in_contracts() -> None:
-    """Conditions that callers see are declared in the contract, or in the contract of the only feature that raises
-    them. Conditions inside the server are declared in `app.errors`, and there are no other conditions."""
+    """Error conditions that callers see are declared in the contract, or in the contract of the only feature that
+    raises them. Error conditions inside the server are declared in `app.errors`, and there are no others."""
     declared = {condition.__module__ for condition in conditions()}
     assert declared - CONTRACTS - {"lethe.errors"} == {errors.__name__, problems.__name__}

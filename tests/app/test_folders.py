@@ -75,7 +75,7 @@ def test_another_user_of_the_group_can_continue(volume: Path) -> None:
     ("group", "mode", "is_taken"),
     [(GROUP, 0o440, True), (GROUP, 0o444, False), (GROUP, 0o442, False), (3000, 0o440, False), (3000, 0o400, True)],
 )
-def test_a_key_of_root_is_readable_by_the_group(volume: Path, group: int, mode: int, is_taken: bool) -> None:
+def test_a_root_owned_key_may_be_readable_by_the_group(volume: Path, group: int, mode: int, is_taken: bool) -> None:
     """A mounted key file owned by root may be readable by one of the service's groups. A file that is readable by other
     users or by another group is refused, and the error states the mode it should have."""
     key = volume / "kek"

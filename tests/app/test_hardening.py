@@ -122,7 +122,7 @@ def test_memory_is_not_locked_under_a_low_limit() -> None:
 
 
 def test_small_arrays_are_overwritten() -> None:
-    """The memory of small arrays is overwritten when numpy frees it into its cache."""
+    """The memory of small arrays is overwritten when numpy returns it to its cache."""
     assert _run("-c", SMALL_ARRAYS).stdout == "7\n0\n"
 
 

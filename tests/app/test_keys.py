@@ -154,8 +154,8 @@ def test_a_file_without_a_key_is_refused(key_encryption: KeyEncryptionFile, tmp_
 
 
 def test_a_rotation_changes_the_key(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """During a rotation, both keys can unwrap, and only the new key wraps. Afterwards the old key is zeroed, and keys
-    wrapped with it can no longer be unwrapped."""
+    """During a rotation, keys can be unwrapped with either key but are wrapped only with the new one. Afterwards the
+    old key is zeroed, and whatever was wrapped with it can no longer be unwrapped."""
     file, link = tmp_path / "keys" / "kek", tmp_path / "link"
     os.link(file, link)
     old = key_encryption.wrap(DATA_KEY, "ver_1")

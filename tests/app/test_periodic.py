@@ -42,7 +42,8 @@ def named(name: str) -> list[threading.Thread]:
 
 
 def test_the_function_is_called_until_the_block_ends(calls: Calls) -> None:
-    """The function is called repeatedly in a thread with the given name, and the thread ends with the `with` block."""
+    """A periodic function is called repeatedly in a thread with the given name, and the thread ends with the `with`
+    block."""
     with Periodic("often", calls, seconds=0.01):
         wait_until(lambda: calls.count > 3)
         assert [thread.daemon for thread in named("often")] == [True]
@@ -53,7 +54,8 @@ def test_the_function_is_called_until_the_block_ends(calls: Calls) -> None:
 
 
 def test_the_first_call_waits(calls: Calls) -> None:
-    """The function is first called after one interval. Stopping the thread before then does not wait for that call."""
+    """The periodic function is first called after one interval. Stopping the thread before then does not wait for that
+    call."""
     began = time.monotonic()
     with Periodic("rare", calls, seconds=HOURS):
         time.sleep(0.05)

@@ -99,8 +99,7 @@ def house() -> Iterator[str]:
 
 
 def test_the_map_of_packages_is_complete() -> None:
-    """CONTRIBUTING.md names each core package, names each feature once for all trees, and names no package that does
-    not exist."""
+    """CONTRIBUTING.md names every core package and every feature, and names no package that does not exist."""
     named = set(house()) - {"features/"}
     of_features = {path for path in named if path.startswith("features/")}
     assert [path for path in sorted(named - of_features) if not (ROOT / path).exists()] == []

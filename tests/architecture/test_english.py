@@ -128,7 +128,7 @@ def test_retired_words_are_not_used() -> None:
 
 
 def test_functions_are_named_after_what_they_return() -> None:
-    """No function is called told, shown or said; functions are named after their results."""
+    """No function is called `told`, `shown` or `said`; functions are named after their results."""
     functions = (
         f"{by_path(path)}:{line}: {name}"
         for path in SOURCES
@@ -139,7 +139,8 @@ def test_functions_are_named_after_what_they_return() -> None:
 
 
 def test_at_names_only_times() -> None:
-    """A variable named `at` always holds a time: no code reads an attribute from it that only an installation has."""
+    """A variable called `at` always holds a time: the code never reads an attribute from it that only an installation
+    has."""
     found = [
         f"{by_path(path)}:{line}: at.{attribute}"
         for path in SOURCES

@@ -75,8 +75,8 @@ def test_personal_json_bypasses_pydantic_caches() -> None:
 
 
 def test_only_settings_read_the_environment() -> None:
-    """Only the settings read the environment. Variables of the memory allocator and the gateway address of the
-    client are exempt."""
+    """Only the settings read environment variables, except for those of the memory allocator and the client's gateway
+    address."""
     reads = {str(path.relative_to(ROOT)) for path in SOURCES if "os.environ" in path.read_text()}
     assert callers("getenv") == set()
     process = "lethe/features/networks/encoders/process.py"
@@ -127,7 +127,7 @@ NEVER_A_CALLERS_FAULT = {
 
 
 @each("condition", conditions())
-def test_every_condition_has_a_status(condition: type[Problem]) -> None:
+def test_every_error_has_a_status(condition: type[Problem]) -> None:
     """Every error that a caller can cause, or that goes away if the caller waits, has a specific status; all other
     errors return 500."""
     status = problems.status_of(condition)

@@ -44,8 +44,8 @@ def test_containers_are_hardened(name: str) -> None:
 
 @every_service
 def test_images_are_pinned(name: str) -> None:
-    """Our images are pinned to this release's version, and other images to their own version and that of their
-    operating system."""
+    """Our images are pinned to this release's version. Third-party images are pinned to both their own version and that
+    of their operating system."""
     image, tag = SERVICES[name]["image"].split(":")
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert tag == version if image.startswith("lethe-") else re.fullmatch(r"\d+(\.\d+)*-[a-z]+", tag)
@@ -149,7 +149,7 @@ def test_only_the_edge_is_published() -> None:
 
 
 def test_only_the_edge_is_a_trusted_proxy() -> None:
-    """The gateway and the accounting service accept client addresses only from the fixed address of the edge."""
+    """The gateway and the accounting service accept forwarded client addresses only from the edge's fixed address."""
     edge = ipaddress.ip_address(_filled_in(SERVICES["edge"]["networks"]["edge"]["ipv4_address"]))
     [config] = COMPOSE["networks"]["edge"]["ipam"]["config"]
     assert edge in ipaddress.ip_network(_filled_in(config["subnet"]))

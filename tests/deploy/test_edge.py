@@ -257,7 +257,7 @@ def test_untrusted_proxies_are_ignored(settings: Settings) -> None:
     assert 5 <= refused < 30
 
 
-def test_an_unreachable_gateway_is_a_problem_response(edge: Start) -> None:
+def test_an_unreachable_gateway_returns_a_problem(edge: Start) -> None:
     """If the gateway is unreachable, the response is a problem that asks the client to repeat the call, and the edge's
     log contains no subject id even at debug level."""
     proxy = edge(f"127.0.0.1:{free_port()}", {"\tlog {\n": "\tdebug\n\tlog {\n"})

@@ -43,7 +43,7 @@ def pages_gone(file: Path) -> None:
         pages.write(b"\xff" * (file.stat().st_size - 8192))
 
 
-def test_a_flipped_bit_in_an_owner_prevents_every_start(damaged: Settings) -> None:
+def test_a_flipped_bit_in_an_owner_id_prevents_every_start(damaged: Settings) -> None:
     """If a bit is flipped in the value that names a row's owner, every start detects the damage and fails."""
     for _ in range(2):
         with pytest.raises(DatabaseDamaged):

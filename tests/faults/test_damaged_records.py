@@ -226,8 +226,8 @@ def test_a_request_waits_for_damaged_datasets(
 def test_no_absence_is_signed_during_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
-    """While damage makes it doubtful that nothing was held, a completed request gets no signed statement to that
-    effect."""
+    """While damage leaves it uncertain whether anything was held, a completed request gets no signed statement that
+    nothing was held."""
     dataset_id = new_dataset(rows=30)["id"]
     asked = forget("stranger")["id"]
     assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None

@@ -67,7 +67,7 @@ def test_writes_to_a_read_only_database_return_503(
 
 
 def test_unrecorded_lookups_are_refused(gateway: TestClient, read_only: Switch, new_dataset: Make) -> None:
-    """A lookup of people that cannot be recorded is refused with 503 and reveals nothing."""
+    """A lookup of people is refused with 503 and reveals nothing if the lookup cannot be recorded."""
     dataset_id = new_dataset()["id"]
     gateway.post("/v1/deletion-requests", json={"subject_id": "p3"})
     looks = [
@@ -87,7 +87,7 @@ def test_unrecorded_lookups_are_refused(gateway: TestClient, read_only: Switch, 
 def test_accounting_works_on_a_read_only_database(
     settings: Settings, admin_key: str, read_only: Switch, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """The accounting service gives the same responses from a read-only database."""
+    """The accounting service gives the same responses whether its database is writable or read-only."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     with TestClient(create_app(settings), headers={"Authorization": f"Bearer {admin_key}"}) as accounting:

@@ -74,8 +74,8 @@ def _free(process: subprocess.Popen[bytes]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("hardened", [False, True])
 def test_memory_in_use_is_searched(hardened: bool) -> None:
-    """The search finds every occurrence of the needles in a process's memory, hardened or not, and where each
-    occurrence is. It finds nothing else."""
+    """The search finds every occurrence of the needles in a process's memory, hardened or not, and reports where each
+    one is. It finds nothing else."""
     with _victim(hardened=hardened) as (process, needle):
         needles = {"whole": needle, "end": needle[-20:], "nowhere": needle[::-1]}
         found = memory.search(process.pid, needles)

@@ -130,7 +130,7 @@ def test_column_is_found(tmp_path: Path) -> None:
 
 
 def test_digits_are_found(tmp_path: Path) -> None:
-    """A number from the person's rows is found if it is written in digits."""
+    """A number from the person's rows is found if it is written out in decimal digits."""
     assert _found(tmp_path, b'{"age": %r}' % float(SOMEBODY.rows[0, 0]), SOMEBODY.patterns_of_rows())
 
 
@@ -204,7 +204,7 @@ def test_compressed_redis_text_is_found(tmp_path: Path) -> None:
 
 
 def test_unrelated_data_has_no_findings(tmp_path: Path) -> None:
-    """The search finds no person in other people's data, in noise, or in data that looks similar."""
+    """The search has no findings in other people's data, in noise or in similar data."""
     finder = Finder(SOMEBODY.patterns())
     for content in (os.urandom(2**22), person.among_others(person.new()).csv(), bytes(2**20), *SURROUNDINGS):
         (tmp_path / "file").write_bytes(content)

@@ -140,8 +140,8 @@ def test_planner_statistics_are_searched(postgres: servers.Postgres, connection:
 
 
 @pytest.mark.postgres
-def test_page_images_are_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
-    """A person is found in the write-ahead log inside a page image, which is compressed."""
+def test_compressed_page_images_are_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
+    """A person is found in a compressed page image in the write-ahead log."""
     connection.execute("CREATE TABLE things (id int PRIMARY KEY, thing text)")
     connection.execute("INSERT INTO things SELECT n, 'so it goes' FROM generate_series(1, 50) n")
     connection.execute("INSERT INTO things VALUES (99, %s)", (SOMEBODY.subject_id,))

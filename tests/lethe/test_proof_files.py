@@ -106,8 +106,8 @@ def test_a_missing_certificate_is_detected(proofs: Proofs) -> None:
 
 @pytest.mark.parametrize("name", ["mu", "epsilon", "delta", "best_attacker_accuracy"])
 def test_a_forged_joint_number_is_refused(proofs: Proofs, name: str) -> None:
-    """A joint guarantee is refused if any of its numbers, at the top level or in its list, differs from the recomputed
-    one."""
+    """A joint guarantee is refused if any of its numbers, at the top level or in its list of guarantees, differs from
+    the recomputed one."""
     joint = proofs.first["joint"]
     assert f"joint.{name}=" in proofs.refusal(joint=joint | {name: joint[name] / 2})
     forged = [guarantee | {name: guarantee[name] / 2 + 1e-9} for guarantee in joint["guarantees"]]
@@ -148,8 +148,8 @@ def test_a_statement_of_another_request_is_refused(proofs: Proofs) -> None:
 
 
 def test_a_repeated_part_is_refused(proofs: Proofs) -> None:
-    """A file is refused if it contains two certificates for one model, or anything else besides a statement that
-    nothing was held."""
+    """A file is refused if it contains two certificates for one model, or if it contains anything else alongside a
+    statement that nothing was held."""
     one, two = proofs.first["certificates"]
     assert one["model_id"] in proofs.refusal(certificates=[one, two, one])
     absence = proofs.absence["nothing_held"]

@@ -57,7 +57,7 @@ def wrong(client: Client, other: AsyncClient) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("plugins", ["", "plugins = pydantic.mypy\n[pydantic-mypy]\ninit_typed = true"])
 def test_calls_are_typed(tmp_path: Path, plugins: str) -> None:
-    """With and without pydantic's plugin, strict mypy accepts the calls that a gateway accepts and rejects the
+    """With and without pydantic's plugin, strict mypy accepts calls that a gateway would accept and rejects all
     others."""
     (tmp_path / "calls.py").write_text(CALLS)
     (tmp_path / "mypy.ini").write_text(f"[mypy]\nstrict = true\nfollow_imports = silent\n{plugins}\n")

@@ -58,7 +58,8 @@ def pooled(behind: Server, *, ignoring: str) -> Iterator[int]:
 
 def test_a_pooler_that_drops_timeouts_is_refused() -> None:
     """If a pooler silently drops a connection's options, the service refuses to start and explains why. Once the role
-    itself sets the timeouts, the pooler is accepted, but a reader whose role could write is still refused."""
+    itself sets the timeouts, the pooler is accepted for the service. A read-only connection is still refused, because
+    its role could write."""
     with server.running() as behind, behind.database() as name:
         with pooled(behind, ignoring="options") as port:
             database = Database(f"postgresql://postgres@127.0.0.1:{port}/{name}")

@@ -192,7 +192,7 @@ def test_a_killed_run_leaves_nothing_and_is_repeated(
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda: 1", ""])
 def test_an_unknown_device_is_refused(device: str) -> None:
-    """A setting that names a device that does not exist is refused."""
+    """A setting is refused if it names a device that does not exist."""
     with pytest.raises(ValidationError, match="device"):
         Settings(device=device)
 

@@ -76,8 +76,9 @@ def test_the_server_imports_libraries_once_for_all_children() -> None:
     assert warmed == [[], [server], [server]]
 
 
-def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
-    """A child process in an infinite loop that ignores SIGTERM and SIGINT is dead as soon as its block has ended."""
+def test_a_child_is_dead_when_its_with_block_ends(forker: Forker) -> None:
+    """A child process in an infinite loop that ignores SIGTERM and SIGINT is dead as soon as its `with` block has
+    ended."""
     with forker.start() as child:
         pid, _ = _asked(child, "work without end")
         assert not _gone(pid)
@@ -86,8 +87,8 @@ def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
     assert time.monotonic() - started < 10
 
 
-def test_an_unread_child_is_not_waited_for(forker: Forker) -> None:
-    """A child process's block ends without waiting for data that the child is still sending."""
+def test_leaving_the_with_block_does_not_wait_for_unread_data(forker: Forker) -> None:
+    """A child process's `with` block ends without waiting for data that the child is still sending."""
     with forker.start() as child:
         child.connection.send("say much")
         assert child.connection.poll(120)

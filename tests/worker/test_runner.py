@@ -145,8 +145,8 @@ def test_a_run_that_cannot_write_its_weights_is_retried(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A training run that cannot write its weights fails and is retried automatically, and the model ends up with
-    version 1."""
+    """A training run that cannot write its weights fails and is retried automatically. Once they can be written, the
+    retry publishes version 1."""
     model = new_model(new_dataset()["id"])
     keys = settings.data_dir / "weights" / "keys"
     keys.rmdir()

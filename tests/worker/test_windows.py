@@ -57,8 +57,8 @@ def data() -> tuple[Any, Any]:
 def test_windows_cover_the_blocks_of_their_steps(
     num_blocks_at_once: int, batches: int, first_step: int, steps: int
 ) -> None:
-    """Windows follow one another up to the last step and contain exactly the blocks that their steps read. Each window
-    fits in memory and could not be longer."""
+    """Consecutive windows cover all steps of a run, and each contains exactly the blocks that its steps read. Each
+    window fits in memory and could not be longer."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, first_step=first_step, steps=steps)
     most, done = num_blocks_at_once * BLOCK_BYTES, 0
     while done < steps:
@@ -81,8 +81,8 @@ def _read(schedule: Schedule, done: int, until: int) -> set[int]:
 
 @pytest.mark.parametrize("batches", [1, 2, 7, 20, NUM_SLOTS])
 def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
-    """No step of a run reads blocks that need more memory than `bytes_of_a_step` states in advance. With full batches,
-    this is the memory of all blocks."""
+    """No step of a run reads blocks that need more memory than `bytes_of_a_step` predicts. With full batches, the
+    prediction is the memory of all blocks."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, steps=1)
     at_most = windows.bytes_of_a_step(schedule, SHAPE)
     looked_at = range(0, batches, max(1, batches // 500))

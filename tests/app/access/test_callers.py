@@ -155,8 +155,8 @@ def test_uses_noted_by_another_gateway_are_not_written_again(
     assert again >= first
 
 
-def test_noted_uses_survive_an_outage(installation: Installation, add: Add, uses: LastUses) -> None:
-    """Key uses noted in memory are kept while the database refuses writes, and are written once it accepts them
+def test_pending_key_uses_survive_an_outage(installation: Installation, add: Add, uses: LastUses) -> None:
+    """Key uses held in memory are kept while the database refuses writes, and are written once it accepts writes
     again."""
     key, key_id = add()
     Callers(installation.database, used=uses.note).authenticate(key)
@@ -173,8 +173,8 @@ def test_noted_uses_survive_an_outage(installation: Installation, add: Add, uses
     uses.close()
 
 
-def test_noted_uses_survive_an_older_schema(installation: Installation, add: Add, uses: LastUses) -> None:
-    """While the database has an older schema, key uses noted in memory are kept and no error is raised."""
+def test_pending_key_uses_survive_a_schema_mismatch(installation: Installation, add: Add, uses: LastUses) -> None:
+    """While the database has the schema of another release, key uses held in memory are kept and no error is raised."""
     key, key_id = add()
     Callers(installation.database, used=uses.note).authenticate(key)
     with installation.database.engine.begin() as connection:

@@ -72,7 +72,7 @@ def test_wrong_keys_are_limited_by_address(limited: Limited, minute: Callable[[i
 
 
 @pytest.mark.usefixtures("minute")
-def test_an_ipv6_network_is_one_address(limited: Limited) -> None:
+def test_an_ipv6_network_counts_as_one_address(limited: Limited) -> None:
     """All 2^64 addresses in a host's IPv6 network count as one address; addresses in other networks are counted
     separately."""
     gateway = limited(failed=3)

@@ -38,7 +38,7 @@ def test_an_added_key_authenticates_until_it_is_revoked(installation: Installati
         access.caller_with(session, access.find(session, key))
 
 
-def test_a_key_is_revoked_once(installation: Installation, by: Actor) -> None:
+def test_a_key_cannot_be_revoked_twice(installation: Installation, by: Actor) -> None:
     """Revoking a key that is already revoked or does not exist is refused."""
     with installation.database.writing(by=by) as session:
         row = access.add_key(session, name="a", key="k", scopes=[])
@@ -65,8 +65,8 @@ def test_only_the_hash_is_stored(installation: Installation, by: Actor) -> None:
     assert len({access.new_key() for _ in range(100)}) == 100
 
 
-def test_ensuring_a_key_twice_adds_it_once(installation: Installation, by: Actor) -> None:
-    """Ensuring at every start that the admin key exists adds the key only once."""
+def test_ensuring_an_existing_key_adds_no_second_key(installation: Installation, by: Actor) -> None:
+    """The check at each startup that the admin key exists creates the key only the first time."""
     with installation.database.writing(by=by) as session:
         for _ in range(2):
             access.ensure_key(session, name="again", key="k", scopes=[Scope.ADMIN])
@@ -76,7 +76,7 @@ def test_ensuring_a_key_twice_adds_it_once(installation: Installation, by: Actor
 
 @each("held", Scope)
 @each("needed", Scope)
-def test_a_scope_permits_only_what_requires_it(held: Scope, needed: Scope) -> None:
+def test_a_scope_permits_only_its_operations(held: Scope, needed: Scope) -> None:
     """A scope permits only the operations that require it. Admin permits everything except managing tenants and reading
     metrics, which cover all tenants and require the operator scope. Deciding on requests also requires
     accounting:read."""

@@ -23,7 +23,7 @@ COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"
         ("email", ["Ann"], ["ann"]),
     ],
 )
-def test_ids_of_one_person_have_the_same_form(rule: SubjectRule, same: list[str], other: list[str]) -> None:
+def test_spellings_of_one_id_have_the_same_normal_form(rule: SubjectRule, same: list[str], other: list[str]) -> None:
     """Each subject rule gives all spellings of one person's id the same normal form, and gives ids of different people
     different normal forms."""
     (form,) = {normal(one, rule) for one in same}

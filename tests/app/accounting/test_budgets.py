@@ -63,7 +63,7 @@ def epsilon_of(
     return found
 
 
-def test_a_certificate_signs_the_bound(
+def test_a_certificate_states_the_budget(
     gateway: TestClient,
     budgeted: Budgeted,
     new_model: Make,
@@ -99,10 +99,10 @@ def get_keys(gateway: TestClient) -> dict[str, Any]:
     return found
 
 
-def test_a_budget_smaller_than_its_versions_is_refused(
+def test_versions_that_exceed_the_stated_budget_are_refused(
     installation: Installation, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Work
 ) -> None:
-    """Verification refuses a certificate's statement if the published versions that it lists exceed the budget."""
+    """Verification refuses a certificate if the published versions that it lists exceed the budget that it states."""
     new_model(new_dataset()["id"], noise_scale=0.05)
     work()
     request = forget("p1")

@@ -17,7 +17,7 @@ from app.installations import Installation
 @given(per_run=st.floats(0, 100), per_step=st.floats(1e-6, 1), steps=st.lists(st.integers(1, 10**5), min_size=2))
 def test_constant_and_step_time_are_recovered(per_run: float, per_step: float, steps: list[int]) -> None:
     """The constant time per run and the time per step are recovered from the durations of past runs. If all past runs
-    have the same length, only the duration of a run of that length is recovered."""
+    took the same number of steps, only the duration of such a run is recovered."""
     found = RuntimeEstimate.through([(taken, per_run + per_step * taken) for taken in steps])
     assert found is not None
     assert found.runs == len(steps)
@@ -33,7 +33,7 @@ def test_estimates_are_never_negative(measured: list[tuple[int, float]]) -> None
     assert min(found.seconds_per_run, found.seconds_per_step) >= 0
 
 
-def test_the_constant_is_counted_for_each_run_of_a_batch() -> None:
+def test_the_constant_time_is_counted_for_each_run_of_a_batch() -> None:
     """The estimate for a batch includes the constant time once per run."""
     assert RuntimeEstimate(seconds_per_run=2.0, seconds_per_step=0.5, runs=3).seconds(10, runs=4) == 13.0
 
@@ -56,15 +56,15 @@ def test_a_model_without_runs_has_no_estimate(
     assert found.seconds_per_step > 0
 
 
-def test_a_current_run_estimates_its_remaining_time(
+def test_a_current_run_has_an_estimate_of_its_remaining_time(
     installation: Installation,
     new_dataset: Callable[..., dict[str, Any]],
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """Without past runs, a run's remaining time is estimated from its own speed, starting after its first step. With
-    past runs, there is an estimate from the start, and it decreases from then on. Canary tests and ended runs have no
-    estimate."""
+    """Without past runs, a run's remaining time is estimated from the run's own speed once it has taken its first step.
+    With past runs, there is an estimate from the start, which decreases as the run proceeds. Canary tests and ended
+    runs have no estimate."""
     model = new_model(new_dataset()["id"])
     began = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     after_ten = began + datetime.timedelta(seconds=10)

@@ -225,7 +225,7 @@ def test_altered_runs_are_refused(story: Story, changed: dict[str, Any], named: 
 
 
 def test_a_missing_guarantee_is_refused(story: Story) -> None:
-    """An entry is refused unless it lists every guarantee for all people, each exactly once and in the expected
+    """An entry is refused unless it lists each guarantee that covers all people exactly once and in the expected
     order."""
     claimed = story.body(1)["guarantees"]
     for stated in (claimed[:1], claimed * 2, claimed[::-1]):

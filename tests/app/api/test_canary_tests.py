@@ -14,8 +14,9 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_every_run_has_a_canary_test(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """A run reports the observations of its canary lanes. The model shows the observations of its latest run, and a
-    certificate states the observations of the run that it certifies."""
+    """A run reports the observations of its canary lanes, the extra coordinates on which its canary test is based. The
+    model shows the observations of its latest run, and a certificate states the observations of the run that it
+    certifies."""
     request = forget("p1")
     work()
     unlearned, learned = get("/runs")["items"]
@@ -40,7 +41,7 @@ def test_every_run_has_a_canary_test(live: dict[str, Any], forget: Make, get: Ge
     assert certificate["statement"]["audit"] == forgetting
 
 
-def test_lanes_and_chains_are_as_requested(
+def test_a_canary_test_has_the_requested_lanes_and_chains(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
     """A model has the requested number of canary lanes. A canary test that is run on request has this number of lanes

@@ -28,8 +28,8 @@ def certificate(live: dict[str, Any], forget: Callable[..., Any], get: Get, work
 def test_a_certificate_states_request_model_and_guarantees(
     certificate: dict[str, Any], live: dict[str, Any], get: Get
 ) -> None:
-    """Every endpoint returns the same certificate, which states the request, the model, the ledger entry and the
-    guarantees."""
+    """Every endpoint that returns the certificate returns the same text, which states the request, the model, the
+    ledger entry and the guarantees."""
     assert get(f"/certificates/{certificate['id']}") == certificate
     request = get(f"/deletion-requests/{certificate['request_id']}")
     assert request["models"][0]["certificate_id"] == certificate["id"]

@@ -70,7 +70,8 @@ def test_counts_are_learned_predicted_and_forgotten(
     work: Callable[[], int],
 ) -> None:
     """Poisson regression is the default for counts, and its predictions are rates. The certificate for a forgotten
-    person states the loss and its width, so that a verifier can recompute the mechanism's constants."""
+    person states the objective and the width of its loss, from which a verifier can recompute the mechanism's
+    constants."""
     assert visits["target"] == {"min": 0, "max": 30, "outside": "error", "counts": True}
     held_out = uploaded(table(seed=1, first=1000)).json()
     gate = {"metric": "mean_poisson_deviance", "threshold": 2.0}

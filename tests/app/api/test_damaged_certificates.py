@@ -40,12 +40,13 @@ def request_id(new_dataset: Make, new_model: Make, forget: Make, work: Callable[
 
 
 @each("place", [5, 400, 10_000_000])
-def test_a_damaged_certificate_is_named(
+def test_a_damaged_certificate_is_reported_by_its_id(
     place: int, installation: Installation, gateway: TestClient, request_id: str, get: Get, refused: Refused
 ) -> None:
     """A certificate whose header, statement or signature is damaged is refused with a specific error code. The
-    request's proof names the damaged certificate and still contains the intact ones, but it has no joint guarantee and
-    does not verify offline. The request and its account can still be read."""
+    request's proof lists the damaged certificate's ID and still contains the intact certificates, but it has no joint
+    guarantee and does not verify offline. The request itself can still be read, but its account in `/v1/accounting` is
+    refused."""
     proof = get(f"/deletion-requests/{request_id}/certificate")
     first, second = proof["certificates"]
     assert (proof["damaged"], len(proof["joint"]["models"])) == ([], 2)

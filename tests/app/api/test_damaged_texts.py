@@ -63,8 +63,8 @@ def _damage(installation: Installation, request_id: str, what: str) -> None:
 def test_damaged_details_are_marked(
     what: str, installation: Installation, settings: Settings, gateway: TestClient, forget: Make, get: Get
 ) -> None:
-    """A request with damaged details is marked as damaged in its own response, in lists and in exports; requests
-    encrypted with other keys are unaffected. Restoring the original file repairs the request."""
+    """A request with damaged details is marked as damaged when it is read, listed or exported; requests encrypted with
+    other keys are unaffected. Restoring a damaged file of keys repairs the request."""
     with TestClient(create_app(settings), headers=gateway.headers) as beside:
         other = beside.post("/v1/deletion-requests", json={"subject_id": "p2"} | DETAILS).json()["id"]
     mine = forget("p1", **DETAILS)["id"]
@@ -108,7 +108,7 @@ def test_damaged_details_are_not_overwritten(
     installation: Installation, gateway: TestClient, forget: Make, get: Get, refused: Refused
 ) -> None:
     """Rejecting a request stores the explanation with the request's details, so rejection is refused while the details
-    are damaged and accepted once the file is restored."""
+    are damaged and accepted once the file that contains their key is restored."""
     mine = forget("p1", identity_verified=False, **DETAILS)["id"]
     page, _ = page_of(installation, mine)
     right = page.read_bytes()
@@ -167,8 +167,8 @@ def test_damaged_details_are_counted_at_start_and_on_schedule(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A gateway verifies all encrypted texts when it starts and then on a schedule. Readiness and a metric report the
-    number of damaged texts, and the log names the damaged page but no person. The number returns to 0 once the page is
-    restored."""
+    number of damaged texts, and the log names the damaged page of keys but no person. The number returns to 0 once the
+    page is restored."""
     mine = [forget(f"p{number}", **DETAILS)["id"] for number in range(30)]
     page, place = page_of(installation, mine[-1])
     right = page.read_bytes()

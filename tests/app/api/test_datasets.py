@@ -77,8 +77,8 @@ def parquet(text: str) -> bytes:
 
 @pytest.mark.parametrize(("filename", "content"), [("rows.csv", CSV.encode()), ("rows.parquet", parquet(CSV))])
 def test_a_table_is_read_by_its_schema(upload: Callable[..., httpx.Response], filename: str, content: bytes) -> None:
-    """A CSV or Parquet file is uploaded with a public schema that defines the row width, the classes and the subject
-    column."""
+    """A CSV or Parquet file is read according to its public schema, which defines the row width, the classes and the
+    subject column."""
     created = upload(content, filename=filename, schema=json.dumps(SCHEMA)).json()
     assert created["classes"] == ["low", "high"]
     assert (created["num_features"], created["num_records"], created["num_subjects"]) == (3, 3, 2)
@@ -105,8 +105,7 @@ def test_models_can_use_random_features(
 
 
 def test_npz_classes_are_taken_from_the_form(upload: Callable[..., httpx.Response]) -> None:
-    """The upload form supplies the classes of an npz file, and those of a table whose schema does not list its
-    labels."""
+    """The upload form supplies the classes of an npz file and of a table whose schema does not list the labels."""
     assert upload(classes='["no", "yes"]').json()["classes"] == ["no", "yes"]
     unlisted = {"columns": SCHEMA["columns"] | {"income": {"role": "label"}}}
     sent = {"content": CSV.encode(), "filename": "rows.csv", "schema": json.dumps(unlisted)}

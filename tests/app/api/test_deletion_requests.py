@@ -44,7 +44,7 @@ def test_a_request_is_accepted(gateway: TestClient, live: dict[str, Any], get: G
     assert get(f"/deletion-requests/{request['id']}") == request
 
 
-def test_a_request_takes_the_estimated_steps(
+def test_serving_a_request_takes_the_estimated_steps(
     live: dict[str, Any], forget: Make, shown: Make, get: Get, work: Work
 ) -> None:
     """Serving a request takes the estimated number of steps. A completed request no longer has an estimate."""
@@ -189,7 +189,7 @@ def test_a_waiting_request_can_be_cancelled(
     work: Work,
     refused: Refused,
 ) -> None:
-    """A waiting request can be cancelled only once, and no rows are erased for it."""
+    """A waiting request can be cancelled; none of its rows are erased, and cancelling it a second time is refused."""
     request = forget("p1")
     place = f"{PLACE}/{request['id']}/cancel"
     assert gateway.post(place).json()["status"] == "cancelled"

@@ -63,7 +63,7 @@ def test_a_second_request_joins_an_erasure_in_progress(
     assert get(f"/datasets/{live['dataset_id']}")["revision"] == 1
 
 
-def test_a_second_request_for_a_person_in_two_datasets(
+def test_a_second_request_for_a_person_in_two_datasets_completes(
     new_dataset: Make,
     new_model: Make,
     forget: Make,

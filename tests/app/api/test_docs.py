@@ -32,7 +32,7 @@ def test_the_page_loads_nothing_from_the_internet(service: FastAPI) -> None:
     assert client.get("/docs/../../core.py").status_code == 404
 
 
-def test_the_page_runs_no_other_script(service: FastAPI) -> None:
+def test_the_page_runs_only_the_services_scripts(service: FastAPI) -> None:
     """The content security policy allows only scripts served by the service and the page's inline script, which is
     identified by its hash."""
     answer = TestClient(service).get("/docs")

@@ -26,7 +26,7 @@ def test_schemas_have_unique_names() -> None:
 
 
 def test_the_document_is_encoded_once(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gateway encodes the OpenAPI document, which is about a megabyte long, only once for all callers without a
+    """The gateway encodes the OpenAPI document, which is about a megabyte in size, only once for all callers without a
     key. Callers that already have the document get a 304 response."""
     first = gateway.get("/openapi.json")
     monkeypatch.setattr(json, "dumps", None)

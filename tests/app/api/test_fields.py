@@ -68,7 +68,7 @@ UPLOADS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @each("case", UPLOADS)
-def test_a_refused_upload_states_what_was_expected(gateway: TestClient, case: str) -> None:
+def test_upload_errors_state_what_was_expected(gateway: TestClient, case: str) -> None:
     """The error for an upload with a small mistake in its schema, header, values or form states what was expected."""
     given, path, expected = UPLOADS[case]
     given = {"csv": CSV, "schema": {"columns": COLUMNS}} | given
@@ -100,9 +100,7 @@ def arrays(**changed: Any) -> bytes:
         (arrays(y=np.array([0, 1, 2, 0])), "line 3, column y", "from 0 to 1"),
     ],
 )
-def test_a_refused_array_states_what_was_expected(
-    gateway: TestClient, content: bytes, path: str, expected: str
-) -> None:
+def test_array_errors_state_what_was_expected(gateway: TestClient, content: bytes, path: str, expected: str) -> None:
     """The error for an array with the wrong name, shape or type states both what was expected and what was found."""
     answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("rows.npz", content)})
     said = {fault["path"]: fault["message"] for fault in answer.json()["errors"]}

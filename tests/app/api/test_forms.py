@@ -163,8 +163,8 @@ def test_a_file_without_a_name_is_refused_with_advice(gateway: TestClient) -> No
 
 
 def test_one_tenants_forms_do_not_delay_others(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a tenant is already storing as many files as it is allowed at a time, its further files wait without occupying
-    a thread. They delay neither other calls nor the files of other tenants."""
+    """If a tenant is already storing as many files as it may at a time, its other uploads wait without occupying a
+    thread. They delay neither other calls nor the files of other tenants."""
     turns = Turns(2, of_one=1)
     monkeypatch.setattr(forms, "_TURNS", turns)
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]

@@ -107,8 +107,8 @@ def test_an_id_rewritten_as_a_number_is_refused(gateway: TestClient, name: str, 
 def test_a_person_is_found_under_every_spelling(
     gateway: TestClient, installation: Installation, upload: Upload, work: Callable[[], int], way: str
 ) -> None:
-    """A request erases rows that were uploaded under another spelling of its id, however the request was submitted. A
-    hash is assumed to be computed from the normal form."""
+    """A request erases rows that were uploaded under another spelling of the person's id, however the request was
+    submitted. A hash is assumed to be computed from the normal form."""
     assert upload(people("p0", "p1", "p2", "p3", *SPELLINGS[:2])).json()["num_subjects"] == 5
     assert WAYS[way](gateway, SPELLINGS[1]).is_success
     assert work() == 1
@@ -188,7 +188,7 @@ def test_the_subject_rule_is_fixed_once_people_are_known(
     assert gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 1}}).is_success
 
 
-def test_a_request_fixes_the_subject_rule_too(gateway: TestClient, forget: Make, refused: Refused) -> None:
+def test_a_request_fixes_the_subject_rule(gateway: TestClient, forget: Make, refused: Refused) -> None:
     """The subject rule cannot be changed once a request has been made, because a different rule might not find the
     person."""
     forget("p1")
@@ -272,8 +272,8 @@ def test_requests_that_share_an_identifier_all_complete(
 def test_requests_that_share_a_person_are_served_in_order(
     crowd: dict[str, Any], forget: Make, get: Get, installation: Installation, work: Callable[[], int]
 ) -> None:
-    """Requests about a shared person are served in order, even if each run serves only one request. If all rows of a
-    request are already erased, the request names the one that erased them."""
+    """Requests about a shared person are served in order, even if each run serves only one request. If all rows that a
+    request covers have already been erased, the request names the request that erased them."""
     installation.settings.max_requests_per_run = 1
     requests = [forget("p1"), forget("p5"), forget("p2", aliases=["p1", "p3"]), forget("p3")]
     assert work() >= 3
@@ -294,8 +294,8 @@ def _die_after_claiming(installation: Installation) -> None:
 def test_joined_requests_count_each_row_once(
     installation: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A request that joins several running requests about the same people completes with them, and its certificate
-    counts each row once."""
+    """A request that joins several requests in progress about the same people completes together with them, and its
+    certificate counts each row once."""
     made = [forget("p1", aliases=["p2"]), *(forget("p1") for _ in range(5))]
     _die_after_claiming(installation)
     made += [forget("p1", aliases=["p2"]), forget("p2", aliases=["p1"])]
@@ -314,7 +314,7 @@ def test_a_request_joins_requests_at_different_stages(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A request completes if it joins both a partially completed request and a later request."""
+    """A request completes even if it joins both a partially completed request and a later request."""
     new_model(crowd["id"])
     assert work() == 1
     made = [forget("p1")]
@@ -326,9 +326,9 @@ def test_a_request_joins_requests_at_different_stages(
     assert {get(f"/deletion-requests/{one['id']}")["outcome"] for one in made} == {"forgotten"}
 
 
-def test_requests_can_have_more_aliases_than_a_statement_takes(installation: Installation) -> None:
-    """Requests with 130,000 aliases, which exceeds the number of parameters that one SQL statement can have, can be
-    looked up and are found in the queue."""
+def test_requests_can_have_more_aliases_than_sql_parameters(installation: Installation) -> None:
+    """Requests with 130,000 aliases, more than one SQL statement can have parameters, can be looked up and are found in
+    the queue."""
     aliases = [f"sub_{number}" for number in range(130_000)]
     with installation.database.writing() as session:
         hold(session, ["sub_held"])

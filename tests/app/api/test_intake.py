@@ -77,14 +77,15 @@ def test_concurrent_requests_for_one_person_share_a_run(
     assert (events["received"], events["accepted"], events["completed"]) == (8, 8, 8)
 
 
-def test_a_page_takes_as_many_statements_as_one_request(
+def test_a_page_takes_no_more_statements_than_one_request(
     gateway: TestClient,
     live: dict[str, Any],
     forget: Make,
     get: Callable[[str], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Listing a page of requests takes no more SQL statements for their models than reading a single request."""
+    """Listing a page of requests together with their models takes no more SQL statements than listing a single
+    request."""
     monkeypatch.setattr(intake, "_FRESH_SECONDS", 3600.0)  # no estimate is computed in between
     engine = gateway.app.state.installation.database.engine  # type: ignore[attr-defined]
     for number in range(5):

@@ -216,7 +216,7 @@ def listed(lists: Lists, request: pytest.FixtureRequest) -> tuple[str, Callable[
 
 @settings(max_examples=6, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(acts=ACTS, limit=st.integers(1, 3), which=st.integers(0, 4))
-def test_pages_contain_every_lasting_row_once(
+def test_pages_contain_every_existing_row_once(
     lists: Lists,
     listed: tuple[str, Callable[[], Any], Callable[[dict[str, Any]], Any] | None],
     acts: list[str],

@@ -57,8 +57,9 @@ def statements() -> Iterator[list[str]]:
 def test_held_and_unknown_people_get_the_same_responses(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], name: str
 ) -> None:
-    """For a discreet caller, responses about a held person and an unknown person have the same length and headers. Both
-    calls execute the same statements, except for the three statements that record which models owe a version."""
+    """A discreet caller, who may not know who is held, gets responses of the same length and with the same headers for
+    a held person and an unknown person. Both calls execute the same statements, except for the three statements that
+    record which models owe a version."""
     gateway.headers.update(key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
 
     def call(who: str) -> httpx.Response:
@@ -83,8 +84,8 @@ def test_response_times_reveal_nothing_to_discreet_callers(
     gateway: TestClient, installation: Installation, key_with: Callable[..., dict[str, str]]
 ) -> None:
     """A discreet caller cannot tell from response times whether a call had to wait for another transaction: the AUC is
-    within four standard errors of 0.5, and no response takes less time than the interval at which such callers get
-    responses."""
+    within four standard errors of 0.5, and every response takes at least the fixed interval at which responses to
+    discreet callers are sent."""
     gateway.headers.update(key_with(Scope.REQUESTS_WRITE))
     dice = random.Random(0)
     arms = [True, False] * 40
@@ -118,7 +119,7 @@ def test_only_changes_by_discreet_callers_are_delayed(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], who: str
 ) -> None:
     """Calls that change nothing are not delayed, and neither are calls by callers who may know what is held: the
-    fastest of ten responses takes less time than the interval at which discreet callers get responses."""
+    fastest of ten responses takes less time than the interval at which responses to discreet callers are sent."""
     times = []
     for number in range(10):
         method, path, body, headers = {

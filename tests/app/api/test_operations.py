@@ -77,8 +77,8 @@ def comparing_always(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("comparing_always")
 def test_a_newer_release_migrates_a_running_gateway(gateway: TestClient, installation: Installation) -> None:
     """A running gateway stays ready when a newer release migrates the database to a revision that declares itself
-    compatible with the gateway's revision. If the new revision does not, or if the schema is older or unknown, the
-    gateway is not ready and refuses calls."""
+    compatible with the gateway's revision. If the new revision declares no such compatibility, or if the schema is
+    older or unknown, the gateway is not ready and refuses calls."""
 
     def migrated(core: str) -> tuple[int, str, int]:
         with installation.database.engine.begin() as connection:

@@ -26,7 +26,7 @@ def held(new_dataset: Callable[..., dict[str, Any]]) -> None:
     ("target", "content_type"),
     [("?strict=false", "application/json"), ("", "application/json; charset=utf-8"), ("", "application/merge+json")],
 )
-def test_fast_and_ordinary_resolution_agree(gateway: TestClient, target: str, content_type: str) -> None:
+def test_the_fast_path_agrees_with_fastapi(gateway: TestClient, target: str, content_type: str) -> None:
     """A call that FastAPI has to resolve, because it has a query string or another content type, gets the same response
     as a call on the fast path."""
     ordinary = gateway.post(PLACE, content=BODY, headers=ORDINARY)
@@ -50,7 +50,7 @@ def test_fast_and_ordinary_resolution_agree(gateway: TestClient, target: str, co
         (BODY, {"Idempotency-Key": "k" * 256}, ["idempotency-key"]),
     ],
 )
-def test_faults_of_an_ordinary_call_are_listed(
+def test_faults_on_the_fast_path_are_listed(
     gateway: TestClient, body: bytes, headers: dict[str, str], paths: list[str]
 ) -> None:
     """An invalid call on the fast path returns 422 with the location of each fault, and nothing is created."""

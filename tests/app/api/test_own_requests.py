@@ -50,7 +50,7 @@ def _ids(gateway: TestClient, path: str, key: dict[str, Any]) -> list[str]:
         (["admin"], False),
     ],
 )
-def test_keys_for_requests_see_only_their_own_by_default(
+def test_request_keys_see_only_their_own_requests_by_default(
     key: Callable[..., dict[str, Any]], gateway: TestClient, scopes: list[str], is_own: bool
 ) -> None:
     """By default, a key that can only make requests sees only the requests made with it."""

@@ -157,15 +157,14 @@ def test_a_refusal_repeats_no_personal_data(
     heard: list[str],
     case: str,
 ) -> None:
-    """When a call is refused, neither the person nor the row appears in the response, in the log or in files left
-    behind."""
+    """When a call is refused, none of its personal data appears in the response, in the log or in files left behind."""
     assert 400 <= REFUSED[case](gateway, model).status_code < 500
     for secret in (SUBJECT, AGE, NOTE):
         assert secret not in "".join(heard) + log.getvalue()
         assert files_with(settings.data_dir, secret) == []
 
 
-def test_a_forgotten_row_is_gone_from_every_file(
+def test_an_encoded_row_is_never_unencrypted_in_a_file(
     gateway: TestClient,
     model: dict[str, Any],
     forget: Callable[..., dict[str, Any]],
@@ -173,7 +172,8 @@ def test_a_forgotten_row_is_gone_from_every_file(
     settings: Settings,
     installation: Any,
 ) -> None:
-    """The encoded row, which identifies a person as reliably as a name, never appears unencrypted in any file."""
+    """A person's encoded row, which identifies them as reliably as a name, never appears unencrypted in any file,
+    either before or after the person is forgotten."""
     [slot] = slots_of(installation, model["dataset_id"], SUBJECT)
     row = rows_of(installation, model["dataset_id"]).features[slot].tobytes()
 

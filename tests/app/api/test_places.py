@@ -93,8 +93,8 @@ def run(story: Callable[[Crowd], Awaitable[None]]) -> None:
 
 
 def test_a_tenant_cannot_take_all_places() -> None:
-    """A tenant that occupies all places it is allowed leaves room for other tenants, and readiness reports that calls
-    may be refused."""
+    """Even if a tenant uses all the places for concurrent calls that it is allowed, other tenants' calls are accepted.
+    Readiness then reports that calls may be refused."""
 
     async def story(crowd: Crowd) -> None:
         for _ in range(CALLS + 30):
@@ -147,9 +147,9 @@ def test_callers_without_a_key_have_separate_places() -> None:
     run(story)
 
 
-def test_a_body_is_read_before_a_place_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a call's small body has not yet arrived, the call occupies no place. If the body does not arrive before a
-    timeout, the call is refused."""
+def test_a_small_body_is_read_before_a_place_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call occupies no place until its small body has arrived. If the body does not arrive before a timeout, the call
+    is refused."""
     monkeypatch.setattr(places, "_READ_SECONDS", 0.5)
     half: list[Message] = [{"type": "http.request", "body": b"{", "more_body": True}]
 

@@ -275,7 +275,7 @@ def test_an_unexpected_error_is_logged_without_its_text(
     assert "ValueError" in log.getvalue() or "ledger_corrupt" in log.getvalue()
 
 
-def test_an_unusable_database_is_a_503(gateway: TestClient, installation: Installation, refused: Refused) -> None:
+def test_an_unusable_database_returns_503(gateway: TestClient, installation: Installation, refused: Refused) -> None:
     """If the database is unavailable, a call returns 503 with the time after which to retry."""
     migrate.downgrade(installation.database.engine)
     answer = gateway.get("/v1/models")

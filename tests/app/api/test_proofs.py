@@ -38,8 +38,8 @@ def two_models(new_dataset: Make, new_model: Make, work: Work) -> tuple[str, str
 def test_several_models_have_a_joint_guarantee(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The mu^2 of the joint guarantee is the sum of the certificates' mu^2, both in a request's proof and in its
-    account."""
+    """The mu^2 of the joint guarantee is the sum of the certificates' mu^2, both in a request's proof and in the
+    request's account in `/v1/accounting`."""
     dataset = new_dataset()["id"]
     models = sorted(new_model(dataset, name=name, noise_scale=noise)["id"] for name, noise in (("a", 0.05), ("b", 0.2)))
     work()
@@ -62,7 +62,7 @@ def test_there_is_no_joint_guarantee_while_a_model_is_pending(
     gateway: TestClient, two_models: tuple[str, str], forget: Make, get: Get, work: Work
 ) -> None:
     """A proof has no joint guarantee until every model has unlearned the person's data. A second request made before
-    then gets a joint guarantee for both models, although only one of them owes it a certificate."""
+    then gets a joint guarantee for both models, although only one of the two models issues a certificate for it."""
     first = forget("p3")
     work()
     again = forget("p3")
@@ -77,7 +77,7 @@ def test_there_is_no_joint_guarantee_while_a_model_is_pending(
     assert proofs[1]["joint"]["models"] == sorted(two_models)
 
 
-def test_nothing_held_is_a_signed_statement(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get) -> None:
+def test_unknown_people_get_a_signed_proof(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get) -> None:
     """A request about a person who is not held gets a signed statement to that effect. The statement verifies offline
     and over HTTP, and repeated calls return the same statement."""
     request = forget("nobody")
@@ -135,8 +135,8 @@ def test_discreet_keys_get_no_statement(
     work: Work,
     refused: Refused,
 ) -> None:
-    """A key that is not allowed to see whether a person is held gets the same refusal for a held person and an unknown
-    one."""
+    """A key that is not allowed to see whether a person is held is refused the proof of a request, with the same error
+    for a held person and an unknown one."""
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     said = []
     for subject in ("p1", "nobody"):
@@ -149,7 +149,7 @@ def test_discreet_keys_get_no_statement(
 
 
 @each("more", ['"epsilon": 0', '"format": "lethe-absence/1"', '"looked": {}'])
-def test_an_absence_with_additional_fields_is_refused(
+def test_a_statement_with_additional_fields_is_refused(
     installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, more: str
 ) -> None:
     """A statement that nothing was held is refused if it has additional or repeated fields, even if the installation

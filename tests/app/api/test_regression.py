@@ -66,7 +66,7 @@ def costs(uploaded: Callable[..., httpx.Response]) -> dict[str, Any]:
     return made
 
 
-def test_a_number_is_learned_predicted_and_forgotten(
+def test_a_numeric_target_is_learned_predicted_and_forgotten(
     gateway: TestClient,
     installation: Installation,
     uploaded: Callable[..., httpx.Response],
@@ -252,7 +252,7 @@ def test_evaluation_data_must_have_the_same_target(
 # --- two classes by a hinge ------------------------------------------------------------------------------------------
 
 
-def test_a_hinge_learns_two_classes(
+def test_a_hinge_loss_model_learns_two_classes(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A model with a smoothed hinge loss can be trained, measured and made to forget. Its predictions have labels but
@@ -273,7 +273,7 @@ def test_a_hinge_learns_two_classes(
     assert certificate["statement"]["evidence"]["mechanism"]["loss_width"] == 0.5
 
 
-def test_a_hinge_requires_two_classes(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
+def test_a_hinge_loss_requires_two_classes(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
     """A model with a hinge loss is refused with a specific error if there are three classes."""
     body = {"name": "m", "dataset_id": new_dataset(classes=3)["id"], "objective": "smoothed_hinge"}
     said = refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")["detail"]

@@ -25,7 +25,7 @@ def approve(gateway: TestClient) -> Callable[[str], dict[str, Any]]:
     return approved
 
 
-def test_a_request_names_the_one_that_erased_its_rows(
+def test_a_request_names_the_request_that_erased_its_rows(
     get: Get,
     gateway: TestClient,
     new_dataset: Make,
@@ -35,9 +35,9 @@ def test_a_request_names_the_one_that_erased_its_rows(
     approve: Callable[[str], dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Two requests are in review; the second is approved and erases the rows. When the first is approved later, it
-    refers to the second and gets no statement that nothing was held. A discreet caller sees neither the reference nor a
-    statement."""
+    """Of two requests in review about one person, the second is approved and erases the rows. When the first is
+    approved later, it refers to the second and gets no statement that nothing was held. A discreet caller sees neither
+    this reference nor the outcome."""
     new_model(new_dataset()["id"])
     work()
     first, second = (forget("p1", identity_verified=False)["id"] for _ in range(2))

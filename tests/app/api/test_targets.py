@@ -104,7 +104,7 @@ def test_a_joining_request_does_not_hide_a_widened_target(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """If a model with a widened target was trained on a person's data, the person does not count as forgotten. This
-    also applies to a later request by the person to which the model owes no certificate."""
+    also applies to a later request by the person for which the model issues no certificate."""
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
     dataset = new_dataset()["id"]
     new_model(dataset, target=VACUOUS, noise_scale=0.01)

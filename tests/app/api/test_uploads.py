@@ -46,7 +46,8 @@ def open_files(folder: Path) -> list[bytes]:
 
 
 def test_uploads_are_never_on_disk_unencrypted(gateway: TestClient, settings: Settings) -> None:
-    """However long an upload is, it is stored only in encrypted, unnamed files, and no file remains afterwards."""
+    """At every moment of an upload, its rows are on disk only in encrypted, unnamed files, and no file remains
+    afterwards."""
     seen: list[int] = []
     pieces = form("rows.csv", CSV.encode(), name="people", schema=SCHEMA)
     folder = forms.folder(settings)
@@ -94,7 +95,7 @@ def test_a_form_of_many_parts_is_refused(gateway: TestClient, parts: int) -> Non
 
 
 def test_every_form_is_spooled(settings: Settings) -> None:
-    """Every endpoint that accepts a form stores its files in a spool."""
+    """Every endpoint that accepts a form stores the form's files in an encrypted spool."""
     endpoints = [route for route in _endpoints(create_app(settings).routes) if _takes_form(route)]
     paths = ["/datasets", "/datasets/{dataset_id}/records", "/deletion-requests/{request_id}/attachments", "/networks"]
     assert sorted(route.path for route in endpoints) == [*paths, "/training-tables"]

@@ -94,7 +94,7 @@ def test_an_outsider_computes_the_same_hash(log: tuple[list[AuditEntry], list[Ch
         ({"sequence": 7}, "entry 6: it is missing"),
     ],
 )
-def test_a_changed_entry_is_named(
+def test_a_changed_entry_is_reported(
     log: tuple[list[AuditEntry], list[Checkpoint]],
     verified: Callable[..., Verified],
     change: dict[str, Any],
@@ -106,7 +106,7 @@ def test_a_changed_entry_is_named(
         verified([*entries[:5], _with(entries[5], **change), *entries[6:]], signed)
 
 
-def test_removed_and_swapped_entries_are_named(
+def test_removed_and_swapped_entries_are_reported(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified]
 ) -> None:
     """If an entry is missing or repeated, or if two entries are swapped, verification names the first position at which
@@ -151,7 +151,7 @@ def test_a_rewritten_log_contradicts_its_checkpoint(
         verified(forged, signed)
 
 
-def test_a_forged_checkpoint_is_named(
+def test_a_forged_checkpoint_is_reported(
     installation: Installation,
     other: Actor,
     log: tuple[list[AuditEntry], list[Checkpoint]],

@@ -16,7 +16,7 @@ AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def test_many_rows_are_added(installation: Installation, by: Actor) -> None:
-    """All rows from an iterator are stored, with their texts, numbers and nulls."""
+    """All rows from an iterator are stored, including their texts, numbers and nulls."""
     rows = [("ds_1", slot, None if slot % 7 == 0 else f"sub_\t\\N\n'{slot}é") for slot in range(25_000)]
     with installation.database.writing() as session:
         shape = {"num_features": 1, "num_slots": 25_000, "digest": "", "revision": 0, "classes": [], "schema": None}
@@ -85,8 +85,9 @@ def test_rows_are_visible_after_the_block(installation: Installation, forget: Ca
 
 
 def test_large_batches_are_stored_like_small_ones(installation: Installation) -> None:
-    """Objects and mappings are stored with their texts, lists, booleans and times. A missing column becomes NULL, and
-    sealed columns are sealed for each row separately. A row that violates a constraint raises the usual error."""
+    """A large batch of objects or mappings is stored with all its texts, lists, booleans and times. A missing column
+    becomes NULL, and sealed columns are sealed separately for each row. A row that violates a constraint raises the
+    usual error."""
     written = Particulars(external_id="\t\\N\n'é")
     times = {"submitted_at": AT, "due_at": AT + datetime.timedelta(days=30), "deadline": AT, "created_at": AT}
     shape = {"tenant_id": DEFAULT_TENANT, "regulation": "gdpr", "time_zone": "UTC"}

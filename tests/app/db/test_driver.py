@@ -47,7 +47,7 @@ def test_a_select_returns_the_same_rows_as_sqlalchemy(installation: Installation
 
 
 def test_unstorable_text_is_refused(installation: Installation) -> None:
-    """A text that cannot be stored in any supported database is refused, even inside a list."""
+    """Text that the supported databases cannot store is refused, even inside a list."""
     query = sa.select(ApiKey.id).where(ApiKey.name.in_(_NAMED))
     with installation.database.reading() as session, pytest.raises(InputInvalid):
         rows(session, query, {"names": ["a\0b"]})
@@ -62,7 +62,7 @@ def test_lists_of_similar_lengths_share_a_statement(installation: Installation) 
     assert len({statement for statement in statements if statement.startswith("SELECT api_keys")}) == 1
 
 
-def test_listeners_hear_each_statement(installation: Installation) -> None:
+def test_listeners_are_notified_of_each_statement(installation: Installation) -> None:
     """The engine's listeners are notified of selects, of inserts and of the beginning of their transaction."""
     engine = installation.database.engine
     with statements_to(engine) as statements, installation.database.writing() as session:

@@ -44,7 +44,7 @@ def test_lists_are_read_in_index_order(installation: Installation) -> None:
 
 
 def test_usually_does_not_change_a_condition(installation: Installation) -> None:
-    """`usually` does not change the result of a condition."""
+    """Wrapping a condition in `usually` does not change its result."""
     with installation.database.reading() as session:
         for condition in (sa.literal(1) == 1, sa.literal(1) == 2, sa.null() == 1):
             assert session.scalar(sa.select(usually(condition))) == session.scalar(sa.select(condition))

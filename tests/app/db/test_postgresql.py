@@ -60,7 +60,7 @@ def test_the_url_overrides_connection_limits(url: str) -> None:
         assert [setting(database, name) for name in names] == ["other", "7s", "1min", "on"]
 
 
-def test_a_read_only_database_refuses_to_change(installation: Installation, by: Actor) -> None:
+def test_a_read_only_database_refuses_writes(installation: Installation, by: Actor) -> None:
     """On a read-only database, the server itself refuses writes."""
     url = installation.settings.resolved_database_url()
     with (
@@ -139,7 +139,8 @@ def test_an_aborted_pipeline_raises_the_first_error(url: str) -> None:
 
 
 def test_a_heartbeat_needs_no_write_lock(url: str) -> None:
-    """A session that does not need the write lock can proceed while another session is writing."""
+    """A session that does not need the write lock, such as a heartbeat, can proceed while another session is
+    writing."""
     with opened(url) as database, database.writing() as first:
         first.execute(sa.text("SELECT 1"))
         with database.writing(exclusive=False) as second:

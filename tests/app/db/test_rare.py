@@ -10,8 +10,8 @@ _ANY_NAMED = rare.Rare(Tenant.name == "a rare tenant")
 
 
 def test_a_rare_condition_is_possible_until_queried(installation: Installation) -> None:
-    """Until `ask` has queried the database, a rare condition counts as possible, and its feature has to query the
-    database itself."""
+    """Until `ask` has queried the database, a rare condition counts as possibly true, so the feature that registered it
+    has to query the database itself."""
     with installation.database.reading() as session:
         assert _ANY_NAMED.may_hold(session)
         rare.ask(session)

@@ -88,8 +88,8 @@ def test_writers_queue_up(database: Database) -> None:
 
 
 def test_one_tenants_writers_do_not_delay_others(database: Database, by: Actor) -> None:
-    """A writer of another tenant, or of the service itself, waits for only one of a tenant's many queued writers.
-    Queued writers hold no connection, so they do not block readers."""
+    """If a tenant has many queued writers, a writer of another tenant or of the service itself waits for only one of
+    them. Queued writers hold no connection, so they do not block readers."""
     order: list[str] = []
 
     def write(tenant_id: str) -> None:
@@ -198,8 +198,8 @@ def shared(database: Database) -> Database:
 
 @each("shape", SELECTIONS)
 def test_a_tenant_sees_only_its_own_rows(shared: Database, shape: str) -> None:
-    """Statements of every kind return only the tenant's own rows, whether they are executed for the first time or
-    again."""
+    """In a tenant's session, statements of every kind return only the tenant's own rows, whether they are executed for
+    the first time or again."""
     statement, found = SELECTIONS[shape]
     for _ in range(2):
         with shared.reading(by=HERE) as session:

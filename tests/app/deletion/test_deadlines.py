@@ -133,9 +133,9 @@ A_DAY = datetime.timedelta(days=1)
         (-A_DAY / 2, ClockState.OVERDUE, -1),
     ],
 )
-def test_the_clock_reports_at_risk_and_overdue(left: datetime.timedelta, state: ClockState, days: int) -> None:
-    """A request is at risk if its deadline is within the horizon, and overdue from the deadline on. The remaining time
-    is stated in whole days."""
+def test_the_clock_reports_requests_at_risk_and_overdue(left: datetime.timedelta, state: ClockState, days: int) -> None:
+    """A request is at risk if its deadline is within the given horizon, and overdue from the deadline on. The remaining
+    time is stated in whole days."""
     found = clock(ended=False, deadline=NOW + left, paused_at=None, at=NOW, horizon=7 * A_DAY)
     assert (found.state, found.days_left, found.paused_since) == (state, days, None)
 

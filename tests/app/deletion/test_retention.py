@@ -99,7 +99,7 @@ def test_an_open_request_is_not_purged(installation: Installation) -> None:
 
 
 def test_a_purge_is_recorded(installation: Installation) -> None:
-    """The audit log states how many requests a purge affected and how much of them is still kept. It identifies the
+    """The audit log states how many requests a purge affected and what is still kept of them. It identifies the
     requests only by a digest."""
     policy = Policy(retain_details_days=0, report_seconds=0)
     ids = [ask(installation, policy), ask(installation, policy, "sub_b")]

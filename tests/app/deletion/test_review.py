@@ -121,7 +121,8 @@ def test_a_late_extension_is_refused(installation: Installation) -> None:
 
 def test_the_clock_is_paused_while_the_sender_is_unverified(installation: Installation) -> None:
     """If the sender of a request could not be identified as the subject, the request waits in review with its clock
-    paused. Any action that resumes the clock moves both deadlines by the duration of the pause."""
+    paused. Any action that resumes the clock moves both the original and the extended deadline by the duration of the
+    pause."""
     with installation.database.writing(by=OFFICER) as session:
         ids = [people.ask(session, "sub_a", Policy(), identity_verified=False).request.id for _ in range(3)]
         one, other, third = (deletion.get(session, request_id) for request_id in ids)

@@ -61,9 +61,9 @@ def test_an_older_copy_gets_the_missing_retirements(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Recording retirements repeatedly writes only one line per retirement. If the tombstone file is replaced with an
-    older copy, the missing retirements are added from the database, so that no restore brings back anything that was
-    retired."""
+    """Recording retirements of models and datasets repeatedly writes only one line per retirement. If the tombstone
+    file is replaced with an older copy, the missing retirements are added from the database, so that no restore brings
+    back anything that was retired."""
     dataset = new_dataset()
     first, second = (new_model(dataset["id"]) for _ in range(2))
     work()
@@ -160,7 +160,7 @@ def test_a_torn_last_line_is_rewritten(installation: Installation, file: Path, n
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut out", "swapped", "doubled"])
-def test_damage_is_refused(
+def test_changed_lines_are_detected(
     installation: Installation, file: Path, new_dataset: Make, forget: Make, damage: str
 ) -> None:
     """Reading the tombstone file detects changed, missing and moved lines."""

@@ -25,7 +25,7 @@ def test_every_periodic_job_is_listed() -> None:
     )
 
 
-def test_jobs_of_gateways_are_marked() -> None:
+def test_gateway_jobs_are_marked() -> None:
     """The table in the documentation marks the jobs that run in gateways."""
     of_gateways = re.findall(r"^\| `(\w+)` \| [^|]*\bgateways\b", PAGE, re.MULTILINE)
     assert of_gateways == [job.name for job in periodic_jobs.of_gateways()]

@@ -51,9 +51,9 @@ def superseded(
         return session.scalars(sa.select(Version.id).where(Version.status == "retired")).one()
 
 
-def test_a_slow_store_does_not_block_writers(installation: Installation, settings: Settings, superseded: str) -> None:
-    """Writers are not blocked while a slow store destroys weights, and the database records the destruction
-    afterwards."""
+def test_a_slow_weight_store_blocks_no_writers(installation: Installation, settings: Settings, superseded: str) -> None:
+    """Writers are not blocked while a slow weight store destroys a version's weights, and the database records the
+    destruction afterwards."""
     with locked(settings.data_dir / "weights" / "keys"):
         destroying = threading.Thread(target=periodic_jobs.destroy_retired, args=(installation,))
         destroying.start()

@@ -23,7 +23,7 @@ in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixt
 # --- accepted files --------------------------------------------------------------------------------------------------
 
 
-def test_the_file_name_determines_the_kind() -> None:
+def test_the_file_suffix_determines_the_type() -> None:
     """The file suffix, in upper or lower case, determines the file type; names with any other suffix are refused."""
     assert [ingest.kind_of(name) for name in ("a.csv", "b.v2.Csv")] == ["csv", "csv"]
     for name in ("a", "a.csv.gz", ".csv", "a.pkl", ""):
@@ -39,7 +39,7 @@ def test_files_are_read_in_batches(tmp_path: Path) -> None:
     assert everything(csv_file(tmp_path, text), "csv")[2] == names
 
 
-def test_csv_takes_quotes_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
+def test_csv_accepts_quotes_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
     """A CSV file can contain quoted fields, Windows line endings, blank lines, a byte order mark, and columns in any
     order."""
     text = '\ufeffage,person,income,work,note\r\n25,"a, ""n"" n",low,some,"two\r\nlines"\r\n\r\n,bob,high,none,'
@@ -81,7 +81,7 @@ def test_the_adult_example_is_read() -> None:
         (f"cid,1,some,{'x' * 200_000},low", "line 6"),
     ],
 )
-def test_a_bad_csv_row_is_named_by_its_line(tmp_path: Path, row: str, place: str) -> None:
+def test_a_bad_csv_row_is_reported_by_its_line(tmp_path: Path, row: str, place: str) -> None:
     """A bad row is reported by the number of its first line; blank lines and lines within quotes are counted."""
     text = HEADER + 'ann,25,some,"two\nlines",low\n\nbob,,none,,high\n' + row + "\n"
     assert refused(csv_file(tmp_path, text), "csv", RowInvalid) == [place]

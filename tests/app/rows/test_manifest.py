@@ -88,7 +88,7 @@ def test_a_damaged_node_is_found(objects: FolderStore, monkeypatch: pytest.Monke
     assert len(list(manifests.read("ds_1", root).blocks())) == 20
 
 
-def test_no_other_node_is_a_root(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inner_nodes_are_not_accepted_as_roots(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name of an inner node is not accepted as the name of a root, even in a tree where the node has few
     children."""
     monkeypatch.setattr(manifest, "FANOUT", 4)

@@ -122,7 +122,7 @@ def test_a_failed_writing_thread_leaves_nothing(
     assert not objects.names()
 
 
-def test_rows_are_written_once(store: RowStore, root: str) -> None:
+def test_a_second_upload_under_the_same_id_is_refused(store: RowStore, root: str) -> None:
     """A second upload under the same id is refused, and the rows of the first upload remain."""
     with pytest.raises(FileExistsError), store.writing("ds_1") as writer:
         writer.write(*batch_of(5))
@@ -159,8 +159,8 @@ def test_rows_that_do_not_fit_are_refused(root: str, new_store: Callable[..., Ro
 
 
 def test_only_requested_blocks_take_memory(store: RowStore, root: str) -> None:
-    """Blocks are loaded on request and take up memory only while in use; their memory is zero before and after. Other
-    blocks are never opened."""
+    """Blocks are loaded on request and take up memory only while in use. Before and after that, their memory is zero.
+    Blocks that are not requested are never opened."""
     features, labels = rows_of(store, root)
     middle, end = slice(BLOCK_ROWS, 2 * BLOCK_ROWS), slice(2 * BLOCK_ROWS, NUM_SLOTS)
     opened: list[int] = []

@@ -40,7 +40,7 @@ def sorted_by_label(gateway: TestClient) -> dict[str, Any]:
     return made
 
 
-def test_a_sorted_file_is_stored_mixed(installation: Installation, sorted_by_label: dict[str, Any]) -> None:
+def test_a_sorted_file_is_stored_shuffled(installation: Installation, sorted_by_label: dict[str, Any]) -> None:
     """After a file sorted by class is uploaded, each class's number of rows in every hundredth of the slots is within
     6.5 standard deviations of the expected number. A correct permutation fails this check less than once in ten million
     runs."""
@@ -100,7 +100,8 @@ def test_skipped_rows_leave_no_gap(installation: Installation, gateway: TestClie
 
 
 def test_references_are_read_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """References, including None, can be read repeatedly in order and leave no named file behind."""
+    """The references to people, some of which are None, can be read repeatedly in order and leave no named file
+    behind."""
     monkeypatch.setattr(uploads, "_HELD", 5)
     wanted = [f"sub_{number:040}" if number % 3 else None for number in range(23)]
     kept = References(tmp_path)
@@ -112,7 +113,7 @@ def test_references_are_read_in_order(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_reference_that_is_too_long_is_refused() -> None:
-    """A reference that is too long is refused instead of being truncated."""
+    """If the reference to a person is too long, it is refused instead of being truncated."""
     assert packed(["sub_" + 40 * "a"]).tolist() == [b"sub_" + 40 * b"a"]
     with pytest.raises(ValueError, match="44"):
         packed(["sub_" + 41 * "a"])

@@ -82,8 +82,8 @@ def test_a_claim_puts_additions_before_erasures(
 def test_a_lost_claim_is_repeated_from_scratch(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
-    """If a worker dies after claiming a batch, even repeatedly, the next run trains from scratch and writes the batch
-    again."""
+    """If a worker dies after claiming a batch, even several times in a row, the next run trains from scratch and writes
+    the batch again."""
     add(live["dataset_id"], "new1")
     slots = slots_of(installation, live["dataset_id"], "new1")
     for _ in range(3):

@@ -29,7 +29,8 @@ def learned(noise_scale: float | None = None) -> Chain:
 
 
 def test_training_takes_the_steps_of_the_mechanism() -> None:
-    """A run from scratch takes the mechanism's training steps, and its plan states that the run was requested."""
+    """A run from scratch takes the number of training steps that the mechanism specifies, and its plan states that the
+    run was requested."""
     chosen = mechanism()
     for kind in ("learn", "relearn"):
         plan = planner.learn(chosen, kind=kind)

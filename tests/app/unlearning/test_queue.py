@@ -219,8 +219,8 @@ def two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_estimates_are_for_one_run(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Callable[[str], Any]
 ) -> None:
-    """The estimate for a request and the account of its dataset are based on the number of requests that one run takes,
-    and they match what the next run actually does."""
+    """The estimate for a request and the next run shown in the dataset's account count only the requests that one run
+    takes, and they match what that run actually does."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")
     request = [forget(f"p{person}") for person in range(5)][-1]

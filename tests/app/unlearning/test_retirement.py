@@ -106,8 +106,8 @@ def test_cancelling_a_retraining_keeps_the_live_version(
 def test_cancelling_a_first_run_completes_waiting_requests(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, call: Call, claim: Any, work: Any
 ) -> None:
-    """A request made during a model's first training run completes if that run is cancelled, because the model then
-    owes the request nothing."""
+    """A request made during a model's first training run completes if that run is cancelled, because the model has not
+    published any version."""
     new_model(new_dataset()["id"])
     claimed = claim()
     request = forget("p1")

@@ -40,7 +40,8 @@ def test_a_new_model_is_trained(claim: Claim, new_dataset: Make, new_model: Make
 
 
 def test_a_request_is_unlearned(claim: Claim, live: Any, forget: Make, get: Get, installation: Installation) -> None:
-    """A claimed request is running, the claim lists its rows, and its run continues the live version."""
+    """A claimed request has the status `running`, the claim lists the request's rows, and the claimed run continues the
+    live version."""
     slots = slots_of(installation, live[0]["id"], "p3")
     request = forget("p3")
     claimed = claim()

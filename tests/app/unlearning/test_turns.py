@@ -73,7 +73,7 @@ some_standings = st.dictionaries(
 
 
 @given(some_due, some_standings)
-def test_the_order_keeps_deadlines_and_loses_nothing(
+def test_the_order_is_complete_and_respects_deadlines(
     found: list[DueDataset], standings: dict[str, TenantShare]
 ) -> None:
     """The order contains every dataset, puts near deadlines first, and keeps the datasets of one tenant in the

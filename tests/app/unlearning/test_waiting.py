@@ -36,8 +36,8 @@ def test_waiting_people_are_reported_beside_an_epsilon_of_zero(
     patient: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """If people's accepted requests are waiting for a batch, their number is reported next to the epsilon of 0, along
-    with the first deadline and the time at which the requests will be served at the latest. Before these requests are
-    made, all counts are zero."""
+    with the first deadline and the latest time at which the requests will be served. Before these requests are made,
+    all counts are zero."""
     nobody = {"people": 0, "requests": 0, "first_due_at": None, "reasons": []}
     assert get(f"/models/{patient['id']}")["waiting"] == nobody
     made = [forget("p1"), forget("p2"), forget("p3", regulation="ccpa"), forget("p1")]
@@ -73,8 +73,9 @@ def test_a_queued_request_no_longer_waits_after_its_run(
 def test_requests_in_review_and_in_the_grace_period_count(
     patient: dict[str, Any], new_dataset: Make, forget: Make, get: Get, gateway: TestClient
 ) -> None:
-    """A request in review is counted if any of its ids matches, but only for its own datasets. A request in its grace
-    period is counted in the same way, and the end of the grace period is reported."""
+    """A request in review is counted if any of its ids belongs to a person in the model's dataset, unless the request
+    covers only other datasets. A request in its grace period is counted in the same way, and the end of the grace
+    period is reported."""
     elsewhere = new_dataset(name="elsewhere")["id"]
     forget("p1", identity_verified=False)
     forget("stranger", aliases=["p2"], identity_verified=False)

@@ -172,7 +172,8 @@ def test_a_missing_page_is_not_a_destroyed_key(vault: Vault, tmp_path: Path) -> 
 
 
 def test_pages_move_to_another_vault(vault: Vault, tmp_path: Path) -> None:
-    """Pages moved to a vault with another key-encryption key open the same pieces, except destroyed ones."""
+    """Pages of keys can be moved to a vault with another key-encryption key, which then opens the same pieces, except
+    destroyed ones."""
     kept, gone = vault.seal(b"kept"), vault.seal(b"gone")
     vault.destroy([vault.key_of(gone)])
     key_encryption = KeyEncryptionFile(tmp_path / "another")

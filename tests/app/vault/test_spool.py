@@ -28,7 +28,7 @@ def on_disk(file: Spool) -> bytes:
     pieces=st.lists(st.binary(max_size=100), max_size=20),
     spans=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 200))),
 )
-def test_spooled_content_is_read_in_any_span(
+def test_any_span_of_spooled_content_can_be_read(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], spans: list[tuple[int, int]]
 ) -> None:
     """Any span of the content is read back as it was written, however the writes were split, and reading beyond

@@ -149,7 +149,7 @@ def test_rows_of_forgotten_people_are_refused(
     refused: Refused,
     installation: Installation,
 ) -> None:
-    """Rows of a forgotten person are refused, or skipped if the call asks for this, until the person's consent is
+    """Rows of a forgotten person are refused, or skipped if the call requests this, until the person's consent is
     recorded."""
     refused(add(dataset["id"], people("p3", "a")), 409, "subject_suppressed")
     [match] = gateway.get("/v1/audit-log?action=suppressions.matched").json()["items"]

@@ -30,9 +30,9 @@ from tests.tables import each
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(stretches=chains, apart=nonnegative)
-def test_closed_forms_equal_single_steps(stretches, apart):
-    """For stretches of any length, mu from the closed forms equals the mu that a 50-digit computation finds from the
-    single steps, and is never below it."""
+def test_closed_forms_equal_step_by_step_computation(stretches, apart):
+    """For stretches of any number of steps, the mu computed with closed forms equals the mu computed step by step with
+    50 digits, and is never below it."""
     expected = pulled_mu(steps_of(stretches), apart=apart)
     assert taut_string.mu(stretches, apart=apart) == pytest.approx(expected, rel=1e-13, abs=1e-300)
     assert taut_string.mu(stretches, apart=apart) >= expected
@@ -50,9 +50,10 @@ def test_contractions_near_one_lose_no_precision(contraction):
 
 
 @given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=5))
-def test_a_string_of_one_piece_equals_the_recursion(stretches):
-    """If the differences s never grow and the noise nu never falls, mu is W/sqrt(V). W and V follow the recursion W <-
-    c W + s, V <- c^2 V + nu^2 for steps with contraction c."""
+def test_a_taut_string_of_one_piece_equals_the_recursion(stretches):
+    """If the distances s that the steps add never grow and the noise nu never falls, the taut string is a single
+    straight piece and mu is W/sqrt(V). W and V follow the recursion W <- c W + s, V <- c^2 V + nu^2 for steps with
+    contraction c."""
     variances = sorted(stretch.variance for stretch in stretches)
     pushes = sorted((stretch.push for stretch in stretches), reverse=True)
     influence, variance, steadier = 0.0, 0.0, []
@@ -68,7 +69,7 @@ def test_a_string_of_one_piece_equals_the_recursion(stretches):
 
 @given(stretches=chains)
 def test_steps_before_a_difference_change_nothing(stretches):
-    """Noise added before the data first differs does not lower mu: prepending steps with such noise leaves mu
+    """Noise added before the two chains first differ does not lower mu: prepending steps with such noise leaves mu
     unchanged."""
     before = Stretch(steps=10**6, contraction=0.9, variance=50.0)
     expected = taut_string.mu(stretches)
@@ -107,8 +108,8 @@ def test_expansion_and_contraction_cancel():
 
 @each("seed", range(60))
 def test_a_constrained_optimiser_finds_no_better_shifts(seed):
-    """A general optimiser that minimises the sum of a_t^2/nu_t^2 over all shifts a_t finds mu^2. The constraints are
-    z_t = c_t z_(t-1) + s_t - a_t >= 0 and a final z of 0."""
+    """A general optimiser that minimises the sum of a_t^2/nu_t^2 over all sequences of shifts a_t finds the square of
+    the taut string's mu. The constraints are z_t = c_t z_(t-1) + s_t - a_t >= 0 and a final z of 0."""
     steps = random_steps(seed)
     count = len(steps)
     variances = np.array([variance for _, variance, _ in steps])
@@ -135,7 +136,8 @@ def test_a_constrained_optimiser_finds_no_better_shifts(seed):
 
 @each("seed", range(200))
 def test_time_varying_curvatures_attain_the_bound(seed):
-    """The worst quadratic, found by an exact search over the slopes of all steps, attains the mu of the taut string."""
+    """The worst quadratic, found by an exact search over the slopes of all steps, attains the bound, which is the mu of
+    the taut string."""
     steps = random_steps(seed, most=12)
     bound = taut_string.mu(chain_of(steps))
     attained = quadratic_mu(steps, slopes=worst_slopes(steps), signs=[1.0] * len(steps))
@@ -146,8 +148,8 @@ def test_time_varying_curvatures_attain_the_bound(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_local_search_never_exceeds_the_bound(seed):
-    """Local searches over each step's curvature and the sign and size of its push never exceed the bound, and one of
-    them reaches it."""
+    """Local searches over each step's curvature and over the sign and size of the push between the chains never exceed
+    the bound, and one of them reaches it."""
     steps = random_steps(seed, most=5)
     count, bound = len(steps), taut_string.mu(chain_of(steps))
     contractions = np.array([c for c, _, _ in steps])

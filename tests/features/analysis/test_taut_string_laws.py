@@ -42,8 +42,8 @@ def at_most(mu: float, bound: float) -> bool:
 
 @given(stretches=chains, apart=nonnegative, index=st.integers(0, 5), factor=st.floats(1.0, 100.0))
 def test_mu_is_monotone_in_differences_and_noise(stretches, apart, index, factor):
-    """Larger pushes, a larger initial distance and weaker contraction never lower mu, and more noise never raises
-    it."""
+    """Pushing the chains further apart, starting them further apart or contracting them less never lowers mu, and more
+    noise never raises it."""
     here = taut_string.mu(stretches, apart=apart)
     assert at_most(here, taut_string.mu(changed(stretches, index, push=factor), apart=apart))
     assert at_most(here, taut_string.mu(stretches, apart=apart * factor))
@@ -60,7 +60,7 @@ def test_steps_on_equal_data_never_raise_mu(stretches, apart, more):
 
 @given(first=chains, second=chains)
 def test_composition_bounds_the_chain(first, second):
-    """The mu of a chain lies between the mu of its last part and the composed mu of both of its parts."""
+    """The mu of a chain lies between the mu of its last part and the composed mu of its two parts."""
     both, parts = taut_string.mu([*first, *second]), (taut_string.mu(first), taut_string.mu(second))
     assert at_most(parts[1], both)
     assert at_most(both, math.hypot(*parts))
@@ -115,8 +115,8 @@ def test_mu_of_several_slots_is_subadditive(seeds, place):
 
 @given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=6), apart=positive)
 def test_each_restart_equals_a_chain_that_starts_there(stretches, apart):
-    """The mu of a restart at a stretch equals the mu of a chain that starts at that stretch with the given initial
-    distance."""
+    """When mu is computed for a restart at every stretch, each value equals the mu of a chain that starts at that
+    stretch with the given initial distance."""
     alike = [
         Stretch(steps=stretch.steps, contraction=stretch.contraction, variance=stretch.variance, push=stretch.push)
         for stretch in stretches

@@ -103,7 +103,7 @@ def test_a_flipped_bit_is_refused(key: KeyEncryptionFile, place: int) -> None:
 
 
 def test_a_wrong_key_file_is_refused(key: KeyEncryptionFile, tmp_path: Path) -> None:
-    """An archive is refused with a wrong key file before any of it is read."""
+    """With a wrong key file, an archive is refused before any of its contents are read."""
     other = KeyEncryptionFile(tmp_path / "other")
     other.create()
     with pytest.raises(BackupRefused, match="key file is not the one"):

@@ -161,8 +161,8 @@ def test_missing_tombstones_must_be_acknowledged(
     back_up: Callable[[], Backup],
     other: Settings,
 ) -> None:
-    """A restore with a missing tombstone file is refused before anything changes. A restore without tombstones starts a
-    new file from the database."""
+    """A restore with a missing tombstone file is refused before anything changes. A restore that is explicitly run
+    without tombstones is accepted and starts a new file from the database."""
     new_dataset()
     back_up()
     with pytest.raises(BackupRefused, match="no tombstones at"):

@@ -13,8 +13,8 @@ from app.installations import Installation
 
 
 def test_late_backups_are_reported(installation: Installation, get: Callable[[str], Any], tmp_path: Path) -> None:
-    """Backups are reported as late if the last backup is too old. If there is no backup, they are reported as late once
-    the installation itself is too old."""
+    """Backups are reported as late if the last backup is too old or, if there is none, if the installation was set up
+    too long ago."""
     assert get("/overview")["backups"] == {"last_at": None, "is_late": False}
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=8)
     with installation.database.writing() as session:

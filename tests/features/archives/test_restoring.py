@@ -388,7 +388,7 @@ def test_retired_objects_do_not_return(
         assert client.get(f"/v1/models/{model['id']}/versions").json()["items"][0]["status"] == "destroyed"
 
 
-def test_a_restore_needs_an_empty_place(
+def test_a_restore_needs_an_empty_target(
     installation: Installation,
     archive: Path,
     key_file: Path,

@@ -90,7 +90,8 @@ def test_every_flipped_bit_is_found(apart: Installation, file: Path) -> None:
 
 
 def test_moved_lines_are_found(apart: Installation, file: Path) -> None:
-    """Verification detects duplicated, swapped, removed and moved lines, and then no run or backup starts."""
+    """Verification detects duplicated, swapped, removed and moved lines. No run or backup starts while such a change is
+    present."""
     lines = file.read_bytes().splitlines(keepends=True)
     for changed in (
         [*lines[:3], lines[2], *lines[3:]],

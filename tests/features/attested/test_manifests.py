@@ -79,8 +79,8 @@ def test_a_refused_manifest_serves_no_request(
     trainer: AttestedTrainer, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
     """A manifest is refused if it is signed with another key, is for another trainer or an earlier retraining, states
-    that the rows were read in the future or before the request, has an unsigned list, or includes a person to be
-    forgotten. The response names the failed check, and the request stays open."""
+    that the rows were read in the future or before the request, has a list of identifiers other than the signed one, or
+    includes a person to be forgotten. The response names the failed check, and the request stays open."""
     old = trainer.digests("ada", "eve")
     other = new_trainer("Other")
     request = forget("ada")

@@ -71,8 +71,8 @@ def test_a_webhook_leads_to_retraining(
 
 
 def test_the_example_and_the_command_line_run(settings: Settings, admin_key: str, lethe: Lethe, tmp_path: Path) -> None:
-    """The documented example runs unchanged. One command signs and sends a manifest, and another command verifies a
-    case."""
+    """The documented example runs unchanged. One command signs and sends a manifest, and others state that its artefact
+    may be served and list the trainer."""
     with processes.gateway(settings) as (_, address):
         environment = os.environ | {"LETHE_URL": address, "LETHE_API_KEY": admin_key}
         done = subprocess.run(

@@ -34,14 +34,14 @@ def test_versioning_enabled_later_is_detected(s3: Server, bucket: str) -> None:
 
 
 def test_a_check_deletes_its_probe(s3: Server, bucket: str) -> None:
-    """The check deletes its probe object."""
+    """The bucket check deletes the object that it writes as a probe."""
     S3Store(f"s3://{bucket}", "weights").check()
     assert s3.contents(bucket) == {}
 
 
 def test_objects_are_stored_below_their_prefix(s3: Server, bucket: str) -> None:
-    """Objects are stored under prefix, folder and group, where an operator can find them. Objects under other prefixes
-    are ignored."""
+    """Objects are stored under a path made of the prefix, the folder and the group, where an operator can find them.
+    Objects under other prefixes are ignored."""
     S3Store(f"s3://{bucket}/one/two/", "weights").put("ver_1.sealed", b"1")
     S3Store(f"s3://{bucket}", "weights").put("ver_2.sealed", b"2")
     assert s3.contents(bucket) == {"one/two/weights/ver_1/sealed": b"1", "weights/ver_2/sealed": b"2"}

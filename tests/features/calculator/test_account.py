@@ -38,5 +38,6 @@ def test_all_theorems_are_listed(lethe: Lethe) -> None:
     ],
 )
 def test_invalid_input_is_refused_in_one_line(lethe: Lethe, arguments: list[str], code: str) -> None:
-    """For an unknown theorem or a parameter out of range, the command exits with code 1 and names the condition."""
+    """For an unknown theorem or a parameter out of range, the command exits with code 1 and a one-line error that
+    contains the error code."""
     refused(lethe("account", *arguments), code)

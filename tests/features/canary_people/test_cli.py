@@ -59,8 +59,9 @@ def test_rounds_of_an_external_pipeline_are_judged(lethe: Lethe, people: Path, t
     assert len(json.loads((second / "state.json").read_text())["judged"]) == 4
 
 
-def test_pipeline_files_reveal_no_group(lethe: Lethe, people: Path, tmp_path: Path) -> None:
-    """The files for a pipeline contain only the columns of its table, in an order that does not reveal the groups."""
+def test_pipeline_files_do_not_reveal_which_canaries_were_planted(lethe: Lethe, people: Path, tmp_path: Path) -> None:
+    """The files for a pipeline contain only the columns of its table. The order of their rows does not reveal which
+    canaries were planted."""
     folder = tmp_path / "1"
     lethe("canaries", "draw", str(people), str(folder), "--number", "40", "--id-column", "id")
     planted, score = rows(folder / "plant.csv"), rows(folder / "score.csv")
@@ -72,8 +73,8 @@ def test_pipeline_files_reveal_no_group(lethe: Lethe, people: Path, tmp_path: Pa
 
 
 def test_invalid_input_is_refused_in_one_line(lethe: Lethe, people: Path, tmp_path: Path) -> None:
-    """Too few losses, words in place of numbers, NaN, an unknown column and too few canaries are refused in one
-    line."""
+    """Too few losses, losses that are not numbers, NaN, an unknown column and too few canaries are each refused with a
+    one-line error."""
     folder = tmp_path / "1"
     refused(lethe("canaries", "draw", str(people), str(folder), "--number", "3"), "input_invalid")
     refused(lethe("canaries", "draw", str(people), str(folder), "--id-column", "name"), "input_invalid")

@@ -74,9 +74,9 @@ def test_estimated_power_matches_the_alarm_rate() -> None:
     assert np.median(estimates) == pytest.approx(alarms / 150, abs=0.15)
 
 
-def test_outcomes_depend_on_the_group_and_the_power() -> None:
-    """The test raises an alarm if the model still knows a group. If not, the outcome is "clean" if the test would have
-    detected a known group, and "no power" otherwise, as in a trainer's first run."""
+def test_the_outcome_depends_on_detection_and_power() -> None:
+    """The test raises an alarm if the model still remembers a group of forgotten canaries. Otherwise, the outcome is
+    "clean" if the test would have detected such a group, and "no power" if not, as in a trainer's first run."""
     rng = np.random.default_rng(7)
     never = rng.normal(size=300)
     known, unknown = rng.normal(size=40) - 3, rng.normal(size=40)

@@ -59,7 +59,7 @@ def test_honest_trainer_is_clean(
     forget: New,
     get: Callable[[str], Any],
 ) -> None:
-    """The first training run has no forgotten canaries and reports no power. The next training run is clean, and the
+    """The first training run has no forgotten canaries and reports "no power". The next training run is clean, and the
     deletion request that it serves completes. The request's bundle states the p-value, the power and the number of
     canaries. Canaries that are no longer needed cannot be decrypted."""
     assert train() == 1
@@ -121,7 +121,7 @@ def test_a_trainer_that_reuses_forgotten_rows_is_stopped(
 
 
 @pytest.mark.parametrize("wanted", [0, 20])
-def test_canaries_are_omitted_if_disabled_or_too_crowded(
+def test_canaries_are_omitted_if_disabled_or_if_the_table_is_small(
     wanted: int, new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
     """If a trainer disables canaries or its table has too few rows, the training run uses no canaries and reports no

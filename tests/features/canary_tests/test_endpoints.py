@@ -58,8 +58,8 @@ def test_repeating_a_canary_test_request_is_a_no_op(
 def test_only_a_live_model_is_tested(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A request for a canary test gets a 409 if the model has not been trained yet, a 422 if it has no canary lanes,
-    and a 404 if it is unknown. No canary test is queued."""
+    """A request for a canary test gets a 409 if the model has not been trained yet, a 422 if it was created without
+    canaries, and a 404 if it is unknown. No canary test is queued."""
     model = new_model(new_dataset()["id"])
     refused(gateway.post(f"/v1/models/{model['id']}/audit"), 409, "model_not_live")
     refused(gateway.post("/v1/models/mdl_0/audit"), 404, "model_unknown")
@@ -69,7 +69,7 @@ def test_only_a_live_model_is_tested(
     refused(gateway.post(f"/v1/models/{bare['id']}/audit"), 422, "precondition_failed")
 
 
-def test_a_request_goes_before_a_canary_test(
+def test_a_request_runs_before_a_waiting_canary_test(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
     """A deletion request runs before a canary test that is waiting for the same model, even if the request was
@@ -95,8 +95,8 @@ def test_a_request_goes_before_a_canary_test(
 def test_a_request_during_a_canary_test_runs_next(
     installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """A model stays in service during a canary test and reports the test. A request submitted during the test runs
-    next, even if the test is interrupted and has to be repeated."""
+    """A model stays in service during a canary test, and its status and progress show the test. A request submitted
+    during the test runs next, even if the test is interrupted and has to be repeated."""
     gateway.post(f"/v1/models/{live['id']}/audit")
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)

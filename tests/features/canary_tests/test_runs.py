@@ -41,9 +41,9 @@ def _ask(gateway: TestClient, model: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("plan", [FORGETTING, CanaryPlan(lanes=4096, steps_before=0, steps=80)])
-def test_a_canary_test_covers_the_whole_plan(plan: CanaryPlan) -> None:
-    """A canary test trains on the canaries, forgets them again, and reports each step. The lower bound covers the whole
-    plan: it is at least three quarters of the certified bound and never exceeds it."""
+def test_a_canary_test_runs_its_whole_plan(plan: CanaryPlan) -> None:
+    """A canary test trains on the canaries, forgets them again, and reports each step. Its lower bound on mu for the
+    whole test is at least three quarters of the certified mu and never exceeds it."""
     told: list[int] = []
     observed = canaries.run(MECHANISM, plan, on_progress=told.append)
     assert told == list(range(1, plan.steps_before + plan.steps + 1))
@@ -78,7 +78,7 @@ def test_unforgotten_canaries_are_found(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_only_a_null_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A canary test reads only one row, which is null."""
+    """A canary test reads a single null row instead of a dataset's rows."""
     read: list[Any] = []
     original = chain.run
 
@@ -146,7 +146,8 @@ def test_a_killed_canary_test_is_repeated(
 
 
 def test_trained_canaries_have_the_expected_mean() -> None:
-    """After training, the planned canaries have the mean signal that the test assumes at the start of forgetting."""
+    """The mean signal after training on the canaries equals the mean that the test assumes at the start of
+    forgetting."""
     law = canary_test.law(MECHANISM, FORGETTING)
     learned = CanaryPlan(lanes=4096, steps_before=0, steps=80)
     assert canary_test.law(MECHANISM, learned, records=law.records).mean == pytest.approx(law.start)

@@ -64,11 +64,11 @@ def end(installation: Installation, claimed: ClaimedRun, *, error_code: str | No
         canary_tests.end(session, run_id=claimed.run_id, observed=observed, error_code=error_code)
 
 
-def test_lanes_take_as_many_steps_as_the_first_request(
+def test_a_canary_test_takes_the_steps_of_training_and_of_a_first_request(
     live: dict[str, Any], forget: Make, ask: Callable[..., None], claim: Claim, installation: Installation
 ) -> None:
-    """The canary lanes of a test train for as many steps as the model did, and forget for as many steps as the run that
-    serves the model's first request."""
+    """A canary test trains for as many steps as the model did, and forgets for as many steps as the run that serves the
+    model's first request."""
     learned = live["mechanism"]["learn_steps"]
     ask(live)
     audit = claim()
@@ -148,8 +148,8 @@ def test_a_canary_test_that_detects_a_fault_fails(
     claim: Claim,
     work: Any,
 ) -> None:
-    """A canary test that detects leftover influence ends as failed and reports its numbers. The model stays live and
-    continues to forget."""
+    """A canary test that detects leftover influence is marked as failed, and its run shows the measurements. The model
+    stays live and continues to forget."""
     ask(live)
     claimed = claim()
     end(installation, claimed, error_code=AuditFailed.code)

@@ -68,6 +68,6 @@ def test_accounts_need_their_scopes(somebody_with: SomebodyWith, new_dataset: Ma
 
 
 def test_an_invalid_budget_is_refused(officer: Browser) -> None:
-    """A request with a budget out of range gets a page of the dashboard with status 422."""
+    """If the requested budget is out of range, the response is a dashboard page with status 422."""
     for query in ("epsilon=-1", "epsilon=x", "delta=1", "delta=0"):
         assert officer.get(f"/admin/accounting?{query}").status_code == 422

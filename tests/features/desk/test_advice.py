@@ -26,9 +26,9 @@ def test_every_documented_failure_has_advice() -> None:
     assert ADVICE.keys() <= documented | known | {"restored", "unknown"}
 
 
-def test_every_named_condition_of_a_run_has_advice() -> None:
-    """There is advice for every error raised by name in a worker or when people are selected for a rehearsal. The only
-    exception is a lost lease, because it does not make a run fail."""
+def test_every_named_error_of_a_run_has_advice() -> None:
+    """There is advice for every named error that a worker can raise, in a run or when people are selected for a
+    rehearsal. The only exception is a lost lease, because it does not make a run fail."""
     sources = "".join(path.read_text() for path in (ROOT / "worker").rglob("*.py"))
     names = {*re.findall(r"raise (\w+)", sources), *re.findall(r"`(\w+)`", rehearsals.draw.__doc__ or "")}
     declaring = (errors, problems, contract)

@@ -44,8 +44,8 @@ def test_a_file_is_added_saved_and_deleted(officer: Browser, place: str, get: Ge
 
 
 def test_a_refused_file_is_explained(officer: Browser, place: str) -> None:
-    """A missing file or a file of the wrong kind is reported next to the form field. A form without its token is
-    refused, and an unknown request's page returns 404."""
+    """A missing file or a file of an unsupported type is reported next to the form field. A form with a wrong CSRF
+    token is refused, and an unknown request's page returns 404."""
     page = officer.send(f"{place}/attachments", file=("Jane.pdf", b"MZ"))
     assert page.status_code == 422
     assert 'id="file-fault">' in page.text
@@ -59,7 +59,7 @@ def test_a_refused_file_is_explained(officer: Browser, place: str) -> None:
 def test_attachments_are_hidden_from_readers(
     officer: Browser, somebody_with: Callable[..., Browser], place: str
 ) -> None:
-    """A user who may not decide does not see attachments and can neither read, add nor delete any."""
+    """A user who may not decide about requests sees no attachments and cannot read, add or delete any."""
     officer.send(f"{place}/attachments", file=(NAME, PDF))
     [path] = re.findall(r'<a href="(/admin/requests/\w+/attachments/att_\w+)">', officer.get(place).text)
     viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)

@@ -43,8 +43,9 @@ def stored(installation: Installation) -> list[bytes]:
 
 
 def test_attachments_are_purged_with_the_details(installation: Installation) -> None:
-    """Attachments count as details of a request, even if it has no others. After the retention period the attachment's
-    row and key are deleted, and its name and bytes in a backup of the database cannot be decrypted."""
+    """Attachments count as details of their request, even if the request has no other details. After the retention
+    period the attachment's row and key are deleted, and its name and bytes in a backup of the database cannot be
+    decrypted."""
     request_id = ask(installation)
     attach(installation, request_id)
     before = stored(installation)

@@ -66,8 +66,7 @@ def test_a_long_decision_continues_with_the_next_call(officer: Browser, monkeypa
 
 @pytest.mark.usefixtures("many")
 def test_a_rejection_without_an_explanation_is_refused(officer: Browser) -> None:
-    """A bulk rejection without an explanation is refused, the fault is shown at its field, and no request is
-    decided."""
+    """A bulk rejection without an explanation is refused, an error is shown at the field, and no request is decided."""
     page = officer.get("/admin/requests/decide").text
     answer = officer.post("/admin/requests/decide-all", decision="reject", ground="legal_claims", **fields(page))
     assert answer.status_code == 422

@@ -34,8 +34,8 @@ def model(new_dataset: Make, new_model: Make, forget: Make, work: Work) -> str:
 
 
 def test_a_passed_canary_test_is_shown(officer: Browser, model: str, get: Get) -> None:
-    """The overview, the list and the model's page show that the last canary test passed. The run's page shows its
-    results."""
+    """The overview, the list of models and the model's page show that the last canary test passed. The run's page shows
+    its results."""
     found = get(f"/models/{model}")["audit"]
     numbers = evidence.between(AuditOut(**found["last"]))
     page = officer.get("/admin/overview").text
@@ -56,7 +56,8 @@ def test_a_passed_canary_test_is_shown(officer: Browser, model: str, get: Get) -
 def test_a_refuted_run_is_explained(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor, finding: str
 ) -> None:
-    """The run's page and the overview explain in words that a canary test refuted a run."""
+    """If a canary test refutes a run, the run's page and the overview explain this in words, and the model's page shows
+    the test as refused."""
     run_id = get(f"/models/{model}")["audit"]["last_run_id"]
     with installation.database.writing(by=by) as session:
         run = session.get_one(Run, run_id)
@@ -117,8 +118,8 @@ def test_a_canary_test_can_be_requested(officer: Browser, model: str, get: Get, 
 def test_models_without_canary_tests_do_not_offer_one(
     officer: Browser, somebody_with: Callable[..., Browser], new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """The page of a model without canary lanes does not offer a canary test. A user without the scope is not offered
-    one on any page."""
+    """The page of a model created without canaries does not offer a canary test. A user without the required scope is
+    not offered one on any page."""
     dataset = new_dataset()["id"]
     none, some = (new_model(dataset, audit={"lanes": lanes})["id"] for lanes in (0, 8))
     work()

@@ -54,7 +54,7 @@ def test_the_form_creates_a_case(officer: Browser, get: Get, new_dataset: Make) 
     ],
 )
 def test_an_incomplete_form_is_shown_again(officer: Browser, get: Get, wrong: dict[str, str], said: str) -> None:
-    """An incomplete form is shown again with its faults and its input, and no request is created."""
+    """An incomplete form is shown again with its errors and its input, and no request is created."""
     answer = officer.post("/admin/requests/new", **ENTERED | {"external_id": "kept"} | wrong)
     assert answer.status_code == 422
     assert 'value="kept"' in answer.text
@@ -141,8 +141,8 @@ def _model(**of: Any) -> ModelToForgetOut:
 
 
 def test_the_reason_for_waiting_is_shown() -> None:
-    """The page shows how full the batch is, when it will start at the latest, and how long a run takes. Every reason
-    for waiting is explained in words."""
+    """The page states how full the batch is, the latest time at which it will start, and how long a run takes. Every
+    reason for waiting is explained in words."""
     until = datetime.datetime(2026, 12, 3, tzinfo=datetime.UTC)
     said = waits(_model(reason=WaitReason.BATCH, until=until))
     assert "waits for a batch: 150 of 200 requests so far, at the latest <time" in said
@@ -154,7 +154,7 @@ def test_a_reply_is_shown_in_the_chosen_language(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """The reply page is shown in the chosen language. Depending on the outcome, it reports the deletion with its
-    certificate, the ground for a rejection, or that nothing was held. Until there is an outcome, it confirms
+    certificate, the ground for a rejection, or that no data was held. Until there is an outcome, it confirms
     receipt."""
     language = ReplyLanguage.FR
     new_model(new_dataset()["id"])
@@ -225,7 +225,7 @@ def test_a_reply_names_the_request_that_erased_the_rows(
     gateway: TestClient, officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """If another request by the same person erased the rows, the reply names that request and its certificates and does
-    not claim that nothing was held. Each of the two cases links to the other."""
+    not claim that nothing was held. The two cases link to each other."""
     new_model(new_dataset()["id"])
     work()
     first, second = (forget("p1", identity_verified=False, external_id=name)["id"] for name in ("A-1", "B-2"))

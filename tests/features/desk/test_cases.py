@@ -94,7 +94,7 @@ def test_notes_are_added_and_shown(
 
 
 def test_a_refused_note_keeps_its_text(officer: Browser, forget: Make) -> None:
-    """A note that is empty or too long is shown again with the fault, so that it can be corrected."""
+    """A note that is empty or too long is shown again with an error, so that it can be corrected."""
     place = f"/admin/requests/{forget('p1', identity_verified=False)['id']}/note"
     answer = officer.post(place, text="y" * 4001)
     assert answer.status_code == 422

@@ -198,7 +198,7 @@ def test_the_audit_log_is_linked_only_with_its_scope(
 def test_the_worst_models_are_shown(
     officer: Browser, installation: Installation, new_dataset: Make, new_model: Make
 ) -> None:
-    """The overview names the eight models most at risk and links to all of them."""
+    """The overview names the eight models most at risk and links to the list of all models."""
     dataset = new_dataset(rows=4)["id"]
     made = [new_model(dataset, name=f"m{n}")["id"] for n in range(10)]
     with installation.database.writing() as session:
@@ -212,8 +212,8 @@ def test_the_worst_models_are_shown(
 def test_waiting_people_are_shown_without_dangers(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """If no deadline is near, the page shows how many requests are waiting, how many models still contain those
-    people's data, and the earliest due date."""
+    """If no deadline is near, the page shows how many requests are waiting, how many models still contain the data of
+    the people who made these requests, and the earliest due date."""
     new_model(new_dataset()["id"])
     work()
     made = forget("p1")

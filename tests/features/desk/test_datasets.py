@@ -70,9 +70,9 @@ def test_a_file_of_numbers_becomes_a_dataset_with_a_target(officer: Browser, get
 
 
 def test_columns_are_stated_in_the_form(officer: Browser, get: Get) -> None:
-    """Without a schema file, the schema is built from the kinds and public facts entered for the columns. If a column's
-    facts are missing, an error names the column and nothing is stored. The form proposes the same columns for the next
-    file."""
+    """Without a schema file, the schema is built from the kind and the public range or values entered for each column.
+    If a column's entry is missing or invalid, an error names the column and nothing is stored. The form proposes the
+    same columns for the next file."""
     kinds = {"who": ("subject", ""), "age": ("number", "0..120"), "paid": ("label", "no, yes")}
 
     def send(**changed: tuple[str, str]) -> httpx.Response:
@@ -92,8 +92,8 @@ def test_columns_are_stated_in_the_form(officer: Browser, get: Get) -> None:
 
 
 def test_wrong_rows_are_named_by_line_and_column(officer: Browser, get: Get) -> None:
-    """For each invalid row, the page states the line, the column and what was expected, but never the content. Nothing
-    is stored."""
+    """For each invalid row, the page states the line, the column and what was expected, but never the content of the
+    row. Nothing is stored."""
     answer = _send(officer, "/admin/datasets/new", **_csv(ROWS + "dan,secret,no\neve,20,perhaps\n"))
     assert answer.status_code == 422
     assert ">line 5, column age:</strong>" in answer.text
@@ -105,15 +105,15 @@ def test_wrong_rows_are_named_by_line_and_column(officer: Browser, get: Get) -> 
 
 
 @each(("without", "says"), [("file", "Expected a file with rows"), ("name", "Fill this in."), ("schema", "schema")])
-def test_a_missing_part_is_named(officer: Browser, without: str, says: str) -> None:
-    """A missing part of the form is named, even if the browser sends it empty."""
+def test_a_missing_field_is_named(officer: Browser, without: str, says: str) -> None:
+    """If a required field of the form is left empty, the error names the field."""
     empty: Any = "" if without == "name" else ("", b"")
     answer = _send(officer, "/admin/datasets/new", **(_csv() | {without: empty}))
     assert answer.status_code == 422
     assert says in answer.text
 
 
-def test_uploaded_files_are_never_in_clear(
+def test_uploaded_files_are_never_stored_unencrypted(
     officer: Browser, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that is uploaded through a page is spooled like a file uploaded through the API: only in the data folder
@@ -126,8 +126,8 @@ def test_uploaded_files_are_never_in_clear(
 
 
 def test_forged_uploads_are_refused(officer: Browser, somebody_with: Callable[..., Browser], get: Get) -> None:
-    """An upload form that comes from another site, lacks its token, or is sent with a read-only key gets a 403, and no
-    dataset is created."""
+    """An upload form that comes from another site, lacks its CSRF token, or is sent with a read-only key gets a 403,
+    and no dataset is created."""
     assert _send(officer, "/admin/datasets/new", origin="https://evil.example", **_csv()).status_code == 403
     assert _send(officer, "/admin/datasets/new", csrf="0" * 64, **_csv()).status_code == 403
     reader = somebody_with(Scope.MODELS_READ)

@@ -38,7 +38,7 @@ def test_every_page_in_german(officer: Browser, ids: dict[str, str]) -> None:
 
 
 def test_filters_and_searches_return_pages(officer: Browser, ids: dict[str, str]) -> None:
-    """Filters, sort orders, searches for people and recomputations all return pages."""
+    """Filtered and sorted lists, searches for people, verifications and previews all return pages."""
     for filters in (
         "status=completed",
         "regulation=gdpr",

@@ -47,7 +47,7 @@ def members_of(pack: bytes) -> dict[str, bytes]:
 
 def test_a_pack_has_everything_and_verifies_offline(gateway: TestClient, forgotten: str, tmp_path: Path) -> None:
     """The pack contains the reply, certificates, keys, history and audit entries. The command-line tool verifies the
-    pack with separately saved keys, and the pack's certificates can be extracted and verified on their own."""
+    pack with separately saved keys, and the pack's certificates can be extracted and verified separately."""
     pack = pack_of(gateway, forgotten, language="de")
     members = members_of(pack)
     assert set(members) == {
@@ -81,8 +81,8 @@ def test_a_pack_has_everything_and_verifies_offline(gateway: TestClient, forgott
 
 
 def test_any_flipped_bit_is_found(gateway: TestClient, forgotten: str) -> None:
-    """Verification detects a flipped bit in any byte of the pack. It also detects one in any member if the pack was
-    re-archived afterwards."""
+    """Verification detects a flipped bit in any byte of the pack. It also detects a flipped bit in any member of a pack
+    that was re-archived afterwards."""
     pack = pack_of(gateway, forgotten)
     members = members_of(pack)
     keys = gateway.get("/.well-known/jwks.json").json()
@@ -100,8 +100,8 @@ def test_any_flipped_bit_is_found(gateway: TestClient, forgotten: str) -> None:
 
 
 def test_altered_packs_are_refused(gateway: TestClient, forgotten: str, forget: Make, work: Callable[[], int]) -> None:
-    """A pack with a missing, additional or foreign member, or one signed with other keys, is refused. So is a file that
-    is not a pack."""
+    """A pack is refused if a member is missing, was added or comes from another pack, or if the pack is signed with
+    other keys. A file that is not a pack is refused too."""
     keys = gateway.get("/.well-known/jwks.json").json()
     members = members_of(pack_of(gateway, forgotten))
     other = forget("p2")["id"]
@@ -175,7 +175,7 @@ def test_equal_states_have_equal_packs(gateway: TestClient, installation: Instal
 def test_a_case_without_certificates_has_a_pack(
     gateway: TestClient, forget: Make, work: Callable[[], int], status: str
 ) -> None:
-    """A request that is in review, was rejected or concerned no held data also has a pack that verifies."""
+    """A request that is in review, was rejected or matched no stored data also has a pack that verifies."""
     request_id = forget("stranger", identity_verified=status == "nothing_held")["id"]
     work()
     if status == "rejected":
@@ -197,9 +197,11 @@ def test_a_reply_that_the_font_cannot_render_is_text(gateway: TestClient, forget
     assert "no evidence.pdf" in members["README.txt"].decode()
 
 
-def test_a_long_log_is_not_linked(gateway: TestClient, forgotten: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_of_a_long_log_are_not_chained(
+    gateway: TestClient, forgotten: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If the audit log has too many other entries between the request's entries, the pack contains only the request's
-    entries and states that they are not linked."""
+    entries and states that they do not form a chain."""
     monkeypatch.setattr(packing, "MAX_LINKED_ENTRIES", 1)
     pack = pack_of(gateway, forgotten)
     verified = evidence_pack.verify(pack, gateway.get("/.well-known/jwks.json").json())

@@ -34,8 +34,8 @@ def marked(page: str) -> dict[str, str]:
     return found
 
 
-def test_faults_are_explained_with_their_limits() -> None:
-    """Each fault is listed under the path of its field, as a sentence with the violated limit."""
+def test_errors_are_explained_with_the_violated_limits() -> None:
+    """Each error is listed under the path of its field, as a sentence that states the violated limit."""
     asked = {"name": "", "dataset_id": "ds_1", "l2": -1, "learn_steps": 1.5, "audit": {"lanes": 3}, "more": 1}
     assert said(ModelIn, **asked) == {
         "name": "Fill this in.",
@@ -47,8 +47,8 @@ def test_faults_are_explained_with_their_limits() -> None:
 
 
 def test_messages_of_validators_are_unchanged() -> None:
-    """Messages from our own validators are shown unchanged except for a capital letter. An unexpected fault is also
-    described in a sentence."""
+    """Messages from our own validators are shown unchanged, except that they are capitalised. An unexpected error is
+    also described in a sentence."""
 
     class Asked(BaseModel):
         name: str
@@ -62,8 +62,8 @@ def test_messages_of_validators_are_unchanged() -> None:
     assert said(Asked, name="x", day=b"\xff") == {"name": "Expected a known name", "day": "Enter a whole number."}
 
 
-def test_a_fault_is_found_by_its_field() -> None:
-    """A fault in an element of a list or of a nested object is shown at its field."""
+def test_an_error_is_found_by_its_field() -> None:
+    """An error in a list element or in a nested object is found by the name of its form field."""
     error = InputInvalid("", [FieldError("target.epsilon", "expected more"), FieldError("scopes.0", "unknown")])
     assert fault_of(error, "epsilon") == "Expected more"
     assert fault_of(error, "scopes") == "Unknown"
@@ -71,8 +71,8 @@ def test_a_fault_is_found_by_its_field() -> None:
     assert fault_of(None, "name") is None
 
 
-def test_the_field_of_a_fault_is_marked(officer: Browser) -> None:
-    """The faulty field is marked and explained, and the form keeps its input."""
+def test_an_invalid_field_is_marked(officer: Browser) -> None:
+    """An invalid field is marked, its error is explained, and the form keeps its input."""
     page = officer.post("/admin/keys", name="crm", calls_per_minute="many", sees="all").text
     assert marked(page) == {"calls_per_minute": "Enter a whole number.", "scopes": "Choose at least 1."}
     assert 'value="crm"' in page
@@ -82,8 +82,8 @@ def test_the_field_of_a_fault_is_marked(officer: Browser) -> None:
 
 
 def test_an_incomplete_decision_stays_open(officer: Browser, forget: Make) -> None:
-    """A rejection without an explanation is shown again with the form open, the fault at its field and the chosen
-    ground kept. If several requests were selected, the selection is kept too."""
+    """A rejection without an explanation is shown again with the form still open, an error at the explanation's field,
+    and the chosen ground kept. If several requests were selected, the selection is kept too."""
     made = forget("p1", identity_verified=False)["id"]
     one = officer.post(f"/admin/requests/{made}/reject", ground="legal_claims", explanation=" ")
     asked = {"decision": "reject", "ground": "legal_claims", "explanation": "", "chosen": made}

@@ -15,8 +15,8 @@ def examine(name: str, content: bytes, max_bytes: int = 1000) -> file_kinds.Atta
 
 @each("said", AttachmentKind)
 def test_bytes_must_match_the_suffix(said: AttachmentKind) -> None:
-    """A file is accepted if its bytes match its suffix in upper or lower case, and refused if they are of another kind.
-    Only an e-mail file may also be plain text."""
+    """A file is accepted if its bytes match its suffix, in upper or lower case, and refused if they belong to another
+    file type. Only an e-mail file may also be plain text."""
     found = examine(f"a.{said.upper()}", FILES[said])
     assert (found.kind, found.content) == (said, FILES[said])
     for other in AttachmentKind:
@@ -48,8 +48,8 @@ def test_bytes_must_match_the_suffix(said: AttachmentKind) -> None:
     ],
 )
 def test_invalid_files_are_refused(name: str, content: bytes) -> None:
-    """A file is refused if it is empty, of an unknown kind or of another kind than its name, or if its name contains
-    invisible characters. The refusal quotes neither name nor content."""
+    """A file is refused if it is empty, has an unknown type or a type other than its name indicates, or if its name
+    contains invisible characters. The error quotes neither the name nor the content."""
     with pytest.raises(AttachmentInvalid) as refused:
         examine(name, content)
     assert refused.value.errors[0].path == "file"
@@ -58,7 +58,7 @@ def test_invalid_files_are_refused(name: str, content: bytes) -> None:
 
 
 def test_names_are_normalised() -> None:
-    """A path is reduced to its last part, and names are normalised to composed characters."""
+    """A path is reduced to its last component, and combining characters in names are composed."""
     assert examine("C:\\letters\\a.pdf", PDF).name == "a.pdf"
     assert examine("../../etc/e\u0301.pdf", PDF).name == "é.pdf"
     assert examine("a.JPG", FILES[AttachmentKind.JPEG]).kind is AttachmentKind.JPEG

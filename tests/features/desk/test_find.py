@@ -14,8 +14,8 @@ Get = Callable[[str], Any]
 def test_a_unique_match_is_opened(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """The search box opens an object's page for its id, for a complete case number, or for a part of a name that
-    matches only one object."""
+    """Searching for an id, a complete case number, or part of a name that only one object has opens the page of that
+    object."""
     dataset = new_dataset(name="Customers 2026")["id"]
     model = new_model(dataset, name="Churn_model")["id"]
     work()

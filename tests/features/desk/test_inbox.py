@@ -50,8 +50,8 @@ def test_the_most_urgent_requests_come_first(officer: Browser, gateway: TestClie
 
 
 def test_queues_are_filtered_by_assignee(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """The unassigned queue excludes assigned requests, and each queue has the number of rows that its link shows. Only
-    human users have a queue of their own."""
+    """The unassigned queue excludes assigned requests, and the number next to the link of each queue equals the number
+    of its rows. Only human users have a queue of assigned requests."""
     made = [forget(f"p{n}", identity_verified=False)["id"] for n in range(3)]
     person = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
     maria = gateway.post("/v1/users", json=person).json()["id"]
@@ -66,7 +66,7 @@ def test_queues_are_filtered_by_assignee(officer: Browser, gateway: TestClient, 
 
 @each(("inbox", "leads"), [("unassigned", "/admin?queue=unassigned&case="), ("x", "/admin/requests/")])
 def test_forms_redirect_to_the_queue_or_the_case(officer: Browser, forget: Make, inbox: str, leads: str) -> None:
-    """A form about a case leads back to the queue if it was sent from the inbox, and otherwise to the case's page."""
+    """A form about a case redirects to the queue if it was sent from the inbox, and otherwise to the case's page."""
     made = forget("p1", identity_verified=False)["id"]
     answer = officer.post(f"/admin/requests/{made}/note", text="Called back.", inbox=inbox)
     assert answer.status_code == 303
@@ -79,8 +79,8 @@ def test_forms_redirect_to_the_queue_or_the_case(officer: Browser, forget: Make,
 
 
 def test_an_open_case_shows_queue_and_case(officer: Browser, forget: Make) -> None:
-    """The URL of an open case shows the queue next to the case, and the case's forms contain the queue's name. The
-    fragment alone is not a complete page."""
+    """The URL of an open case shows the queue next to the case, and the case's forms contain the queue's name. The case
+    alone is returned as a fragment instead of a complete page."""
     made = forget("p1", identity_verified=False, external_id="2026-0815")["id"]
     page = officer.get(f"/admin?queue=all&case={made}").text
     assert f'action="/admin/requests/{made}/approve"' in page

@@ -44,7 +44,7 @@ def test_a_key_is_shown_once(officer: Browser, gateway: TestClient, get: Get) ->
     [("name", ""), ("scopes", []), ("scopes", ["root"]), ("expires_on", "soon"), ("calls_per_minute", "many")],
 )
 def test_an_invalid_key_is_not_created(officer: Browser, get: Get, field: str, value: str | list[str]) -> None:
-    """An invalid form is shown again with its faults, and no key is created."""
+    """An invalid form is shown again with its errors, and no key is created."""
     before = get("/api-keys")
     filled: dict[str, str | list[str]] = {"name": "nightly", "scopes": ["models:read"]}
     answer = officer.post("/admin/keys", **(filled | {field: value}))

@@ -100,8 +100,8 @@ def test_equal_letters_have_equal_bytes(gateway: TestClient, forgotten: str) -> 
     assert gateway.get(path).content == gateway.get(path).content
 
 
-def test_a_typed_fault_is_shown_at_its_field(officer: Browser, forgotten: str) -> None:
-    """A recipient that is too long is refused, and the page keeps the other input."""
+def test_an_invalid_recipient_is_refused(officer: Browser, forgotten: str) -> None:
+    """A recipient address that is too long is refused, and the page keeps the other input."""
     typed = TYPED | {"recipient": "x" * 501}
     page = officer.post(f"/admin/requests/{forgotten}/reply/file", language="de", format="pdf", **typed)
     assert page.status_code == 422

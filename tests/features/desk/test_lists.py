@@ -227,8 +227,8 @@ def test_a_live_list_refreshes_its_own_page(officer: Browser, fill: Fill) -> Non
 
 
 def test_page_links_cover_the_whole_list_after_lifting(officer: Browser, gateway: TestClient) -> None:
-    """After a search or after a suppression is lifted, neither of which is part of the address, the page links cover
-    the whole list."""
+    """After a search, or after a suppression is lifted, the page links cover the whole list, because neither is part of
+    the URL."""
     bodies = [{"subject_id": f"q{number}"} for number in range(60)]
     gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
     page = officer.post("/admin/suppressions/lift", subject_id="q1").text

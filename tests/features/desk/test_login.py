@@ -51,7 +51,7 @@ def test_a_wrong_key_is_refused(browser: Browser) -> None:
 @pytest.mark.usefixtures("minute")
 def test_guessing_is_limited(settings: Settings, admin_key: str) -> None:
     """Wrong keys at the login page count towards the same limit as wrong keys at the API. Beyond the limit, both refuse
-    the address for a while."""
+    further attempts from the caller's address for a while."""
     few = settings.model_copy(update={"failed_calls_per_minute": 2})
     with TestClient(create_app(few), raise_server_exceptions=False) as client:
         browser = Browser(client=client, key=admin_key)
@@ -165,7 +165,7 @@ def test_sessions_are_in_the_audit_log(officer: Browser, gateway: TestClient) ->
 
 @each("origin", [None, "null", "http://evil.example", "http://testserver.evil.example"])
 def test_forms_from_elsewhere_are_refused(officer: Browser, origin: str | None) -> None:
-    """A form on another site has no effect, even with the right token, and cannot log a user in."""
+    """A form on another site has no effect, even with the right CSRF token, and cannot log a user in."""
     answer = officer.post("/admin/logout", origin=origin)
     assert answer.status_code == FormRefused.status
     assert 'data-code="form_refused"' in answer.text
@@ -177,7 +177,7 @@ def test_forms_from_elsewhere_are_refused(officer: Browser, origin: str | None) 
 
 @each("token", ["", "0" * 64, "ä"])
 def test_forms_without_their_token_are_refused(officer: Browser, token: str) -> None:
-    """A form with a wrong token, or a login with the token of another page, has no effect."""
+    """A form with a wrong CSRF token, or a login with the token of another page, has no effect."""
     assert officer.post("/admin/logout", csrf=token).status_code == 403
     assert officer.get("/admin").status_code == 200
     assert officer.post("/admin/login", csrf=token, key=officer.key).status_code == 403

@@ -47,7 +47,7 @@ def test_a_model_shows_version_guarantee_and_target(officer: Browser, learned: d
     assert f"/admin/accounting/datasets/{learned['dataset_id']}" in page
 
 
-def test_waiting_people_are_shown_beside_an_epsilon_of_zero(
+def test_people_waiting_to_be_forgotten_are_shown(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """The overview, the list and a model's page show how many people are still to be forgotten, when their requests are
@@ -84,7 +84,7 @@ def test_a_model_in_training_has_no_guarantee(officer: Browser, new_dataset: Mak
 
 @each("path", ["", "/live", "/curve", "/what-if", "/versions", "/exports", "/ledger"])
 def test_an_unknown_model_is_a_404(officer: Browser, path: str) -> None:
-    """Every page address of an unknown model returns the dashboard's 404 page."""
+    """Every URL of an unknown model's pages returns the dashboard's 404 page."""
     page = officer.get(f"/admin/models/mdl_0{path}")
     assert page.status_code == 404
     assert "Not found" in page.text

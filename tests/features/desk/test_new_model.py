@@ -72,7 +72,7 @@ def test_a_model_with_another_method_is_created(officer: Browser, new_dataset: M
 
 
 def test_a_model_with_weights_and_a_gate_is_created(officer: Browser, new_dataset: Make, get: Get) -> None:
-    """Class weights and a quality gate are passed to the API, and a fault in them is shown at its field."""
+    """Class weights and a quality gate are passed to the API, and an error in either is shown at its field."""
     dataset, measured = new_dataset(rows=200)["id"], new_dataset(rows=50, seed=2, first=500)["id"]
     fields = {"name": "churn", "dataset_id": dataset, "evaluation_dataset_id": measured, "class_weights": "1 = 4\n"}
     gate = {"metric": "auc", "threshold": "0.8", "on_breach": "hold"}
@@ -93,8 +93,8 @@ def test_a_model_with_weights_and_a_gate_is_created(officer: Browser, new_datase
 
 
 def test_a_tangent_model_is_created(officer: Browser, gateway: TestClient, new_dataset: Make, get: Get) -> None:
-    """A network, the names of its weights and a rank define a tangent model. An unknown name is refused at its
-    field."""
+    """A network, the names of its weights and a rank define a tangent model. An unknown name is refused with an error
+    at its field."""
     dataset = new_dataset(rows=200)
     content = exported(perceptron(dataset["num_features"], 1), dataset["num_features"])
     made = gateway.post("/v1/networks", data=FORM, files={"file": ("small.onnx", content)}).json()
@@ -166,7 +166,7 @@ def test_only_the_preview_is_sent_to_scripts(officer: Browser, new_dataset: Make
 def test_an_invalid_field_shows_its_fault(
     officer: Browser, new_dataset: Make, get: Get, field: str, value: str
 ) -> None:
-    """An invalid field shows its fault, the form keeps the other input, and no model is created."""
+    """An invalid field is shown with its error, the form keeps the other input, and no model is created."""
     fields = {"name": "kept", "dataset_id": new_dataset()["id"]} | {field: value}
     answer = officer.post("/admin/models/new", **fields)
     assert answer.status_code in (409, 412, 422)

@@ -51,8 +51,8 @@ def sealed(installation: Installation) -> list[bytes]:
 
 
 def test_notes_are_purged_with_the_details(installation: Installation) -> None:
-    """Notes count as details of a request, even if it has no others. After the retention period the note's row and key
-    are deleted, and its text in a backup of the database cannot be decrypted."""
+    """Notes count as details of their request, even if the request has no other details. After the retention period the
+    note's row and key are deleted, and its text in a backup of the database cannot be decrypted."""
     request_id = ask(installation)
     assert kept(installation, request_id) == "request"
     write(installation, request_id)
@@ -75,7 +75,7 @@ def test_each_note_has_its_own_key(installation: Installation) -> None:
 
 
 def test_a_note_after_the_purge_is_refused(installation: Installation) -> None:
-    """A note is refused once the details have been purged, even if the whole request was purged earlier."""
+    """A note is refused once the request's details have been purged, even if the whole request was purged earlier."""
     for policy in (POLICY, Policy(retain_details_days=90, retain_requests_days=30, report_seconds=0)):
         request_id = ask(installation, policy)
         pass_by(installation, 29 * DAY)

@@ -108,8 +108,8 @@ def test_the_menu_respects_scopes(somebody_with: Callable[..., Browser], scope: 
 
 
 def test_parts_of_a_page_ask_for_the_login_in_place(browser: Browser) -> None:
-    """If the session has ended, a request for a part of an open page returns an empty 401 response that replaces
-    nothing, so that the page can ask for a login."""
+    """If the session has ended, a request for part of an open page returns an empty 401 response that leaves the page
+    unchanged, so that the page can ask for a login."""
     answer = browser.get("/admin/live", **{"HX-Request": "true"})
     assert (answer.status_code, answer.text) == (401, "")
     assert answer.headers["hx-reswap"] == "none"
@@ -172,7 +172,8 @@ def test_every_page_needs_a_session(browser: Browser) -> None:
 
 
 def test_pages_need_the_scopes_of_the_api() -> None:
-    """A page needs the same scope as the API operation that it calls, and cannot call an operation without a scope."""
+    """A page requires the same scope as the API operation that it calls. A page cannot call an operation that has no
+    scope."""
     assert operation_of(overview.get_overview).scope is Scope.ACCOUNTING_READ
     with pytest.raises(TypeError):
         operation_of(operations.readyz)
@@ -184,9 +185,9 @@ def test_pages_are_not_in_the_openapi_document(gateway: TestClient) -> None:
 
 
 @each("name", ["dashboard.css", "dashboard.js", "vendor/htmx.min.js"])
-def test_static_files_are_compressed_once(browser: Browser, name: str) -> None:
-    """A browser that accepts gzip gets a static file compressed, and other browsers get it uncompressed. Both can cache
-    it."""
+def test_static_files_are_compressed_for_browsers_that_accept_gzip(browser: Browser, name: str) -> None:
+    """A browser that accepts gzip gets a compressed static file, and any other browser gets the file uncompressed. Both
+    can cache it."""
     asked = browser.get(pages.asset(name), **{"Accept-Encoding": "gzip"})
     plain = browser.get(pages.asset(name), **{"Accept-Encoding": "identity"})
     assert asked.headers["content-encoding"] == "gzip"
@@ -215,8 +216,8 @@ def test_hints_are_short(officer: Browser, new_dataset: Callable[..., Any], path
 
 @each("path", ["/admin", "/admin/requests", "/admin/live", "/admin/requests.csv"])
 def test_pages_are_not_compressed(officer: Browser, path: str) -> None:
-    """Pages are not compressed, because they contain form tokens next to text from the address, and the compressed
-    length would leak the tokens."""
+    """Pages are not compressed, because they contain CSRF tokens next to text from the URL, and the compressed length
+    would leak the tokens."""
     answer = officer.get(path, **{"Accept-Encoding": "gzip"})
     assert answer.status_code == 200
     assert "content-encoding" not in answer.headers

@@ -36,8 +36,8 @@ DECLARED = [
 
 
 @each(("kind", "name", "template"), DECLARED)
-def test_a_template_creates_its_condition(kind: str, name: str, template: str) -> None:
-    """A problem can be created from each of its templates. Its detail is then the template filled in with the facts."""
+def test_each_template_creates_its_problem(kind: str, name: str, template: str) -> None:
+    """Each template creates a problem whose detail is the template filled in with the facts."""
     condition = problem_sentences.CONDITIONS[kind]
     make = condition if name == "template" else getattr(condition, name)
     facts = dict.fromkeys(problem_sentences.places_of(template), 7)
@@ -48,7 +48,7 @@ def test_a_template_creates_its_condition(kind: str, name: str, template: str) -
     assert inspect.signature(condition).parameters.keys().isdisjoint(facts)
 
 
-def test_every_place_fills_in_its_template() -> None:
+def test_every_raised_problem_uses_a_template() -> None:
     """Every place in the code that raises a problem uses a template, directly or through its class, and passes exactly
     the template's facts."""
     places = list(problem_sentences.raised())
@@ -65,7 +65,8 @@ def test_every_place_fills_in_its_template() -> None:
 
 @pytest.mark.parametrize("language", ["de"])
 def test_every_sentence_of_a_problem_is_translated(language: str) -> None:
-    """The catalogue contains the template of each problem and each literal text, with the same facts."""
+    """The catalogue translates the template of each problem and each literal text, and each translation contains the
+    same facts."""
     translations = {one.id: one.string for one in catalogue.read(catalogue.path_of(language), language)}
     texts = {template for _, _, template in DECLARED} | set(problem_sentences.texts())
     assert len(texts) > 250

@@ -117,8 +117,8 @@ def test_the_reply_to_a_forgotten_person_is_complete(
 
 def test_each_outcome_has_its_own_reply(gateway: TestClient, world: Callable[..., str]) -> None:
     """Received, extended, rejected and withdrawn requests, and requests for which no data was held, each have their own
-    text. The reply to a received request states its number and deadline. A reply without a certificate fits on one
-    page."""
+    text. The reply to a received request states the case number and the deadline. A reply without a certificate fits on
+    one page."""
     wording = WORDINGS[ReplyLanguage.EN]
     request_id = world("p2", identity_verified=False)
     path = f"{PLACE}/{request_id}"
@@ -148,7 +148,7 @@ def test_controller_and_contact_sign_the_reply(
     gateway: TestClient, world: Callable[..., str], language: ReplyLanguage
 ) -> None:
     """In both text and PDF, the policy's controller is named at the top of the reply and in its signature, and the
-    contact at its end. Without them, the reply leaves no gap."""
+    contact at its end. If neither is set, the reply has no empty line in their place."""
     gateway.patch("/v1/tenant", json={"policy": {"controller": None, "contact": None}}).raise_for_status()
     request_id, wording = world("stranger"), WORDINGS[language]
     before = text_of(gateway, request_id, language=language)

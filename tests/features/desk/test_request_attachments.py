@@ -82,8 +82,8 @@ def test_a_file_is_never_displayed(gateway: TestClient, path: str, said: Attachm
 
 
 def test_a_file_name_cannot_break_a_header(gateway: TestClient, path: str) -> None:
-    """Quotes, semicolons and line breaks in a name cannot break out of a header, and an encoded name is returned as it
-    was sent."""
+    """Quotes, semicolons and line breaks in a file name cannot break out of the header. Decoding the encoded name in
+    the header returns the original name."""
     name = "a\"; filename=x.html; 'é😀.pdf"
     made = attach(gateway, path, name).json()
     disposition = gateway.get(f"{path}/{made['id']}").headers["content-disposition"]
@@ -97,8 +97,8 @@ def test_a_file_name_cannot_break_a_header(gateway: TestClient, path: str) -> No
     [(b"", "attachment_invalid"), (b"GIF89a", "attachment_invalid"), (PDF + b"\n", "upload_too_large")],
 )
 def test_a_refused_file_is_not_stored(small: TestClient, path: str, content: bytes, code: str) -> None:
-    """Files that are empty, too large or of the wrong kind are refused with a specific error. No part of them is quoted
-    or stored."""
+    """Files that are empty, too large or of the wrong kind are refused with a specific error. No part of a refused file
+    is quoted or stored."""
     answer = attach(small, path, "Jane.pdf", content)
     assert answer.json()["code"] == code
     assert "Jane" not in answer.text

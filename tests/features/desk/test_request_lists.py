@@ -26,9 +26,9 @@ def test_a_list_explains_requests_left_out_by_its_order(officer: Browser, order:
 
 
 def test_headings_sort_the_list(officer: Browser, gateway: TestClient) -> None:
-    """Clicking a column heading sorts the list by that column or, if it is already sorted by it, reverses the order.
-    Filters and page size are kept, and the total counts only the requests that the order includes. The date of receipt
-    is not sortable, because it can precede the date of entry."""
+    """Clicking a column heading sorts the list by that column or, if the list is already sorted by that column,
+    reverses the order. Filters and page size are kept, and the total counts only the requests that the order includes.
+    The date of receipt is not sortable, because it can precede the date of entry."""
     bodies = [{"subject_id": f"q{n}", "identity_verified": n % 2 == 0} for n in range(60)]
     gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
     way = "/admin/requests?regulation=gdpr&size=25"

@@ -41,8 +41,8 @@ def test_notes_are_listed_oldest_first(gateway: TestClient, noted: str, get: Get
 
 
 def test_the_audit_log_names_authors_but_no_text(gateway: TestClient, noted: str, get: Get) -> None:
-    """The audit log names the author, the request and the note. No word of the text appears in the audit log, events,
-    responses, lists, exports or deliveries."""
+    """The audit log names the author, the request and the note. No word of the note's text appears in the audit log,
+    events, responses, lists, exports or deliveries."""
     request_id, [note] = noted.split("/")[3], gateway.get(noted).json()["items"]
     [entry] = get(f"/audit-log?object_id={request_id}&action=deletion_request.note_added")["items"]
     assert (entry["actor"], entry["detail"]) == (note["author"], {"note": note["id"]})

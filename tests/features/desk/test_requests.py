@@ -39,7 +39,7 @@ def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[
 
 
 def test_an_empty_installation_is_explained(officer: Browser) -> None:
-    """In an empty installation, the pages explain the first steps."""
+    """In an empty installation, the pages state that there are no requests, models or workers yet."""
     assert "No requests yet" in officer.get("/admin/requests").text
     assert "Nothing awaits a decision" in officer.get("/admin").text
     home = officer.get("/admin/overview").text
@@ -240,7 +240,7 @@ def test_formulas_are_escaped_in_exports(officer: Browser, gateway: TestClient, 
 
 
 def test_readers_cannot_decide(somebody_with: Callable[..., Browser], officer: Browser, forget: Make) -> None:
-    """A reader sees no buttons for decisions and is refused when submitting a form anyway."""
+    """A reader sees no decision buttons, and a form submitted anyway is refused."""
     made = forget("p1", identity_verified=False)
     reader = somebody_with(Scope.REQUESTS_READ)
     path = f"/admin/requests/{made['id']}"

@@ -109,7 +109,8 @@ def test_the_queue_shows_what_is_due_and_why(
 
 
 def test_a_failed_run_is_explained(officer: Browser, installation: Installation, model: dict[str, Any]) -> None:
-    """Failures are grouped by reason, each with an explanation and advice. The run's page shows them too."""
+    """The list of runs groups failures by reason and gives an explanation and advice for each. The run's page shows
+    both too."""
     run_id = _claimed(installation)
     with installation.database.writing() as session:
         unlearning.fail(session, run_id=run_id, error_code="run_process_died")

@@ -22,7 +22,7 @@ def test_every_setting_is_shown(officer: Browser, settings: Settings) -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    """For an address that can contain a password, the page shows only that it is set."""
+    """For a setting whose URL can contain a password, the page shows only that the setting has a value."""
     settings = Settings(
         data_dir=Path("/data"),
         database_url=SecretStr("postgresql://lethe:hunter2@db/lethe"),

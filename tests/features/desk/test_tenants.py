@@ -104,8 +104,8 @@ def test_an_unchanged_policy_is_not_recorded(officer: Browser, get: Get) -> None
     ],
 )
 def test_an_invalid_policy_is_refused(officer: Browser, get: Get, field: str, value: str) -> None:
-    """An invalid policy is refused with the name of its field. The form keeps its values, and the old policy stays in
-    force."""
+    """An invalid policy is refused with an error that names the field. The form keeps its values, and the old policy
+    stays in force."""
     before = get("/tenant")
     written = {"regulation_0": value, "days_0": "15"} if field == "regulations" else {field: value}
     answer = officer.post("/admin/tenant/policy", **(_filled(officer.get("/admin/tenant").text) | written))
@@ -117,8 +117,8 @@ def test_an_invalid_policy_is_refused(officer: Browser, get: Get, field: str, va
 
 
 def test_a_business_id_needs_a_claim(officer: Browser, get: Get) -> None:
-    """The form refuses a business id without a claim and shows the fault at the claim's field. It accepts a business id
-    together with a claim."""
+    """The form refuses a business id without the claim that identifies the person, and shows an error at the claim's
+    field. It accepts a business id together with a claim."""
     form = _filled(officer.get("/admin/tenant").text) | {"drp_business_id": "SHOP", "confirmed": "yes"}
     answer = officer.post("/admin/tenant/policy", **form)
     assert answer.status_code == 422
@@ -198,7 +198,7 @@ def test_officers_read_the_policy(somebody_with: Callable[..., Browser]) -> None
 
 
 def test_value_and_unit_are_on_one_line(officer: Browser) -> None:
-    """Each duration of the policy has its value and unit side by side under one visible label."""
+    """In the policy form, each duration shows its value and its unit side by side under one visible label."""
     page = officer.get("/admin/tenant").text
     for name in ("grace_seconds", "report_seconds"):
         line = re.search(rf'(?s)<div class="with-unit">.{{0,80}}<label for="{name}">.*?</select>', page)

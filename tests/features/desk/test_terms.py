@@ -88,7 +88,7 @@ def test_languages_label_the_same_values(language: str) -> None:
 
 
 def test_headings_that_are_terms_are_explained() -> None:
-    """A heading of a table or of a fact is marked up as a term if the glossary explains it."""
+    """Every table heading and fact label that the glossary explains is marked up as a term."""
     labels = "|".join(re.escape(term.label) for term in TERMS.values() if term.label not in ("Rows", "Noise"))
     for name, text in _TEMPLATES.items():
         assert not re.findall(rf'<(?:dt|th)[^>]*(?:class="[^"]*number[^"]*")?>(?:{labels})</(?:dt|th)>', text), name

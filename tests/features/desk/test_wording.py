@@ -31,7 +31,7 @@ def test_numbers_have_four_significant_digits(value: float, text: str) -> None:
 
 @each(("value", "text"), [(0.0, "0"), (1.0, "1"), (0.5, "0.5"), (1e-7, "1.000 × 10⁻⁷")])
 def test_chosen_numbers_are_unchanged(value: float, text: str) -> None:
-    """A value that a user chose is shown as the user wrote it."""
+    """A value that a user chose is shown as the user entered it."""
     assert wording.given(value) == text
 
 
@@ -81,7 +81,8 @@ def test_deadlines_are_in_whole_days(state: ClockState, days: int | None, text: 
     ],
 )
 def test_legal_dates_are_in_the_zone_of_the_policy(zone: str, day: str, there: str) -> None:
-    """A legal date is shown in the policy's time zone, which is named, and no script of the page changes it."""
+    """A legal date is shown in the policy's time zone, which is named next to the date, and scripts do not convert the
+    date."""
     shown = wording.legal(AT, zone)
     assert f'>{day} <span class="zone">{zone}</span><' in shown
     assert f'title="{there}, {zone}"' in shown

@@ -86,9 +86,9 @@ def known(held: dict[str, Any], state: Callable[..., None]) -> None:
 def test_a_file_is_answered_when_every_request_has_ended(
     gateway: TestClient, installation: Installation, known: None, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A matched line becomes a request with the line's ID. It is answered as deleted if the request completes, as
-    exempted if it is rejected, and as not found if the line has no match. The answer is available only once every
-    request of the file has ended."""
+    """A matched line becomes a request with the line's ID. The line is answered as deleted if the request completes and
+    as exempted if it is rejected. A line without a match is answered as not found. The answer is available only once
+    every request of the file has ended."""
     assert load(gateway, EMAIL, [of(1), of(2), of(99)]).json() == {
         "file": EMAIL,
         "num_loaded": 3,
@@ -219,7 +219,7 @@ def test_a_hash_of_several_people_waits_for_their_opt_out(
     assert (file["num_opted_out"], [one["state"] for one in file["waiting"]]) == (1, ["open", "open"])
 
 
-def test_removed_lines_lift_their_requests(
+def test_removed_lines_cancel_requests_or_lift_suppressions(
     gateway: TestClient, installation: Installation, known: None, get: Get, forget: Make, work: Work
 ) -> None:
     """Removing a line cancels its open request or lifts the suppression of a completed one. Requests from other sources
@@ -243,7 +243,7 @@ def test_removed_lines_lift_their_requests(
     assert answer_of(gateway) == {}
 
 
-def test_parts_and_repetitions_are_one_file(
+def test_partial_and_repeated_calls_form_one_file(
     gateway: TestClient, installation: Installation, known: None, get: Get, refused: Refused
 ) -> None:
     """An incomplete file has no answer, and a line that is sent repeatedly counts once. A later file takes over the

@@ -199,8 +199,8 @@ def test_a_step_that_is_not_finite_is_refused(poison: float, after: int, device:
 
 
 def test_progress_chunks_grow(random_rows: Rows) -> None:
-    """Progress is reported after the first step and up to the last. Each chunk of steps is at most eight times as long
-    as the previous chunk."""
+    """The first progress report comes after one step and the last after the final step. Each chunk of steps between two
+    reports is at most eight times as long as the previous chunk."""
     told: list[int] = []
     with opened(random_rows(700, 6)) as rows:
         rows.advance(at(torch.zeros(1, 6, dtype=torch.float64)), steps=1000, on_progress=told.append, **SETTINGS)
@@ -232,7 +232,8 @@ def test_progress_is_frequent_if_steps_are_slow(random_rows: Rows) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_progress_callback_can_stop_the_steps(device: str, random_rows: Rows) -> None:
-    """An exception from `on_progress` stops the run at once and is passed on. No iterate or noise remains in memory."""
+    """An exception from `on_progress` stops the run at once and propagates to the caller. No iterate or noise remains
+    in memory."""
 
     def stop(steps_done: int) -> None:
         told.append(steps_done)
@@ -271,7 +272,7 @@ def test_nothing_stays_in_a_buffer(num_classes: int, device: str, random_rows: R
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_rows_are_overwritten_on_close(device: str, random_rows: Rows) -> None:
-    """When the context is left, the device's copy of the rows is zero and the caller's rows are unchanged."""
+    """After the context manager exits, the device's copy of the rows is zero and the caller's rows are unchanged."""
     features, labels = random_rows(700, 6)
     before = features.copy()
     with opened((features, labels), device=device) as rows:

@@ -68,16 +68,16 @@ def test_results_are_deterministic(random_rows: Rows) -> None:
     assert all(torch.equal(*pair) for pair in pairwise(ends))
 
 
-def test_two_classes_take_the_fused_pass(random_rows: Rows) -> None:
-    """Rows of two classes are read in one pass by the fused kernel, up to its maximum width. Wider rows and rows of
-    more classes are read in blocks."""
+def test_two_classes_use_the_fused_kernel(random_rows: Rows) -> None:
+    """Rows of two classes, up to the fused kernel's maximum width, are read in one pass by that kernel. Wider rows and
+    rows of more classes are read in blocks."""
     labels = torch.zeros(4, dtype=torch.int32, device="cuda")
     assert isinstance(over(torch.zeros(4, 4096, device="cuda"), labels, 2), Fused)
     assert isinstance(over(torch.zeros(4, 4112, device="cuda"), labels, 2), Blocked)
     assert isinstance(over(torch.zeros(4, 4096, device="cuda"), labels, 3), Blocked)
 
 
-def test_two_classes_are_read_by_blocks_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_classes_are_processed_in_blocks_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """If Triton finds no C compiler, rows of two classes are still processed, but more slowly, in blocks."""
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")

@@ -42,8 +42,8 @@ def error_of_the_kernel(num_rows: int, width: int, *, device: str, programs: int
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton comes with torch's CUDA builds")
 def test_interpreted_kernel_computes_the_formula(request: Any) -> None:
-    """The kernel, interpreted on the CPU, agrees with the gradient formula to 1e-7 per row, for any number of rows, for
-    rows narrower than a power of two, and if some of the kernel's programs get no rows."""
+    """The kernel, interpreted on the CPU, agrees with the gradient formula to 1e-7 per row. This holds for any number
+    of rows, for rows whose width is not a power of two, and if some kernel programs get no rows."""
     answered = subprocess.run(
         [sys.executable, "-c", INTERPRETED],
         cwd=request.config.rootpath,

@@ -66,7 +66,7 @@ def test_blocks_match_openssl() -> None:
 
 
 def test_numbers_are_quantiles_of_the_keystream() -> None:
-    """The numbers are, in order, the normal quantiles of the low 52 bits of each 8 bytes of OpenSSL's keystream."""
+    """The numbers are, in order, the normal quantiles of the low 52 bits of each 8-byte word of OpenSSL's keystream."""
     stream = Cipher(algorithms.ChaCha20(KEY, bytes(16)), None).encryptor().update(bytes(64 * 30))
     source = with_key(KEY)
     numbers = torch.cat([normal(source, 3, 40).view(-1), normal(source, 1, 120).view(-1)])
@@ -75,7 +75,7 @@ def test_numbers_are_quantiles_of_the_keystream() -> None:
 
 
 def test_numbers_do_not_depend_on_the_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large request that is computed in pieces gives the same numbers as one computed in a single piece."""
+    """The numbers of a large request are the same whether they are computed in pieces or all at once."""
     whole = normal(with_key(KEY), 1000)
     monkeypatch.setattr(keystream, "_NUMBERS_AT_ONCE", 64)
     assert torch.equal(normal(with_key(KEY), 1000), whole)
@@ -92,7 +92,7 @@ def test_counter_runs_beyond_32_bits() -> None:
 
 
 def test_blocks_are_used_once() -> None:
-    """Every request starts at a block that no earlier request has used."""
+    """Every request for numbers starts at a block that no earlier request has used."""
     source = DeviceNoise(CPU)
     starts = []
     for size in (1, 8, 9, 100):
@@ -102,7 +102,8 @@ def test_blocks_are_used_once() -> None:
 
 
 def test_an_exhausted_counter_is_refused() -> None:
-    """A request that would exceed the range of the counter is refused, and so is every later request, however small."""
+    """A request for numbers that would exceed the range of the block counter is refused, and so is every later request,
+    however small."""
     source = DeviceNoise(CPU)
     source._next_block = 2**62 - 1
     with pytest.raises(RuntimeError, match="used up its counter"):
@@ -127,8 +128,8 @@ def test_two_sources_differ() -> None:
 
 
 def test_default_generators_are_not_used() -> None:
-    """Seeding torch's default generator does not determine the noise, and drawing noise does not change the
-    generator."""
+    """Seeding torch's default generator does not determine the noise, and drawing noise does not change the generator's
+    state."""
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = normal(DeviceNoise(CPU), 8)

@@ -112,9 +112,9 @@ def weights_in(folder: Path) -> list[Path]:
 def test_the_registry_follows_the_served_version(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """The first version is loaded by its alias and predicts like the gateway. After a person is forgotten, the alias
-    points to the version without the person, which has its certificate, and the previous version is deleted from the
-    registry and from disk."""
+    """The first version can be loaded by its alias and returns the same predictions as the gateway. After a person is
+    forgotten, the alias points to the version without the person, which has its certificate, and the previous version
+    is deleted from the registry and from disk."""
     first = follow(client, store, model_id)
     assert (first.lethe_version, first.certificate_ids, first.destroyed) == (1, (), ())
     old = weights_in(tmp_path / "artifacts")
@@ -226,11 +226,11 @@ def test_the_registered_model_of_another_model_is_unchanged(
     assert list(store.versions().values()) == ["1"]
 
 
-def test_records_by_column_name_are_accepted(
+def test_records_keyed_by_column_name_are_accepted(
     client: Client, store: Store, settings: Settings, work: Work, tmp_path: Path
 ) -> None:
-    """For a dataset with a schema, the registered model accepts data frames and objects and predicts like the
-    gateway."""
+    """For a dataset with a schema, the registered model accepts data frames and lists of dicts, and returns the same
+    predictions as the gateway."""
     import pandas
 
     table, columns = tmp_path / "t.csv", {"age": {"kind": "numeric", "min": 0, "max": 100}}
@@ -250,8 +250,8 @@ def test_records_by_column_name_are_accepted(
 def test_a_tangent_model_includes_its_network(
     client: Client, store: Store, work: Work, people: Path, tmp_path: Path
 ) -> None:
-    """A tangent model is loaded with its network, which is stored next to its weights. Its probabilities match the
-    scores."""
+    """A tangent model is loaded with its network, which is stored next to its weights. Its predicted probabilities
+    match the scores computed from the weights and the network."""
     import torch
 
     with np.load(people) as arrays:
@@ -275,8 +275,8 @@ def test_a_tangent_model_includes_its_network(
 
 
 def test_a_model_of_features_includes_its_network(client: Client, store: Store, work: Work, tmp_path: Path) -> None:
-    """A registered model on a network's features predicts like the gateway for any batch length, with the network
-    stored next to its weights. With another network it fails to load."""
+    """A registered model on a network's features is stored with its network and returns the same predictions as the
+    gateway for any batch length. With a different network it fails to load."""
     (tmp_path / "small.onnx").write_bytes(nets.linear())
     (tmp_path / "people.npz").write_bytes(npz(features=nets.WIDTH, classes=3))
     network = client.networks.upload(tmp_path / "small.onnx", licence="CC0-1.0", provenance="Drawn numbers.")

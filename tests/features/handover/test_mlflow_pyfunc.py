@@ -81,30 +81,31 @@ def found(document: dict[str, Any], records: Any) -> list[dict[str, float]] | No
         max_size=3,
     ),
 )
-def test_records_are_read_as_at_the_gateway(document: dict[str, Any], records: list[dict[str, Any]]) -> None:
-    """Each edition of the exported model refuses the same records as the gateway and returns the same probabilities for
-    all others."""
+def test_predictions_for_records_match_the_gateway(document: dict[str, Any], records: list[dict[str, Any]]) -> None:
+    """Under each edition of the encoding, the exported model refuses the same records as the gateway and returns the
+    same probabilities for all others."""
     assert found(document, records) == expected(document, records)
 
 
 @pytest.mark.parametrize("document", [SCHEMA, FIRST])
-def test_numbers_written_by_tools_are_understood(document: dict[str, Any]) -> None:
-    """Integers that tools convert to floats, and missing numbers, are interpreted as at the gateway."""
+def test_numbers_converted_by_tools_are_accepted(document: dict[str, Any]) -> None:
+    """Integers that tools convert to floats, and missing numbers, are interpreted in the same way as by the gateway."""
     for home in (None, "x", "007", 7, 1.0, "1.0", "1e0", 1, -2.5, "-2.5", "-2.50"):
         for work in (7, 7.0, "7", "7.0", "007", "a"):
             records = [{"age": 5, "hours": None, "work": work, "home": home}]
             assert found(document, records) == expected(document, records)
 
 
-def test_an_unknown_edition_is_refused() -> None:
-    """A model of an unknown edition is refused instead of being evaluated by older rules."""
+def test_an_unknown_edition_of_the_encoding_is_refused() -> None:
+    """A model with an unknown edition of the encoding is refused instead of being evaluated by the rules of an older
+    edition."""
     with pytest.raises(Problem, match="encoding: expected 2"):
         linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA | {"encoding": 3})
 
 
 @given(st.lists(st.lists(st.floats(), min_size=3, max_size=3), min_size=1, max_size=3))
-def test_vectors_are_read_as_at_the_gateway(vectors: list[list[float]]) -> None:
-    """Without a schema, finite vectors of the right width get the same probabilities as at the gateway. All other
+def test_predictions_for_vectors_match_the_gateway(vectors: list[list[float]]) -> None:
+    """Without a schema, finite vectors of the right width get the same probabilities as from the gateway. All other
     vectors are refused."""
     parameters = np.array([[0.5, -1.0, 2.0, 0.25]])
     model = linear(parameters, **OF_CLASSES | {"classes": ["0", "1"]}, schema=None)
@@ -129,7 +130,7 @@ def test_predicted_targets_match_the_gateway(vector: list[float]) -> None:
 
 @given(st.lists(st.floats(-50, 50), min_size=3, max_size=3))
 def test_predicted_rates_match_the_gateway(vector: list[float]) -> None:
-    """A model of counts returns positive rates that are at most their bound."""
+    """A model of counts returns positive rates that do not exceed their bound."""
     parameters, bound = np.array([[1.5, -3.0, 2.0, 0.25]]), {"min": 0.0, "max": 40.0}
     about = {"objective": "poisson_regression", "classes": [], "target": bound, "schema": None, "loss_width": 1.0}
     found = linear(parameters, **about).predict([vector])[0]["value"]

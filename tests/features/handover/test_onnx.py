@@ -76,9 +76,9 @@ def encoder() -> Any:
         }
     )
 )
-def test_records_are_encoded_as_at_the_gateway(encoder: Any, record: dict[str, Any]) -> None:
-    """A record that the gateway refuses is encoded as NaN, and every other record is encoded to the same row as at the
-    gateway."""
+def test_records_are_encoded_as_the_gateway_encodes_them(encoder: Any, record: dict[str, Any]) -> None:
+    """A record that the gateway would refuse is encoded as NaN, and every other record is encoded to the same row that
+    the gateway produces."""
     record = {name: None if value != value else value for name, value in record.items()}
     try:
         expected = encode_records(SCHEMA, [record])
@@ -131,7 +131,7 @@ def table(names: list[str]) -> str:
     return "\n".join(lines)
 
 
-def test_exported_table_models_predict_like_the_gateway(client: Client, work: Work, tmp_path: Path) -> None:
+def test_exported_table_models_match_the_gateway(client: Client, work: Work, tmp_path: Path) -> None:
     """The exported file takes columns as input and returns the same probabilities, values or labels as the gateway. Its
     metadata names the version, and the gateway records the export."""
     models = {}

@@ -211,7 +211,7 @@ def test_the_map_forgets_a_person_last(
     installation: Installation, held: str, load: Load, forget: Make, get: Get, work: Work
 ) -> None:
     """A person's links stay until all of the person's requests have ended, and are then deleted. A later load does not
-    restore them, and suppresses its new identifiers too."""
+    restore them, and any new identifiers that it links to the person are suppressed too."""
     load(OF_P1, link(("customer_id", "p2"), ("email", "b@example.org")))
     request = forget(MAIL, kind="email")
     jobs.drop_forgotten(installation)
@@ -430,7 +430,7 @@ def test_discreet_readers_do_not_see_which_identifiers_were_linked(
     assert len(gateway.get("/v1/suppressions", headers=reader).json()["items"]) == 1
 
 
-def test_no_identifier_is_stored_in_clear(
+def test_no_identifier_is_stored_in_plain_text(
     installation: Installation,
     gateway: TestClient,
     load: Load,

@@ -44,10 +44,10 @@ def test_loading_a_csv_file_is_idempotent(client: Client, tmp_path: Path) -> Non
         (CSV + "4714,a@example.org,,more\n", InputInvalid, "line 5"),
     ],
 )
-def test_faults_name_lines_of_the_file(
+def test_errors_name_the_line_of_the_file(
     client: Client, tmp_path: Path, content: str, error: type[Exception], place: str
 ) -> None:
-    """The error for a faulty file names the line but no identifier, and no link is loaded."""
+    """The error for an invalid file names the line but no identifier, and no link is loaded."""
     path = tmp_path / "map.csv"
     path.write_text(content)
     with pytest.raises(error) as raised:

@@ -27,8 +27,8 @@ def test_the_page_counts_identifiers_by_kind(
 def test_a_case_shows_which_kinds_it_covers(
     gateway: TestClient, officer: Browser, forget: Make, live: dict[str, Any]
 ) -> None:
-    """The case of a request by e-mail address shows the kind customer id. The case of an unknown identity shows advice
-    and offers approval."""
+    """The page of a request by e-mail address shows that the request covers the kind customer id. The page of a request
+    with an unknown identity shows advice and offers approval."""
     gateway.post("/v1/identities", json={"links": LINKS})
     known = officer.get(f"/admin/requests/{forget('ada@example.org', kind='email')['id']}").text
     assert "Kinds of identifiers that the request covers" in known

@@ -92,8 +92,10 @@ def test_a_malformed_budget_is_refused(gateway: TestClient, query: str, refused:
 
 @each("epsilon", [5e-324, 1.0, 1e300])
 @each("delta", [5e-324, 0.5, 1 - 2**-53])
-def test_extreme_budgets_are_answered(gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float) -> None:
-    """For the most extreme valid budgets, the response contains a number or null."""
+def test_extreme_budgets_yield_a_count_or_null(
+    gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float
+) -> None:
+    """For the most extreme valid budgets, the number of remaining releases is a valid count or null."""
     query = {"adaptive_epsilon": epsilon, "adaptive_delta": delta}
     answer = gateway.get(f"/v1/accounting/models/{live['id']}", params=query)
     assert answer.status_code == 200, answer.text
@@ -132,8 +134,8 @@ def test_the_spent_budget_of_a_dataset_counts_every_version(
 def test_requests_that_force_retraining_are_named(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """A dataset's account names the open requests that force retraining, and the number of records that can still be
-    unlearned without it. The next run is of the predicted kind."""
+    """A dataset's account names the open requests that force retraining, and states how many records can still be
+    unlearned without retraining. The next run is of the kind that the account predicted."""
     dataset = new_dataset(rows=300, rows_each=100)
     model = new_model(dataset["id"], noise_scale=0.01, learn_steps=8)
     work()

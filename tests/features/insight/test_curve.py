@@ -82,9 +82,9 @@ def test_run_ends_match_ledger_and_certificates(
 
 
 def test_pages_cover_the_whole_life(installation: Installation, lived: dict[str, Any]) -> None:
-    """The pages start with the newest run and together cover the model's whole life, and a run's points do not depend
-    on the page size. The `adaptive` epsilon of a record that is still in the dataset never decreases, even when the
-    model is retrained."""
+    """The curve's pages start with the newest run and together cover the model's whole life. A run's points do not
+    depend on the page size. The `adaptive` epsilon of a record that is still in the dataset never decreases, even when
+    the model is retrained."""
     with installation.database.reading() as session:
         whole, _ = life(session, lived["id"])
         paged, before = [], None

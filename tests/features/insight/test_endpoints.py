@@ -49,7 +49,9 @@ def test_a_curve_shows_training_and_forgetting(
 
 
 @each("query", ["points=1", "points=501", "limit=0", "cursor=x", "cursor=-1"])
-def test_malformed_curves_are_refused(gateway: TestClient, live: dict[str, Any], query: str, refused: Refused) -> None:
+def test_malformed_curve_requests_are_refused(
+    gateway: TestClient, live: dict[str, Any], query: str, refused: Refused
+) -> None:
     """Requesting a curve with a single point, or passing a cursor that no page returned, is refused."""
     refused(gateway.get(f"/v1/accounting/models/{live['id']}/trajectory?{query}"), 422, "input_invalid")
 
@@ -164,8 +166,8 @@ def test_a_malformed_preview_is_refused(gateway: TestClient, wrong: dict[str, An
 
 
 def test_a_preview_compares_the_options(gateway: TestClient, live: dict[str, Any]) -> None:
-    """A preview lists all ways to forget the records, including the planned one, ordered by cost per request, cheapest
-    first."""
+    """A preview lists all ways to forget the records, including the planned way, in order of increasing cost per
+    request."""
     answer = gateway.post("/v1/accounting/preview", json={"model_id": live["id"], "expected_requests": 3}).json()
     options = {option["kind"]: option for option in answer["options"]}
     assert options.keys() == {"unlearn", "batch", "relearn"}

@@ -22,8 +22,8 @@ from tests.lethe.proof.mnist_mechanism import MNIST, TARGET, converged
     before=st.integers(0, 20),
 )
 def test_the_largest_batch_fits_and_one_more_does_not(steps, epsilon, log_noise, before):
-    """The largest batch reaches the target in the given number of steps, but a batch with one more record does not. If
-    the target is unreachable, there is no largest batch."""
+    """A batch of the computed maximum size reaches the target in the given number of steps, but a batch with one more
+    record does not. If the target is unreachable, there is no maximum size."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     chain = accountant.advance(chain, Run(steps=1, records=before))
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)

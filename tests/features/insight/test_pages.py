@@ -56,7 +56,7 @@ def test_the_curve_is_drawn(officer: Browser, forgotten: dict[str, Any], get: Ge
     assert [row[1] for row in rows] == said
 
 
-def test_the_other_axis_counts_steps(officer: Browser, forgotten: dict[str, Any]) -> None:
+def test_the_alternative_axis_counts_steps(officer: Browser, forgotten: dict[str, Any]) -> None:
     """The alternative axis counts the steps over the model's whole life, and an unknown axis is refused. When a browser
     polls, the page is sent again only if the browser does not yet show the live version."""
     path = f"/admin/models/{forgotten['id']}/curve"

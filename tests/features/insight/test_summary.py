@@ -178,8 +178,8 @@ def test_a_limited_key_counts_only_its_own_requests(stored: Installation) -> Non
     assert [one.received for one in found.weeks] == [0] * (WEEKS - 1) + [60]
 
 
-def test_the_median_is_none_without_completions(installation: Installation) -> None:
-    """The summary has no completion times if no request was completed."""
+def test_a_summary_without_completions_has_no_percentiles(installation: Installation) -> None:
+    """If no request was completed, the summary contains no completion times and all of its counts are 0."""
     with installation.database.reading(by=OFFICER) as session:
         found = summary.of_requests(session, view=View(discreet=False, at=AT), zone="UTC")
     assert (found.completed, found.days_of(50), found.days_of(90)) == (0, None, None)

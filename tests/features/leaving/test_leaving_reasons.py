@@ -94,8 +94,8 @@ def test_estimates_are_selected_by_week(gateway: TestClient, get: Get) -> None:
     ],
 )
 def test_invalid_answers_are_refused(gateway: TestClient, get: Get, refused: Refused, body: dict[str, Any]) -> None:
-    """An answer with free text, with odds that hide everything or nothing, or with a field that would identify a person
-    is refused and not counted."""
+    """An answer is refused and not counted if it contains free text, odds under which answers would reveal nothing or
+    everything, or a field that would identify a person."""
     problem = refused(gateway.post(PLACE, json=body), 422, "input_invalid")
     assert "because" not in str(problem)
     assert get("/leaving-reasons")["surveys"] == []

@@ -32,8 +32,11 @@ def test_epsilon_is_exact(response: RandomisedResponse) -> None:
 
 
 @given(responses, st.integers(1, 40), shares)
-def test_the_estimate_is_unbiased_with_its_variance(response: RandomisedResponse, n: int, share: float) -> None:
-    """Over all answers that n people can send, the estimate's mean is the true share and its variance is `variance`."""
+def test_the_estimate_is_unbiased_and_has_the_stated_variance(
+    response: RandomisedResponse, n: int, share: float
+) -> None:
+    """Over all answers that n people can send, the estimate's mean is the true share, and its variance equals the value
+    that `variance` returns."""
     rate = response.rate(share)
     rest = [0] * (response.num_answers - 2)
     sent = [response.estimates([hits, n - hits, *rest], confidence=0.9)[0].share for hits in range(n + 1)]
@@ -84,7 +87,7 @@ def test_estimates_and_intervals_are_consistent(sent: list[int], odds: int) -> N
         assert some.low - 1e-12 <= min(1, max(0, some.share)) <= some.high + 1e-12
 
 
-def test_estimates_match_a_survey_by_hand() -> None:
+def test_estimates_match_a_hand_computed_survey() -> None:
     """With odds 3 and five reasons, chance alone makes 100 of 700 answers name any given reason, so the estimated share
     of such a reason is 0."""
     response = RandomisedResponse(odds=3, num_answers=5)

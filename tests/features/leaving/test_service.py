@@ -118,6 +118,6 @@ def test_concurrent_answers_are_all_counted(installation: Installation, by: Acto
     ],
 )
 def test_a_week_begins_on_monday(at_: str, week: str) -> None:
-    """Weeks begin on Monday in UTC, whatever the given time's time zone, and also across the end of a year."""
+    """Weeks begin on Monday in UTC, whatever time zone the given time is in, even across the end of a year."""
     found = leaving.week_of(datetime.datetime.fromisoformat(at_))
     assert found == datetime.datetime.fromisoformat(f"{week}T00:00:00+00:00")

@@ -148,7 +148,7 @@ def test_only_requests_about_its_datasets_concern_a_model(
         ({"trained_from": moment(days=-1)}, "trained_from", "no time in the future"),
     ],
 )
-def test_an_unaccountable_ledger_is_refused(
+def test_a_ledger_without_a_computable_epsilon_is_refused(
     gateway: TestClient, get: Get, given: dict[str, Any], path: str, expected: str
 ) -> None:
     """A ledger whose privacy loss cannot be computed is not stored, and the response names the event or the field."""

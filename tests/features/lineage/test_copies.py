@@ -136,8 +136,8 @@ def test_a_replaced_copy_counts_only_for_people_it_forgot(
     work: Callable[[], int],
     bundle_of: Callable[[str], dict[str, Any]],
 ) -> None:
-    """A copy replaced by version 2 counts as replaced for a person whom version 2 forgot, but as still out for a person
-    whom only version 3 forgot."""
+    """A copy replaced by version 2 counts as replaced for a person whom version 2 forgot, but as outstanding for a
+    person whom only version 3 forgot."""
     export = handed_out(1, holder)
     early = forget("p0")["id"]
     work()
@@ -233,8 +233,8 @@ def test_the_worst_copies_are_listed_first(
     work: Callable[[], int],
     bundle_of: Callable[[str], dict[str, Any]],
 ) -> None:
-    """If a bundle has no room to list all copies, older copies that are still out take precedence over newer copies
-    that were destroyed."""
+    """If a bundle has no room to list all copies, older copies that are still outstanding take precedence over newer
+    copies that were destroyed."""
     out = [handed_out(1, holder) for _ in range(2)]
     for _ in range(2):
         path = f"{place}/exports/{handed_out(1, holder)}"

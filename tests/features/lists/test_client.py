@@ -23,8 +23,8 @@ from tests.tables import each
 
 @given(count=st.integers(0, 50), size=st.integers(1, 60))
 def test_batches_partition_the_iterable(count: int, size: int) -> None:
-    """The concatenated batches equal the original iterable. No batch is empty or too long, and each has its start
-    index."""
+    """The concatenated batches equal the original iterable. No batch is empty or too long, and each is returned with
+    the index of its first element."""
     requests: list[NewRequest] = [{"subject_id": str(number)} for number in range(count)]
     found = list(cut(iter(requests), size=size))
     assert [one for _, batch in found for one in batch] == requests
@@ -40,8 +40,8 @@ def test_an_invalid_batch_size_is_refused(scripted_client: Client, size: int) ->
 
 
 def test_every_request_has_a_result(client: Client) -> None:
-    """Each request gets a result, in the original order, regardless of its batch. A faulty request does not affect the
-    others."""
+    """Each request gets a result, in the original order, regardless of its batch. An invalid request does not affect
+    the others."""
     at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     asked: list[NewRequest] = [
         {"subject_id": f"p{n}", "external_id": f"ticket {n}", "submitted_at": at} for n in range(25)

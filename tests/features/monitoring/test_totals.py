@@ -92,7 +92,7 @@ def test_canary_tests_are_counted_once(
     work: Callable[[], int],
 ) -> None:
     """Passed and failed canary tests are counted separately, and every gateway reports the same counts. Runs without
-    canary lanes, and runs that failed for other reasons, are counted in neither total."""
+    canaries, and runs that failed for other reasons, are counted in neither total."""
     dataset = new_dataset()
     assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [0, 0]
     for lanes in (256, 0):

@@ -55,8 +55,8 @@ def test_an_upload_through_a_network_shows_a_progress_bar(settings: Settings, ad
 def test_an_upload_is_found_by_name_and_size(
     script: Script, scripted_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command shows the progress of the upload with the given name and size, and keeps polling if the gateway once
-    fails to report progress."""
+    """The command shows the progress of the upload with the given name and size. If the gateway fails once to report
+    progress, the command keeps polling."""
     monkeypatch.setattr(cli, "_POLL_SECONDS", 0.01)
 
     def encoding(name: str, num_bytes: int, done: int) -> dict[str, Any]:

@@ -142,6 +142,6 @@ def test_unsupported_operators_are_refused(operator, attributes, others):
 
 
 def test_an_untested_opset_is_refused():
-    """A network is refused if its opset was not compared with onnxruntime."""
+    """A network is refused if its opset has not been compared with onnxruntime."""
     with pytest.raises(UnsupportedOperator, match="opset"):
         Graph(network("Relu", {}, (), opset=7))

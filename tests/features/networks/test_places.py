@@ -46,9 +46,9 @@ def test_one_tenants_uploads_do_not_delay_other_tenants(gateway: TestClient) -> 
 
 
 @pytest.mark.slow
-def test_uploads_of_rows_need_a_place(gateway: TestClient) -> None:
-    """An upload of rows for a network gets a 503 response while the tenant is using all of its places for network
-    processes, and nothing is stored. Places used by another tenant do not count."""
+def test_row_uploads_count_towards_the_process_limit(gateway: TestClient) -> None:
+    """While a tenant is running its maximum number of network processes, an upload of rows for a network gets a 503
+    response and nothing is stored. Other tenants' processes do not count."""
     network = upload(gateway, nets.linear()).json()["id"]
     rows = {"data": FORM | {"network_id": network}, "files": {"file": ("people.npz", npz(features=nets.WIDTH))}}
     with service.place(DEFAULT_TENANT), service.place(DEFAULT_TENANT), service.place(DEFAULT_TENANT):

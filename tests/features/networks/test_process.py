@@ -26,8 +26,8 @@ ROWS = np.random.default_rng(5).normal(size=(70, nets.WIDTH))
 
 
 def test_a_nondeterministic_network_is_refused() -> None:
-    """The examination runs a network twice and compares the results. It refuses a network that adds random numbers, and
-    a file whose results differ from those of the loaded network."""
+    """The examination runs a network twice and compares the outputs. It refuses a network that adds random numbers, and
+    a file whose outputs differ from those of the network that is already loaded."""
     drawn = onnx_file([node("MatMul", output="h"), node("RandomNormalLike", "h", "r"), node("Add", "h r")])
     # This network has the same input and output sizes.
     named = graph.parse(nets.linear())
@@ -107,8 +107,8 @@ def test_time_and_memory_are_limited() -> None:
     ],
 )
 def test_a_stalled_process_times_out(answer: str, said: str) -> None:
-    """A network fails if its process stalls in the middle of a response, even if another process keeps the pipe open.
-    It also fails if the process returns the wrong number of values."""
+    """Running a network fails if its process stalls in the middle of a response, even if another process keeps the pipe
+    open. It also fails if the process returns the wrong number of values."""
     ours, theirs = socket.socketpair()
     program = f"""
 import json, os, time
@@ -211,6 +211,6 @@ print(len(os.listdir("/proc/self/task")))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_default_limits_match_a_gateway() -> None:
-    """A dry run uses the same default limits as a gateway."""
+def test_default_network_limits_match_a_gateway() -> None:
+    """By default, networks have the same limits in a dry run as at a gateway."""
     assert service.limits_of(Settings()) == Limits()

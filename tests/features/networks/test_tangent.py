@@ -140,8 +140,8 @@ def at_a_kink(layer: torch.nn.Linear) -> Any:
 
 @pytest.mark.slow
 def test_a_row_at_a_kink_is_tolerated() -> None:
-    """The check tolerates a row for which a ReLU differs between single and double precision. It rejects a difference
-    that is too large to be explained by such a row, and it detects a missing row that is not at a kink."""
+    """The gradient check tolerates a row for which a ReLU differs between single and double precision. It rejects a
+    difference that is too large to be explained by such a row, and it detects a missing row that is not at a kink."""
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Linear(NUM_FEATURES, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     with torch.no_grad():
@@ -161,7 +161,7 @@ def test_a_row_at_a_kink_is_tolerated() -> None:
 
 def test_gradients_are_scaled_by_row_weights() -> None:
     """A record's gradient is scaled by the record's weight. A record of weight 0 is treated like a null row, and
-    weights of 1 leave the gradient bit-identical. The check notices if weights are omitted."""
+    weights of 1 leave the gradient bit-identical. The gradient check detects omitted weights."""
     content, mechanism = of_three()
     features, labels = records(40)
     parameters = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))

@@ -118,7 +118,8 @@ ARCHIVES: dict[str, tuple[bytes, str]] = {
 
 @each("case", ARCHIVES)
 def test_a_hostile_archive_is_refused(refused: Callable[..., list[str]], case: str) -> None:
-    """An npz file is refused unless it has exactly three plain members that match their headers."""
+    """An npz file is refused unless its archive contains exactly the three expected arrays, as regular unencrypted
+    members that match their headers."""
     content, code = ARCHIVES[case]
     refused(code, content, "rows.npz")
 

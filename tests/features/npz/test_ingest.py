@@ -52,7 +52,7 @@ def test_files_are_read_in_batches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["4.86E+17", "4711.0"])
 def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None:
-    """A file is refused if a data frame has rewritten an id as a number, and the error names the row."""
+    """A file is refused if a data frame has converted an id to a number, and the error names the row."""
     wrong = "expected an id as text: a spreadsheet or data frame wrote this one as a number"
     with pytest.raises(RowInvalid, match=f"^line 2, column subject: {wrong}") as refusal:
         list(read(npz_file(tmp_path, subject=np.array(["4711", name])), "npz", None))

@@ -97,7 +97,7 @@ def test_gaussian_envelope_lies_above_the_convolution(strength, noise_scale, ver
 @settings(max_examples=8, deadline=None)
 @given(strength=strengths, noise_scale=noises, delta=st.floats(1e-9, 0.1))
 def test_epsilon_inverts_delta(strength, noise_scale, delta):
-    """At the returned epsilon, delta is at most the requested one. At a slightly smaller epsilon, delta is larger."""
+    """At the returned epsilon, delta is at most the requested delta. At a slightly smaller epsilon, delta is larger."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     epsilon = accountant.epsilon(made, delta=delta)
     assert accountant.delta(made, epsilon=epsilon) <= delta * (1 + 1e-9)
@@ -106,7 +106,7 @@ def test_epsilon_inverts_delta(strength, noise_scale, delta):
 
 
 def test_chains_compose_with_versions():
-    """A Langevin chain's mu composes with the versions like that of a Gaussian mechanism: at large Lambda, the squares
+    """A Langevin chain composes with the versions like a Gaussian mechanism: at large Lambda, its squared mu and theirs
     add up."""
     made = mechanism(l2=1e6, noise_scale=4.0)
     both = accountant.adaptive_epsilon([Releases(mechanism=made, versions=4)], delta=1e-5, mu=0.6)

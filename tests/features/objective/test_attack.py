@@ -102,15 +102,15 @@ def lean(parameters: np.ndarray) -> float:
 
 
 def test_attack_on_one_version_stays_below_its_certificate():
-    """The best linear attack on one version proves an epsilon below the certified one."""
+    """The best linear attack on one version proves an epsilon of at most the certified epsilon."""
     proved = proved_epsilon(played(lambda held: lean(version(held, SystemNoise()))))
     assert proved <= accountant.epsilon(SETTINGS, delta=DELTA)
 
 
 @pytest.mark.parametrize(("sabotaged", "caught"), [(SystemNoise, False), (ReusedNoise, True)])
 def test_attack_on_two_versions_catches_a_reused_perturbation(sabotaged, caught):
-    """If the person is deleted between two versions, an attack on the difference of the versions proves less than the
-    certified `adaptive` epsilon. If both versions use the same perturbation, the attack proves more."""
+    """If the person is deleted between two versions, an attack on the difference between the versions proves at most
+    the certified `adaptive` epsilon. If both versions use the same perturbation, the attack proves a larger epsilon."""
 
     def game(held: bool) -> float:
         noise = sabotaged()

@@ -114,7 +114,8 @@ def test_rows_erased_since_the_version_still_count() -> None:
 
 
 def test_guarantees_of_two_methods_compose() -> None:
-    """For versions made by two methods, the squared mus add up, without a convolution for the mixture."""
+    """If versions were made by two methods, the squares of their mus add up, and no convolution is computed for the
+    mixture."""
     exposures = [exposure(count) for count in (1, 3, 4)]
     one, three, four = (methods.adaptive_mu([exposure]) for exposure in exposures)
     assert methods.adaptive_mu(exposures[:2]) == pytest.approx(four)

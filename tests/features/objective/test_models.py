@@ -92,11 +92,11 @@ def test_requests_share_a_version_with_separate_certificates(
     assert (account["reset"], account["next_request"]["kind"]) == (None, "relearn")
 
 
-def test_a_dead_run_is_repeated_and_not_counted(
+def test_a_reclaimed_run_is_repeated_and_not_counted(
     installation: Installation, model: dict[str, Any], forget: Make, work: Work, get: Get
 ) -> None:
-    """A run that is taken away from its worker publishes no version. The next run forgets the person and publishes the
-    model's second version, and the certificate's evidence does not count the dead run."""
+    """A run that is reclaimed from its worker publishes no version. The next run forgets the person and publishes the
+    model's second version, and the certificate's evidence does not count the reclaimed run."""
     request = forget("p3")
     with installation.database.writing() as session:
         assert queue.claim(session, worker="dead", lease_seconds=60, max_requests=500) is not None

@@ -23,7 +23,8 @@ Forget = Callable[..., dict[str, Any]]
 def test_the_overview_counts_requests_by_status(
     gateway: TestClient, live: dict[str, Any], forget: Forget, get: Callable[[str], Any], work: Callable[[], int]
 ) -> None:
-    """The overview counts open and closed requests by status, and overdue requests by their clock."""
+    """The overview counts open and closed requests by status, and counts requests that are past their deadline as
+    overdue."""
     forget("p0")
     forget("p1", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
     forget("stranger")
@@ -69,8 +70,9 @@ def test_the_overview_is_per_tenant(gateway: TestClient, forget: Forget) -> None
 def test_requests_are_sorted_in_either_direction(
     gateway: TestClient, forget: Forget, get: Callable[[str], Any], key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """Requests are listed page by page, in either direction, by receipt, deadline or completion; ordering by completion
-    leaves out open and rejected requests. For an application, the order follows the state shown to it."""
+    """Requests are listed page by page in order of receipt, deadline or completion, in either direction. Ordering by
+    completion excludes open and rejected requests. An application's list is ordered by the states that the application
+    is shown."""
     dates = ["2026-11-20", "2026-11-02", "2026-11-11"]
     waiting = [forget(f"q{one}", identity_verified=False, submitted_at=f"{one}T00:00:00Z")["id"] for one in dates]
     done = [forget(name)["id"] for name in ("stranger", "somebody", "nobody")]
@@ -102,7 +104,7 @@ def test_requests_are_sorted_in_either_direction(
 def test_models_and_runs_are_sorted_in_either_direction(
     live: dict[str, Any], new_model: Forget, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """Models, including models at risk, and runs are listed newest or oldest first."""
+    """The lists of models, of models at risk and of runs are sorted newest or oldest first."""
     new_model(live["dataset_id"])
     work()
     for path in ("/models?", "/runs?", "/models?danger=waiting&"):

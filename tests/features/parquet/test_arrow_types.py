@@ -66,8 +66,8 @@ READ: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_a_supported_type_is_read_by_its_values(send: Callable[..., httpx.Response], kind: str) -> None:
-    """Columns of each supported type are accepted and read like plain numbers, texts and lists."""
+def test_columns_of_supported_types_are_read(send: Callable[..., httpx.Response], kind: str) -> None:
+    """Columns of each supported type are accepted and read like plain numbers, strings and lists."""
     answer = send(**READ[kind])
     assert answer.status_code == 201, answer.text
     assert answer.json()["num_records"] == 2

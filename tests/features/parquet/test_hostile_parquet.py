@@ -97,8 +97,8 @@ def test_a_hostile_parquet_file_is_refused(refused: Callable[..., list[str]], ca
 def test_files_from_every_writer_are_read(
     send: Callable[..., httpx.Response], client: TestClient, version: str, codec: str
 ) -> None:
-    """Files give the same rows whatever their page version and compression, with dictionaries or with byte-stream-split
-    floats."""
+    """A file gives the same rows whatever its page version and compression, and whether it uses dictionaries or
+    byte-stream-split floats."""
     options = {"data_page_version": version, "compression": codec, "write_page_checksum": True, "row_group_size": 1}
     plain = rows_sent(client, send(CSV.encode(), "rows.csv"))
     split = {"use_dictionary": False, "column_encoding": {"age": "BYTE_STREAM_SPLIT"}}
@@ -106,7 +106,7 @@ def test_files_from_every_writer_are_read(
         assert rows_sent(client, send(content, "rows.parquet")) == plain
 
 
-def test_a_dotted_neighbour_of_a_used_column_is_refused(refused: Callable[..., list[str]]) -> None:
+def test_a_dotted_variant_of_a_used_column_is_refused(refused: Callable[..., list[str]]) -> None:
     """If a column `age` is used, an unused column `age.x` is refused, because Arrow would read it too, without any size
     limit."""
     schema = {"columns": SCHEMA["columns"] | {"age.x": {"role": "ignored"}}}

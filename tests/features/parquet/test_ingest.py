@@ -84,10 +84,11 @@ def test_all_formats_agree(tmp_path: Path, records: list[tuple[float, float, int
         ({"more": [1, 2]}, SchemaInvalid, "column 6"),
     ],
 )
-def test_the_error_for_an_invalid_parquet_file_names_the_place(
+def test_the_error_for_an_invalid_parquet_file_names_line_and_column(
     tmp_path: Path, columns: dict[str, object], error: type[InputInvalid], place: str
 ) -> None:
-    """A value, type or column that the schema does not permit is refused, and the error names the place."""
+    """A value, type or column that the schema does not permit is refused, and the error names the column and, for a
+    value, the line."""
     assert place in refused(parquet_file(tmp_path, **columns), "parquet", error)
 
 
@@ -108,7 +109,7 @@ def test_files_are_read_in_batches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["4.86E+17", "4,86E+17", "4.86e+17", "4E+17", "-1.5E+16", "4711.0", "\u200b4711.00 "])
 def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None:
-    """A file is refused if a spreadsheet or data frame has rewritten an id as a number, and the error names the row."""
+    """A file is refused if a spreadsheet or data frame has converted an id to a number, and the error names the row."""
     wrong = "expected an id as text: a spreadsheet or data frame wrote this one as a number"
     with pytest.raises(RowInvalid, match=f"^line 2, column person: {wrong}") as refusal:
         list(read(parquet_file(tmp_path, person=["4711", name]), "parquet"))
@@ -194,8 +195,8 @@ def test_vectors_and_times_agree_in_all_formats(tmp_path: Path) -> None:
     ],
 )
 def test_lists_that_are_not_vectors_are_refused(tmp_path: Path, columns: Any, error: type[InputInvalid]) -> None:
-    """A vector column refuses lists of the wrong length, lists with missing values, lists of texts or lists, and values
-    that are not lists."""
+    """A vector column refuses lists of the wrong length, lists with missing values, lists of strings, nested lists, and
+    values that are not lists."""
     with pytest.raises(error):
         list(read(embedded(tmp_path, **columns), "parquet", EMBEDDED))
 

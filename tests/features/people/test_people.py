@@ -250,7 +250,8 @@ def test_administrators_change_users(officer: Browser, get: Get) -> None:
 def test_roles_see_their_pages_and_operations(
     gateway: TestClient, installation: Installation, by: Actor, admin_key: str, role: Role
 ) -> None:
-    """Each role sees exactly the pages it may use in the menu and can call exactly the operations it may use."""
+    """The menu shows each role exactly the pages that the role may use, and each role can call exactly the operations
+    that it may use."""
     assert PAGES.keys() == {entry.title for entry in entries()}
     assert MAY.keys() == set(Scope)
     browser, token = beside(gateway), sessions.new_token()

@@ -74,9 +74,9 @@ def refused(browser: Browser, path: str) -> str:
 
 
 def test_an_invited_user_logs_in_through_a_provider(browser: Browser, provider: Provider) -> None:
-    """The login page leads to the identity provider with PKCE, and the provider's response leads to the requested page
-    but can be used only once. From then on the user is identified by the provider's own id, and another user with the
-    same address is refused."""
+    """The login page links to the identity provider with PKCE. The provider's response leads to the requested page and
+    can be used only once. From then on the user is identified by the provider's own id, and another user with the same
+    address is refused."""
     page = browser.get("/admin/login?next=/admin/models").text
     assert "Log in with Example Ltd" in page
     assert "/admin/oidc?next=%2Fadmin%2Fmodels" in page
@@ -124,8 +124,8 @@ def test_a_compatibility_character_is_refused(browser: Browser, provider: Provid
 
 
 def test_responses_to_other_logins_are_refused(browser: Browser, provider: Provider) -> None:
-    """The provider's response is refused if it has another nonce or state, comes without the cookie, reports an error,
-    or contains an invented code."""
+    """The provider's response is refused if it has a different nonce or state, comes without the cookie, reports an
+    error, or contains a made-up code."""
     refused(browser, provider.returns(begun(browser, nonce="another"), "maria-1"))
     refused(browser, provider.returns(begun(browser, state="another"), "maria-1"))
     begun(browser)
@@ -147,8 +147,8 @@ def test_an_old_login_expires(browser: Browser, provider: Provider, monkeypatch:
 
 
 def test_an_invalid_provider_is_refused(settings: Settings, provider: Provider) -> None:
-    """A provider that states another issuer name is refused. If the provider does not respond, a page with status 503
-    reports it as unavailable."""
+    """A provider that states a different issuer name is refused. If the provider does not respond, a page with status
+    503 reports it as unavailable."""
     for issuer, status in ((f"{provider.issuer}/", 403), ("http://127.0.0.1:9", 503)):
         other = settings.model_copy(update={"oidc_issuer": issuer, "oidc_client_id": "lethe"})
         with TestClient(create_app(other), raise_server_exceptions=False) as client:
@@ -194,7 +194,7 @@ def key() -> RSAKey:
 
 @each("changed", [{"exp": -30}, {"iat": 30}, {"nbf": 30}])
 def test_clock_skew_of_a_minute_is_tolerated(key: RSAKey, changed: dict[str, int]) -> None:
-    """A token that expired half a minute ago or was issued half a minute in the future is accepted."""
+    """An ID token that expired half a minute ago or was issued half a minute in the future is accepted."""
     at = int(time.time())
     claims = claims_at(at) | {name: at + seconds for name, seconds in changed.items()}
     assert read(claims, of=key)["sub"] == "1"
@@ -215,7 +215,7 @@ def test_clock_skew_of_a_minute_is_tolerated(key: RSAKey, changed: dict[str, int
     ],
 )
 def test_id_tokens_are_bound_to_the_login(key: RSAKey, changed: dict[str, Any]) -> None:
-    """A token is refused if it has expired, has another issuer, audience or nonce, or has no subject."""
+    """An ID token is refused if it has expired, has another issuer, audience or nonce, or has no subject."""
     claims = claims_at(int(time.time()))
     assert read(claims, of=key)["sub"] == "1"
     with pytest.raises(IdentityRefused):

@@ -117,7 +117,7 @@ def test_codes_are_valid_for_adjacent_steps() -> None:
 
 def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited: Invited) -> None:
     """A code cannot be used twice. After twenty wrong codes, the user is locked out for an hour, even with a correct
-    code. Then the count starts again."""
+    code. After that, the count starts from zero."""
     user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)

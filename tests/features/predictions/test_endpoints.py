@@ -39,8 +39,8 @@ def test_vectors_are_predicted(gateway: TestClient, live: dict[str, Any], refuse
 def test_records_are_predicted(
     gateway: TestClient, new_model: Make, upload: Callable[..., Any], work: Work, refused: Refused
 ) -> None:
-    """If the dataset has a schema, records are objects with the schema's columns. The error for a faulty record does
-    not quote the faulty value."""
+    """If the dataset has a schema, records are objects with the schema's columns. The error for an invalid record does
+    not quote the invalid value."""
     dataset = upload(TABLE.encode(), filename="t.csv", schema=json.dumps(SCHEMA)).json()
     model = new_model(dataset["id"], l2=0.5, noise_scale=1e-3)
     place = f"/v1/models/{model['id']}/predictions"

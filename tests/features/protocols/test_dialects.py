@@ -73,7 +73,7 @@ def test_authentication_and_retry_headers_are_kept(client: TestClient) -> None:
 
 
 def test_framework_errors_have_the_same_format(client: TestClient) -> None:
-    """Input that the web framework refuses is reported in the same format and is not quoted."""
+    """Input that the web framework refuses is reported in the protocol's format and is not quoted."""
     answer = client.get("/typed", params={"number": "secret"})
     assert (answer.status_code, answer.json()) == (400, {"said": ["input_invalid"]})
 

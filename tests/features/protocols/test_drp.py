@@ -168,7 +168,7 @@ def test_another_version_is_refused(version: str) -> None:
 
 @pytest.mark.parametrize("right", ["sale:opt_out", "sale:opt_in", "access", "access:categories", "access:specific"])
 def test_only_deletion_is_supported(right: str) -> None:
-    """The protocol's other rights are refused with a specific error."""
+    """Requests for the protocol's rights other than deletion are refused with a specific error."""
     with pytest.raises(InputInvalid, match="Unsupported rights action"):
         drp.subject(exercise(exercise=right), claim="email")
 

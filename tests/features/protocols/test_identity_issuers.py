@@ -45,9 +45,9 @@ def test_issuers_are_registered_listed_and_deleted(gateway: TestClient, get: Get
     refused(gateway.delete(f"{PLACE}/{issuer['id']}"), 404, "issuer_unknown")
 
 
-def test_a_request_may_have_a_statement(gateway: TestClient, refused: Refused) -> None:
-    """A request can contain a statement about the subject, which is accepted only once. Repeating the call returns the
-    same response."""
+def test_a_request_can_contain_a_statement(gateway: TestClient, refused: Refused) -> None:
+    """A request can contain a statement about its subject. The statement cannot be reused in another request, but
+    repeating the call with its idempotency key returns the original response."""
     gateway.post(PLACE, json=ISSUER)
     body = {"subject_id": "p1", "identity_statement": statement("p1", "one")}
     first = gateway.post(REQUESTS, json=body, headers={"Idempotency-Key": "k"})
@@ -57,8 +57,8 @@ def test_a_request_may_have_a_statement(gateway: TestClient, refused: Refused) -
 
 
 def test_a_missing_statement_is_refused(gateway: TestClient, refused: Refused) -> None:
-    """A request without a statement gets a 422 that names the missing field. A request with an invalid statement gets a
-    403 that states no reason."""
+    """If the tenant requires statements, a request without one gets a 422 that names the missing field. A request with
+    an invalid statement gets the same 403 whatever is wrong with the statement."""
     gateway.post(PLACE, json=ISSUER)
     problem = refused(gateway.post(REQUESTS, json={"subject_id": "p1"}), 422, "identity_statement_required")
     assert [fault["path"] for fault in problem["errors"]] == ["identity_statement"]

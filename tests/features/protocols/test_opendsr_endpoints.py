@@ -145,9 +145,9 @@ CLAUSES: dict[str, Callable[[Controller], None]] = {
 def test_controllers_can_use_only_stated_identity_types(
     gateway: TestClient, key_with: KeyWith, policy: Callable[..., None], stated: str
 ) -> None:
-    """A controller's request is refused if the tenant has not stated which identity types are its subject ids, or if
-    the request uses another type. Such identities would match no one, and the request would complete as if nothing were
-    held."""
+    """A controller's request is refused if the tenant has not stated which identity types contain its subject ids, or
+    if the request uses a different type. Such identities would match no one, and the request would complete as if
+    nothing were held."""
     controller = Controller(gateway=gateway, headers=key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
     asked = {"subject_identities": [identity("p1", kind=stated)]}
     assert controller.call("GET", "/discovery").json()["supported_identities"] == []

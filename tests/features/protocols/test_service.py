@@ -116,7 +116,7 @@ def test_a_new_token_replaces_the_previous_one(installation: Installation, one: 
 
 
 def test_a_set_up_message_is_accepted_once(installation: Installation, one: Actor) -> None:
-    """A set-up message is refused if it is a repetition of, or older than, the last accepted message."""
+    """A set-up message is refused if it repeats the last accepted message or is older."""
     register(installation, one)
     sent, older = message(installation, seconds_ago=2), message(installation, seconds_ago=3)
     set_up(installation, sent)
@@ -181,7 +181,7 @@ def test_a_purged_request_is_not_found(installation: Installation, by: Actor, so
 
 def test_parts_of_a_subject_request_are_purged_together(installation: Installation) -> None:
     """The deletion requests that belong to one OpenDSR request are purged together once the retention period of the
-    last one has elapsed, even if each purge is limited to fewer requests. Otherwise, the part still stored would be
+    last of them has elapsed, even if each purge is limited to fewer requests. Otherwise, the part still stored would be
     mistaken for a different request with the same id."""
     policy = Policy(retain_details_days=30, report_seconds=0)
     with installation.database.writing() as session:

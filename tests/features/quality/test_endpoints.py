@@ -46,10 +46,10 @@ def test_a_held_version_forgets_but_is_not_served(
     refused: Refused,
     work: Work,
 ) -> None:
-    """A held version serves neither predictions nor weights, but still completes requests with certificates, and the
-    previous version is destroyed. Once the version is released, it is served, and the next version is judged again. A
-    held model is ranked as more urgent than a model with waiting requests. The error never suggests retraining, because
-    certificates do not cover noise that is drawn again until the result is good."""
+    """Neither predictions nor weights of a held version are served, but the version still completes requests with
+    certificates, and the previous version is destroyed. Once the version is released, it is served, and the next
+    version is judged again. A held model is ranked as more urgent than a model with waiting requests. The error never
+    suggests retraining, because certificates do not cover noise that is drawn again until the result is good."""
     model_id = gated(OUT_OF_REACH)
     awaited = new_model(new_dataset(rows=60)["id"])["id"]
     work()

@@ -75,7 +75,7 @@ def test_retiring_a_dataset_frees_the_quota(
 def test_concurrent_uploads_do_not_exceed_the_quota(
     gateway: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, get: Callable[[str], Any]
 ) -> None:
-    """If two concurrent uploads fit individually but not together, one of them is refused, although both were read
+    """If two concurrent uploads fit individually but not together, one of them is refused, even if both were received
     before either was stored. No part of the refused upload stays on disk."""
     both_read, encode = threading.Barrier(2), datasets.encode
 

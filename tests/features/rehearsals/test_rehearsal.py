@@ -61,8 +61,8 @@ def test_a_rehearsal_reports_its_measurements(
     gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get, work: Work
 ) -> None:
     """A report measures the model before the rehearsal, after forgetting and after retraining, each on the forgotten,
-    retained and test rows. It also states the attack, the cost and the curve. The rehearsal changes neither the version
-    and its weights nor the rows or the ledger."""
+    retained and test rows. It also contains the results of the attack, the cost and the curve. The rehearsal changes
+    neither the version and its weights nor the rows or the ledger."""
     before = state(installation, get, model)
     asked = rehearse(gateway, model, people=40)
     assert work() == 1
@@ -219,11 +219,11 @@ def test_the_same_rows_have_one_report(
     assert work() == 1
 
 
-def test_evaluation_rows_are_used_in_one_report(
+def test_evaluation_rows_are_used_in_only_one_report(
     gateway: TestClient, model: dict[str, Any], new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Until an evaluation dataset's rows change, they are used in only one report. A rehearsal of another model then
-    has no test set, and a model trained on these rows cannot be rehearsed."""
+    """Until they change, the rows of an evaluation dataset are used in only one report. Once they have been used, a
+    rehearsal of another model has no test set, and a model trained on these rows cannot be rehearsed."""
     tested_on = model["evaluation_dataset_id"]
     made = {"noise_scale": 0.02, "evaluation_dataset_id": tested_on}
     others = [new_model(new_dataset(name, seed=seed, first=2000 * seed)["id"], **made) for name, seed in TWO.items()]

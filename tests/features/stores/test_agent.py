@@ -127,8 +127,8 @@ def test_an_unsigned_report_is_refused(
 
 
 def test_a_search_without_a_control_is_not_graded_as_searched() -> None:
-    """The grade "searched" requires a control of each kind and a search for every vector. Every sample must be found
-    before the deletion and none after it."""
+    """A deletion is graded as searched only if every vector was searched for, the search had a control for each kind of
+    value, and each sample was found before the deletion and none after it."""
     one, none = {"sought": 1, "found": 1}, {"sought": 0, "found": 0}
     finding: dict[str, Any] = {
         "store": {"kind": "chroma", "version": "1.5.9"},

@@ -106,7 +106,7 @@ def test_a_repeated_call_searches_for_the_same_samples(kind: str, url: str, tmp_
 @pytest.mark.slow
 def test_people_are_erased_together(tmp_path: Path) -> None:
     """Several people are erased in one rebuild, with one finding per person. The finding for a person without data
-    contains only the control."""
+    contains only the search's control."""
     made = ghosts.people(2, **SMALL)
     one = ghosts.STORES["chroma"](tmp_path, "", made)
     people = [[made.who[0], made.who[40]], ["somebody-else@example.com"]]

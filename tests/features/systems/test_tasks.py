@@ -191,8 +191,9 @@ def test_a_system_is_reminded_once_before_and_once_after_the_deadline(
 def test_a_request_reaches_dependent_systems(
     gateway: TestClient, new_dataset: New, new_model: New, new_system: New, forget: New, get: Get, refused: Any
 ) -> None:
-    """A request restricted to a dataset opens tasks for the systems that depend on the dataset, on its models, or on
-    other such systems. Parents that would form a cycle are refused, and a retired system gets no tasks."""
+    """A request restricted to a dataset opens tasks for every system that depends on the dataset or on its models,
+    directly or through a parent system. A parent that would form a cycle is refused, and a retired system gets no
+    tasks."""
     here, there = (new_dataset(name)["id"] for name in ("here", "there"))
     model = new_model(here)["id"]
     feeds = new_system("feeds", dataset_ids=[here])

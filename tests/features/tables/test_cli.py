@@ -56,8 +56,8 @@ def test_bars_show_the_lowest_and_highest_values(values: list[float]) -> None:
 
 @pytest.mark.slow
 def test_a_schema_follows_the_stated_columns(lethe: Lethe, tmp_path: Path) -> None:
-    """If the user states the range or values of every column, no column needs to be public. A missing column or an
-    invalid range is refused with a specific error, and ignored columns are reported."""
+    """If the user states the range or values of every column, no column needs to be confirmed as public. A missing
+    column or an invalid range is refused with a specific error, and ignored columns are reported."""
     path = tmp_path / "rows.csv"
     path.write_text("age,since,city,rent,who\n31,2020-01-02,Bonn,700,p1\n")
     asked = ("dataset", "infer", str(path), "--target", "rent", "--subject", "who", "--range", "rent=0..4000")

@@ -21,12 +21,12 @@ from lethe.proof.losses import Objective
     ],
 )
 @pytest.mark.parametrize("num_train", [5, 200])
-def test_rivals_are_chosen_by_the_judged_metric(
+def test_the_best_scikit_learn_model_depends_on_the_metric(
     objective: Objective, metric: Metric, name: str, num_train: int
 ) -> None:
     """For counts with outliers on one side, the best scikit-learn model is least squares if models are judged by r
     squared, Huber regression if they are judged by the absolute error, and a rate model if they are judged by a
-    deviance. A model is also found if there are only a few rows."""
+    deviance. Even with only a few rows, a best model is found."""
     random = np.random.default_rng(2)
     x = random.uniform(-1, 1, size=(300, 2))
     counts = np.where(random.uniform(size=300) < 0.25, 40, np.rint(10 + 5 * x[:, 0]))

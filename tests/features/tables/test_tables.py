@@ -60,7 +60,7 @@ def frames() -> dict[str, Frame]:
 
 
 @pytest.mark.parametrize("kind", frames())
-def test_frames_are_sent_as_the_gateway_reads_them(tmp_path: Path, kind: str) -> None:
+def test_gateway_and_caller_encode_data_frames_identically(tmp_path: Path, kind: str) -> None:
     """A data frame from any supported library is converted to a file that the gateway encodes to the same rows as the
     caller's machine does."""
     frame, schema = frames()[kind], parse_schema(SCHEMA)
@@ -73,7 +73,7 @@ def test_frames_are_sent_as_the_gateway_reads_them(tmp_path: Path, kind: str) ->
     assert batch.subjects == ROWS["who"]
 
 
-def test_files_are_read_as_the_gateway_reads_them(tmp_path: Path) -> None:
+def test_all_file_formats_are_encoded_identically(tmp_path: Path) -> None:
     """The same rows are encoded identically from CSV, Parquet and npz. A file of another kind is refused."""
     pq.write_table(pa.table(ROWS), tmp_path / "rows.parquet")
     text = pd.DataFrame(ROWS | {"e": [json.dumps(one) for one in ROWS["e"]]})
@@ -89,7 +89,8 @@ def test_files_are_read_as_the_gateway_reads_them(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    """A file that is empty, truncated, ragged or of another kind is refused, and the error quotes no part of it."""
+    """A file that is empty, truncated, ragged or in a different format than its suffix indicates is refused, and the
+    error quotes no part of it."""
     np.savez_compressed(tmp_path / "whole.npz", x=np.arange(1000))
     whole = (tmp_path / "whole.npz").read_bytes()
     for name, content in (
@@ -112,8 +113,8 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     [(b"age;y\n7319;a\n", "has semicolons"), ("age,y\n7319,a\n".encode("utf-16"), "is in UTF-16")],
 )
 def test_an_unreadable_spreadsheet_csv_is_refused_with_advice(tmp_path: Path, content: bytes, fault: str) -> None:
-    """A CSV file with other separators or in another encoding is refused with an error that states the detected format
-    and how to save the file."""
+    """A CSV file with an unexpected separator or encoding is refused with an error that states the detected format and
+    how to save the file."""
     (tmp_path / "rows.csv").write_bytes(content)
     with pytest.raises(InputInvalid, match=f"{fault}.*; save it as CSV in UTF-8") as refusal:
         columns_of(tmp_path / "rows.csv")
@@ -240,8 +241,9 @@ def test_stated_columns_are_not_read() -> None:
 
 @pytest.mark.slow
 def test_a_preview_reports_accuracy_and_cost() -> None:
-    """A table's preview reports clipped and unknown shares, warnings, Lethe's accuracy next to scikit-learn's, and the
-    cost of forgetting. A larger epsilon gives a higher accuracy, and a larger l2 needs fewer passes."""
+    """A table's preview reports the shares of clipped and unknown values, warnings, Lethe's accuracy next to
+    scikit-learn's, and the cost of forgetting. A larger epsilon gives a higher accuracy, and a larger l2 needs fewer
+    passes."""
     table = load_wine(as_frame=True).frame
     found = preview(table, schema=infer(table, label="target"), epsilons=(0.5, 4.0))
     assert (found.num_rows, found.num_features, found.held_out) == (178, 13, 44)

@@ -54,7 +54,8 @@ def test_scores_match_a_served_model(network: Path) -> None:
 @pytest.mark.slow
 def test_a_dry_run_trains_a_tangent_model(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run trains a network's tangent in the named layers, with the same noise and passes as a linear model. A
-    network that does not fit, unknown layers, a numeric target, a second moment and too many parameters are refused."""
+    network that does not fit the dataset, unknown layers, a numeric target, a second moment and too many parameters are
+    refused."""
     names = [*networks.opened(network, parse_schema(SCHEMA)).parameters]
     found = preview(table(), network=network, tangent={"layers": names, "offset": False}, **ONE)
     assert (found.num_features, found.num_moved) == (nets.WIDTH, 8 * nets.WIDTH + 8 + 2 * 8 + 2)

@@ -66,7 +66,7 @@ def test_bounds_match_the_example_vectors(vector):
 
 
 def test_every_theorem_has_its_function():
-    """The calculator contains exactly the theory's bounds, and each bound has an example vector."""
+    """The calculator contains exactly the listed theorems, and each of them has an example vector."""
     assert sorted(CALCULATOR) == sorted(THEOREMS.split())
     assert set(EXAMPLES) == set(CALCULATOR)
 

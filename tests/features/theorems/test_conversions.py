@@ -40,7 +40,8 @@ def test_renyi_to_epsilon_is_monotone(alpha, rho, delta, factor):
 @pytest.mark.parametrize("sided", ["one", "two"])
 @pytest.mark.parametrize("name", ["rdp_to_dp_mironov", "rdp_to_dp_cks"])
 def test_one_sided_bounds_yield_one_sided_inequalities(name, sided):
-    """A one-sided bound on the divergence yields a one-sided inequality."""
+    """The conversion of a one-sided bound on the divergence is marked as one-sided, and that of a two-sided bound as
+    two-sided."""
     assert evaluate(name, {"alpha": 2, "rho": 0.1, "delta": 0.1, "sided": sided})["sided"] == sided
 
 
@@ -73,7 +74,8 @@ def coins(alpha: float, rho: float, eps: float) -> float:
 @each("rho", [1e-6, 1e-3, 0.2, 3.0])
 @each("eps", [0.0, 0.1, 2.0])
 def test_single_order_optimum_is_attained_by_coins(alpha, rho, eps):
-    """No pair of coins on a grid has a delta above the optimal delta of one order, and some pairs attain it."""
+    """Among pairs of coins whose Renyi divergence of the given order is at most rho, the largest delta found on a grid
+    equals the optimal delta to 0.2 % and does not exceed it."""
     best = evaluate("rdp_delta_single_order_optimal", {"alpha": alpha, "rho": rho, "eps": eps})["delta"]
     attained = coins(alpha, rho, eps)
     assert attained <= best
@@ -82,7 +84,8 @@ def test_single_order_optimum_is_attained_by_coins(alpha, rho, eps):
 
 @given(alpha=orders, rho=divergences, eps=epsilons, factor=more)
 def test_optimal_delta_is_at_most_the_closed_form(alpha, rho, eps, factor):
-    """The optimal delta of an order is at most the closed-form delta. Both are monotone and lie in [0, 1]."""
+    """For a single Renyi order, the optimal delta is at most the closed-form delta. Both are monotone and lie in [0,
+    1]."""
     here, larger_rho, larger_eps = (
         [
             evaluate(name, {"alpha": alpha, "rho": rho_, "eps": eps_})["delta"]

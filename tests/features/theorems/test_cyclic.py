@@ -49,7 +49,7 @@ def place_mu(at: dict[str, float], place: int | None, *, share: float = 1.0) -> 
 @settings(max_examples=150)
 @given(at=cycles())
 def test_mu_matches_a_step_by_step_computation(at):
-    """The largest and the smallest mu over all batches equal the extremes over every position, computed step by
+    """The largest and smallest mu over all batches match the extremes found by computing mu for every position, step by
     step."""
     result = evaluate("cyclic_batches", at)
     mus = [place_mu(at, place) for place in range(at["B"])]
@@ -60,9 +60,9 @@ def test_mu_matches_a_step_by_step_computation(at):
 
 
 @given(B=st.integers(2, 60), E=st.integers(1, 60), c=st.floats(0.05, 0.9999), gap=st.floats(0.01, 10))
-def test_whole_passes_have_the_published_closed_form(B, E, c, gap):
-    """For the batch that is read last, mu equals the closed form for noisy cyclic gradient descent given by Bok, Su and
-    Altschuler (2024)."""
+def test_whole_passes_match_the_published_closed_form(B, E, c, gap):
+    """After whole passes, the mu of the batch that is read last equals the closed form that Bok, Su and Altschuler
+    (2024) give for noisy cyclic gradient descent."""
     result = evaluate("cyclic_batches", {"B": B, "T": B * E, "gap": gap, "c": c, "eta": 2.0, "sigma": 0.5})
     rest = c ** (B * (E - 1))
     square = 1 + c ** (2 * B - 2) * (1 - c * c) / (1 - c**B) ** 2 * (1 - rest) / (1 + rest)
@@ -81,7 +81,7 @@ def test_a_single_batch_is_full_batch_descent(at):
 @given(at=cycles(), more=st.integers(1, 9), factor=st.floats(1.0, 10.0))
 def test_mu_is_monotone_in_its_parameters(at, more, factor):
     """Mu is proportional to the `gap` between the gradients and inversely proportional to the noise. Further steps
-    without the row never increase it."""
+    taken without the row never increase mu."""
     mu = evaluate("cyclic_batches", at)["mu"]
     assert evaluate("cyclic_batches", at | {"gap": factor * at["gap"]})["mu"] == pytest.approx(factor * mu, rel=1e-12)
     quieter = evaluate("cyclic_batches", at | {"sigma": at["sigma"] / factor})["mu"]
@@ -106,8 +106,8 @@ def test_unread_rows_have_no_influence():
 
 @pytest.mark.parametrize("q", [1, 500])
 def test_work_grows_with_the_cool_down(q):
-    """The work of finding the worst position grows with the number of cool-down steps, but not with the number of
-    positions or of steps in total."""
+    """The work needed to find the worst position grows with the number of cool-down steps, but not with the number of
+    positions or the total number of steps."""
 
     def cost(B: int, T: int, q: int) -> int:
         return calls(lambda: evaluate("cyclic_batches", ADULT | {"B": B, "T": T, "q": q}))

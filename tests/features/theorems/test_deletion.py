@@ -21,8 +21,8 @@ def test_exact_unlearning_can_be_inferred():
 
 @given(eps=st.floats(0.01, 5), i=st.integers(1, 10**6), N=st.integers(0, 9_999))
 def test_a_counter_leaks_without_limit(eps, i, N):
-    """The counter's privacy loss starts at 0, grows by eps/j at release j, and is continuous where the summation method
-    changes."""
+    """The counter's privacy loss starts at 0 and grows by eps/j at release j. It stays continuous where the
+    implementation switches to another summation method."""
 
     def loss(releases: int) -> float:
         return evaluate("t32_count_loss", {"eps": eps, "i": i, "N": releases})["loss"]
@@ -72,8 +72,8 @@ def test_adaptive_reduction_is_linear(eps_dd, eps_dp, p, more):
 
 
 def test_mixed_orders_are_refused():
-    """Combining Renyi values of different orders is refused, and so is counting only the observed versions without a
-    bound on the chain."""
+    """Combining Renyi values of different orders is refused. So is counting only the observed versions, because
+    unobserved versions pass information on as well."""
     versions = {"eps_dd": 0.01, "eps_dp": 0.05, "p": 3}
     expected = evaluate("t43_adaptive", versions)
     assert evaluate("t43_adaptive", versions | {"q_dd": 2, "q_dp": 2}) == expected

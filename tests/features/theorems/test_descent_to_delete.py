@@ -21,7 +21,7 @@ def test_noise_falls_with_steps_and_target(I, eps):  # noqa: E741
     assert here["T"] is None
 
 
-def test_training_steps_grow_with_the_ball():
+def test_training_steps_grow_with_the_radius():
     """The number of training steps is `I` plus the number needed to shrink the ball's radius to the scale of the noise.
     For a tiny radius, it is exactly `I`."""
     rate = math.log((0.1947 + 0.011982) / (0.1947 - 0.011982))
@@ -37,7 +37,7 @@ def test_a_secret_state_is_never_certified():
 
 
 @given(i=st.integers(1, 10**6), d=st.integers(1, 10**6), eps=st.floats(0.01, 5))
-def test_steps_grow_slowly_with_the_dimension(i, d, eps):
+def test_iterations_are_monotone(i, d, eps):
     """The number of iterations grows slowly with the request number and never falls with the dimension. A weaker target
     never needs more iterations."""
     at = MNIST | {"d": d, "i": i, "eps": eps}
@@ -50,7 +50,7 @@ def test_steps_grow_slowly_with_the_dimension(i, d, eps):
 
 @pytest.mark.parametrize(("name", "rest"), [("n1_sigma", {"I": 1}), ("n2_d2d", {"d": 1, "i": 1})])
 def test_degenerate_convexity_is_refused(name, rest):
-    """The case m = L, which has no convergence rate, is refused. So is the replacement relation, because its
+    """The case m = L, which has no convergence rate, is refused. The replacement adjacency is refused too, because its
     sensitivity differs."""
     with pytest.raises(DomainError, match=r"m=0\.1947 < L=0\.1947"):
         evaluate(name, MNIST | rest | {"m": 0.1947})

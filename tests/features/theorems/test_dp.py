@@ -34,8 +34,8 @@ def test_groups_compose_record_by_record(eps, delta, k, others):
 
 @given(eps=st.floats(0, 20), delta=deltas, k=sizes)
 def test_group_targets_are_met_exactly(eps, delta, k):
-    """Converting the computed per-record target back to the group gives exactly the group's target. The printed
-    per-record delta is never larger than the computed one."""
+    """Converting the computed per-record target back to the group gives exactly the group's target. The formula as
+    printed never gives a larger per-record delta."""
     target = evaluate("group_privacy_inverse", {"eps": eps, "delta": delta, "k": k})
     printed = evaluate("group_privacy_inverse_as_printed", {"eps": eps, "delta": delta, "k": k})
     assert group(target["eps"], target["delta"], k) == pytest.approx((eps, delta), rel=1e-9)
@@ -43,8 +43,9 @@ def test_group_targets_are_met_exactly(eps, delta, k):
     assert printed["delta"] <= target["delta"] * (1 + 1e-12)
 
 
-def test_printed_group_target_is_needlessly_strict():
-    """At epsilon 1 and ten records, the printed per-record delta is 785 times smaller than necessary."""
+def test_printed_group_formula_is_needlessly_strict():
+    """At epsilon 1 and ten records, the formula as printed gives a per-record delta that is 785 times smaller than
+    necessary."""
     given_target = {"eps": 1.0, "delta": 1e-5, "k": 10}
     exact = evaluate("group_privacy_inverse", given_target)["delta"]
     assert exact / evaluate("group_privacy_inverse_as_printed", given_target)["delta"] == pytest.approx(785, abs=1)

@@ -25,7 +25,7 @@ def test_the_cap_is_returned_as_a_logarithm():
 @pytest.mark.parametrize("regime", ["nc", "cvx"])
 @given(K=st.integers(0, 60), L=st.floats(0.01, 3), C_lsi=st.floats(0.01, 10), sigma=st.floats(0.5, 3))
 def test_rates_without_strong_convexity_are_monotone(regime, K, L, C_lsi, sigma):
-    """The sum of the rates grows with each further step, by an amount that never increases. The log-Sobolev constants
+    """The sum of the rates never falls, and each step adds at most as much as the one before. The log-Sobolev constants
     stay below the cap, and the divergence never grows."""
     at = OPEN | {"regime": regime, "L": L, "C_lsi": C_lsi, "sigma": sigma}
     here, there, after = (evaluate("t32_rates", at | {"K": k}) for k in (K, K + 1, K + 2))
@@ -54,8 +54,8 @@ def test_constants_stop_at_the_cap():
 
 @given(alpha=st.floats(1.01, 50), eps0=st.floats(0, 10), K=st.integers(0, 10**5), eta=st.floats(0.01, 80))
 def test_strongly_convex_unlearning_is_the_third_regime(alpha, eps0, K, eta):
-    """The bound for strongly convex unlearning equals case 3 of the three regimes. It falls with K and never exceeds
-    its initial value, and the bound with a shifted order is never larger."""
+    """The bound for strongly convex unlearning equals the strongly convex case of the theorem with three regimes. It
+    falls with K and never exceeds its initial value. The bound with a shifted order is never larger."""
     at = {"alpha": alpha, "eps0": eps0, "m": 0.0119, "eta": eta}
     here, there = (evaluate("t32_sc_eps", at | {"K": k}) for k in (K, K + 1))
     assert there["eps"] <= here["eps"] <= eps0

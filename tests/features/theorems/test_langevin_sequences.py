@@ -61,7 +61,7 @@ def epsilon(K: int, sigma: float, S: int) -> float:
 
 @each("S", [1, 5, 100])
 @each("eps", [0.01, 0.1, 1.0, 5.0])
-def test_least_steps_are_minimal(S, eps):
+def test_returned_steps_are_minimal(S, eps):
     """The returned number of steps reaches the target at the best order, and one step fewer does not reach it at any
     order."""
     found = evaluate("alg5_K", MNIST | {"eps_target": eps, "sigma": 0.03, "S": S})
@@ -74,7 +74,7 @@ def test_least_steps_are_minimal(S, eps):
 
 @pytest.mark.parametrize("S", [1, 5, 100])
 @pytest.mark.parametrize("K", [1, 2, 100])
-def test_least_noise_is_minimal(K, S):
+def test_returned_noise_is_minimal(K, S):
     """The returned noise is sufficient for the number of steps, but 0.01 % less noise is not."""
     budget = MNIST | {"eps_target": 1.0, "S": S}
     sigma = evaluate("alg4_sigma", budget | {"K": K})["sigma"]
@@ -84,7 +84,7 @@ def test_least_noise_is_minimal(K, S):
 
 
 @given(eps=st.floats(0.05, 5), sigma=st.floats(0.01, 0.1), S=st.integers(1, 100))
-def test_least_steps_are_monotone(eps, sigma, S):
+def test_required_steps_are_monotone(eps, sigma, S):
     """More noise, a weaker target or a smaller batch never needs more steps."""
 
     def least(**more: object) -> int:
@@ -95,8 +95,8 @@ def test_least_steps_are_monotone(eps, sigma, S):
     assert least() <= least(S=S + 1)
 
 
-def test_every_step_count_of_a_list_is_minimal():
-    """Each K in the list is the smallest possible given the previous ones, and the first K equals that for a single
+def test_each_step_count_in_the_list_is_minimal():
+    """Each K in the list is the smallest possible given the previous ones. The first K is the same as for a single
     batch."""
     given_list = MNIST | {"eps_target": 1.0, "sigma": 0.03, "total": 20, "batch": 5}
     found = evaluate("alg6_K_list", given_list)
@@ -153,8 +153,8 @@ def test_invalid_smoothness_is_refused(name, at):
 
 @given(alpha=st.floats(1.1, 50), a=st.floats(0, 5), b=st.floats(0, 5), c=st.floats(0, 5))
 def test_insufficient_training_raises_the_bound(alpha, a, b, c):
-    """The bound is at least the sum of the three divergences and rises with each of them. Divergences at the wrong
-    orders are refused."""
+    """The bound is at least the sum of the three divergences that it combines: training at the orders 2 alpha and 4
+    alpha, and unlearning at 4 alpha. It rises with each of them. Divergences at other orders are refused."""
 
     def total(**more: object) -> float:
         return evaluate("insufficient_training", {"alpha": alpha, "epsT_2a": a, "epsT_4a": b, "eps_ru_4a": c} | more)[

@@ -29,7 +29,7 @@ def value(name: str, given_settings: dict[str, object], output: str = "eps", **m
 
 @pytest.mark.parametrize("name", ["g7_rdp", "g9_rdp", "g9_rdp_tight"])
 @given(at=settings, K=steps, more=st.integers(1, 5))
-def test_privacy_of_the_run_is_monotone(name, at, K, more):
+def test_privacy_loss_is_monotone(name, at, K, more):
     """The privacy loss rises with the number of steps, the order and the gradient bound, falls with the number of rows
     and the noise, and is quadratic in the group size."""
     here = value(name, at, K=K)
@@ -42,9 +42,10 @@ def test_privacy_of_the_run_is_monotone(name, at, K, more):
 
 
 @given(at=settings, K=steps)
-def test_kept_constants_lower_privacy_loss(at, K):
+def test_keeping_constants_lowers_privacy_loss(at, K):
     """The bound that keeps the proof's constants never exceeds the printed bound, which stays below its limit for
-    infinitely many steps. For a single step and weak convexity, it is twice the bound with all constants."""
+    infinitely many steps. For a single step and weak convexity, the bound that keeps the constants is twice the bound
+    with all constants."""
     limit = 4 * at["q"] * at["L"] ** 2 / (at["lam"] * (at["sigma"] * at["n"]) ** 2)
     tight, printed = value("g9_rdp_tight", at, K=K), value("g9_rdp", at, K=K)
     assert tight <= printed * (1 + 1e-9) <= limit * (1 + 2e-9)
@@ -53,9 +54,10 @@ def test_kept_constants_lower_privacy_loss(at, K):
 
 
 @given(at=settings, K=steps, g=st.integers(1, 20))
-def test_kept_constants_lower_the_deletion_bound(at, K, g):
+def test_keeping_constants_lowers_the_deletion_bound(at, K, g):
     """The deletion bound that keeps the proof's constants never exceeds the printed bound. At K = 0, the printed bound
-    equals the limit of the training bound. It falls with K and is quadratic in the number of deleted rows."""
+    equals the limit of the training bound. The printed bound falls with K and is quadratic in the number of deleted
+    rows."""
     limit = value("g9_rdp", at, K=10**9)
     assert value("g15_eps", at, K=0) == pytest.approx(limit, rel=1e-9)
     printed = value("g15_eps", at, K=K)
@@ -137,7 +139,8 @@ def test_theorem_constants_match_the_lemmas(at):
 
 
 def test_theorem_with_all_constants_refuses_numbers_outside_its_domain():
-    """A deletion target weaker than the privacy target is refused, and so are more records than rows."""
+    """A deletion target weaker than the privacy target is refused, and so is a number of records larger than the number
+    of rows."""
     at = {"lam": 0.1, "beta": 0.2, "L": 1, "q": 2, "eps_dp": 1.0, "eps_dd": 0.1, "n": 100, "d": 10, "r": 1}
     for wrong in ({"eps_dd": 1.1}, {"r": 101}):
         with pytest.raises(DomainError, match=next(iter(wrong))):

@@ -66,7 +66,7 @@ def test_risk_of_the_gibbs_law_is_monotone(d, sigma, beta, B):
 )
 def test_printed_and_corrected_theorem_agree_after_minimal_training(q, B, eps_dd, r, sigma2):
     """After training for exactly the required number of steps, the printed and the corrected number of deletion steps
-    agree. The step size is the smaller of the two that the conditions permit."""
+    agree. The step size is the smaller of the printed step size and the one that Theorem G.22 requires."""
     made = evaluate("t52", THEOREM | {"q": q, "B": B, "eps_dd": eps_dd, "r": r, "sigma2": sigma2})
     assert made["eta"] == min(made["eta_printed"], made["eta_g22"])
     assert (made["eta_printed"] <= made["eta_g22"]) == (q * eps_dd <= 10)
@@ -100,7 +100,7 @@ def test_theorem_without_convexity_requires_its_conditions(wrong, condition):
 
 @pytest.mark.parametrize("wrong", [{"eps_dd": 1.1}, {"eps_dp": 10.1}, {"r": 10001}])
 def test_theorem_without_convexity_refuses_numbers_outside_its_domain(wrong):
-    """A deletion target weaker than the privacy target, a privacy target that exceeds the dimension, and more records
-    than rows are refused."""
+    """A deletion target weaker than the privacy target, a privacy target that exceeds the dimension, and a number of
+    records larger than the number of rows are refused."""
     with pytest.raises(DomainError, match=next(iter(wrong))):
         evaluate("t52", THEOREM | wrong)

@@ -73,7 +73,8 @@ def test_hockey_stick_matches_the_gaussian_curve(eps, r):
 
 @given(eps=st.floats(0, 5), sigma=st.floats(0.3, 1e5), T=st.integers(0, 12), delta0=st.floats(1e-9, 1))
 def test_model_clipping_is_monotone(eps, sigma, T, delta0):
-    """Delta falls with every step, rises with its initial value, and never falls below the floor."""
+    """Delta never rises with further steps, never falls if its initial value is raised, and stays at or above its floor
+    of 1e-60."""
 
     def delta(steps: int, start: float = delta0) -> float:
         return evaluate("model_clip_delta", CLIP | {"eps": eps, "sigma": sigma, "delta0": start, "T": steps})["delta"]

@@ -31,8 +31,8 @@ def path(segments: list[tuple[int, float]], c: float) -> list[Step]:
     c=st.just(0.0) | st.just(1.0) | st.floats(0.3, 1.6),
 )
 def test_shift_accountant_matches_the_taut_string(z0, segments, c):
-    """Summing over segments gives the same mu as the taut string under the path of all individual steps, whether or not
-    the differences grow."""
+    """Summing over segments gives the same mu as the taut string (the greatest convex minorant of influence against
+    noise) over all individual steps, whether or not the gradient difference grows from segment to segment."""
     assume(any(steps for steps, _ in segments))
     expected = pulled_mu(path(segments, c), apart=z0)
     assert shift(z0, segments, c) == pytest.approx(expected, rel=1e-9, abs=1e-300)
@@ -41,9 +41,9 @@ def test_shift_accountant_matches_the_taut_string(z0, segments, c):
 @given(
     z0=gradients, segments=st.lists(st.tuples(st.integers(1, 8), gradients), min_size=1, max_size=5), c=st.floats(0, 1)
 )
-def test_shift_accountant_is_delta_over_root_v_while_differences_do_not_grow(z0, segments, c):
-    """If differences do not grow, the taut string is a single piece from the origin to the end of the path, and mu is
-    Delta / sqrt(v)."""
+def test_mu_is_a_ratio_unless_the_difference_grows(z0, segments, c):
+    """If the gradient difference does not grow from segment to segment, the taut string is a single straight piece from
+    the origin to the end of the path, and mu is Delta / sqrt(v)."""
     falling = sorted(segments, key=lambda segment: -segment[1])
     at = {"z0": z0, "segments": falling, "c": c, "eta": 0.7, "sigma": 0.3}
     result = evaluate("shift_mu", at)
@@ -54,9 +54,9 @@ def test_shift_accountant_is_delta_over_root_v_while_differences_do_not_grow(z0,
     assert result["mu"] == pytest.approx(reach / math.sqrt(v), rel=1e-9, abs=1e-300)
 
 
-def test_shift_accountant_without_steps_compares_only_the_starts():
-    """If no step is taken, chains with different starts have an infinite mu, and chains with the same start have a mu
-    of 0."""
+def test_chains_without_steps_differ_only_in_their_starts():
+    """Without any step, two chains have an infinite mu if their starts differ, and a mu of 0 if they start at the same
+    point."""
     for segments in ([], [(0, 0.1)]):
         assert shift(1.0, segments, 0.9) == "inf"
         assert shift(0.0, segments, 0.9) == 0.0
@@ -65,17 +65,18 @@ def test_shift_accountant_without_steps_compares_only_the_starts():
 @pytest.mark.parametrize(
     ("segments", "c"), [([(5, 0.0), (5, 0.1)], 0.9), ([(5, 0.1), (5, 0.2)], 0.9), ([(30, 0.1)], 1.2)]
 )
-def test_growing_differences_cost_more_than_one_piece(segments, c):
-    """Noise added before the data differ does not help. If differences grow or a map expands, mu therefore exceeds the
-    value for a single piece."""
+def test_growing_differences_cost_more_than_a_single_piece(segments, c):
+    """Noise added before the data differ does not help. If the gradient difference grows or a map expands, mu therefore
+    exceeds Delta / sqrt(v), the value for a single straight piece."""
     result = evaluate("shift_mu", {"z0": 0.0, "segments": segments, "c": c, "eta": 0.7, "sigma": 0.3})
     assert result["mu"] > 1.001 * result["Delta"] / math.sqrt(result["v"])
 
 
 @given(z0=st.floats(0, 5), gap=st.floats(0.001, 1), T=st.integers(1, 500), K=st.integers(0, 500), c=st.floats(0.1, 1))
 def test_shift_accountant_is_monotone(z0, gap, T, K, c):
-    """Mu never falls as the initial distance or the difference grows, and never rises with further steps after the
-    deletion. It does not change if the initial distance, the difference and the noise are scaled together."""
+    """Mu never falls as the initial distance or the gradient difference grows, and never rises with further steps after
+    the deletion. Scaling the initial distance, the gradient difference and the noise by one factor leaves mu
+    unchanged."""
     here = shift(z0, [(T, gap), (K, 0.0)], c)
     assert here <= shift(z0 + 1, [(T, gap), (K, 0.0)], c)
     assert here <= shift(z0, [(T, 2 * gap), (K, 0.0)], c)
@@ -84,8 +85,8 @@ def test_shift_accountant_is_monotone(z0, gap, T, K, c):
 
 
 @given(gap=st.floats(0.001, 1), T=st.integers(1, 300), K=st.integers(0, 300), cut=st.floats(0, 1), c=st.floats(0.1, 1))
-def test_splitting_a_segment_changes_nothing(gap, T, K, cut, c):
-    """Splitting a segment does not change mu."""
+def test_splitting_segments_does_not_change_mu(gap, T, K, cut, c):
+    """Splitting segments into shorter ones with the same gradient difference does not change mu."""
     first, second = round(cut * T), round(cut * K)
     whole = shift(0.0, [(T, gap), (K, 0.0)], c)
     parts = shift(0.0, [(first, gap), (T - first, gap), (second, 0.0), (K - second, 0.0)], c)
@@ -150,8 +151,8 @@ def test_calculator_agrees_with_the_accountant(noise, l2, fraction, learned, run
 
 @given(eta=st.floats(0.01, 10), m=st.floats(0, 2), L=st.floats(0.01, 2))
 def test_contraction_is_reported(eta, m, L):
-    """Up to eta = 2/(m + L) the contraction is 1 - eta m. If the contraction is at least 1, the result reports that
-    nothing decays."""
+    """Up to eta = 2/(m + L), the contraction is 1 - eta m. If the contraction is at least 1, the result reports that
+    influence does not decay."""
     assume(m <= L)
     result = evaluate("contraction", {"eta": eta, "m": m, "L": L})
     assert result["decays"] == (result["c"] < 1)
@@ -163,7 +164,8 @@ def test_contraction_is_reported(eta, m, L):
 
 @given(S=st.integers(1, 50), K=st.integers(0, 300))
 def test_long_training_is_stationary(S, K):
-    """After long training, the deletion value equals the stationary value multiplied by c^K."""
+    """After long training, the mu of a deletion that was followed by K steps equals the stationary mu multiplied by
+    c^K."""
     at = {"eta": MNIST["eta"], "sigma": 0.03, "c": 1 - MNIST["eta"] * 0.0119}
     segments = [(100_000, 2 * S / 11982), (K, 0)]
     stationary = evaluate("stationary_mu", MNIST | {"S": S})["mu"]
@@ -176,8 +178,8 @@ def test_long_training_is_stationary(S, K):
 
 
 @given(edits=st.lists(st.tuples(st.integers(0, 500), st.integers(1, 50)), max_size=10))
-def test_sequences_add_over_edits(edits):
-    """The value of a sequence is the sum of the values of its edits, and is 0 for an empty sequence."""
+def test_mu_of_a_sequence_is_additive(edits):
+    """The mu of a sequence of edits is the sum of the individual edits' mu. It is 0 for an empty sequence."""
 
     def mu(chosen: list[tuple[int, int]]) -> float:
         return evaluate("ru_mu_sequence", MNIST | {"ages": [k for k, _ in chosen], "weights": [g for _, g in chosen]})[
@@ -190,8 +192,8 @@ def test_sequences_add_over_edits(edits):
 
 @given(g=st.integers(1, 20), K=st.integers(1, 100))
 def test_steady_state_is_the_limit_of_sequences(g, K):
-    """For infinitely many requests with K steps each, the sum equals the steady state. For finitely many requests, the
-    sum stays below it."""
+    """For infinitely many requests with K steps each, the sum of their mu equals the steady state. For finitely many
+    requests, the sum stays below it."""
     limit = evaluate("seq_mu_bound", MNIST | {"g": g, "K": K})["mu"]
     ages = [K * i for i in range(1, 5000 // K + 2)]
     many = evaluate("ru_mu_sequence", MNIST | {"ages": ages, "weights": [g] * len(ages)})["mu"]
@@ -229,8 +231,8 @@ def test_expanding_steps_are_refused(name, rest):
 
 @given(K=st.integers(1, 1000), S=st.integers(1, 20), c=st.floats(0.0, 1.0))
 def test_the_cost_of_a_version_matches_the_closed_form(K, S, c):
-    """A version's mu equals its closed form, rises with the number of steps, and is proportional to the number of
-    rows."""
+    """A version's mu equals its closed form, rises with the number of steps, and is proportional to the number of rows
+    by which the data differ."""
 
     def mu(steps: int, rows: int) -> float:
         at = {"S": rows, "Mlip": 1, "n": 100, "eta": 0.5, "sigma": 0.1, "c": c}

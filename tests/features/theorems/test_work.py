@@ -25,7 +25,7 @@ def test_expensive_evaluations_are_refused(name: str) -> None:
         evaluate(name, HEAVY[name])
 
 
-def test_evaluations_of_usual_size_are_cheap() -> None:
+def test_typical_evaluations_are_cheap() -> None:
     """An evaluation of typical size stays far below the work budget of a single call."""
     with work.within(WorkBudget(units=100_000, seconds=60)):
         evaluate("alg6_K_list", SEQUENCE | {"total": 3})

@@ -91,7 +91,7 @@ def test_attachments_are_stored_and_deleted(client: Client, tmp_path: Path) -> N
 
 def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
     """A request submitted with the hash of an id concerns the same person as a request submitted with the id itself.
-    Lists are filtered by person, regulation and deadline."""
+    Requests can be listed by person, regulation and deadline."""
     sha256 = "86ae1a69137a78a0f03bb85ec40e2f13c0e9b3fbd4c8b8a0f8be8e0eb7eb02b2"
     requests = client.deletion_requests
     by_hash = requests.create(subject_sha256=sha256, regulation="ccpa")
@@ -102,7 +102,7 @@ def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
 
 
 def test_the_overview_counts_requests(client: Client) -> None:
-    """The client returns the tenant's numbers of open requests, ended requests and current runs, and lists open
+    """The client returns how many open requests, ended requests and current runs the tenant has, and lists open
     requests by deadline."""
     later = client.deletion_requests.create(subject_id="p1", identity_verified=False)
     earlier = client.deletion_requests.create(subject_id="p2", identity_verified=False, regulation="other")
@@ -116,8 +116,8 @@ def test_the_overview_counts_requests(client: Client) -> None:
 def test_suppressions_are_lifted_and_lineage_is_shown(
     client: Client, people: Path, tmp_path: Path, worker: None
 ) -> None:
-    """A forgotten person cannot be added again before consenting. The lineage names the models that were trained on the
-    person's rows, and the freed slots can be reused."""
+    """A forgotten person cannot be added again until they consent. The lineage names the models that were trained on
+    the person's rows, and the freed slots can be reused."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
     model = client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=240)
     [before] = client.lineage.of_person(subject_id="p3").models
@@ -199,7 +199,7 @@ def test_users_are_invited_and_disabled(client: Client) -> None:
     assert found.name == "Maria Lopez"
 
 
-def test_tenants_are_created_and_separate(client: Client) -> None:
+def test_tenants_are_created_and_isolated(client: Client) -> None:
     """The operator creates tenants. A tenant's admin can read and change that tenant's policy, and sees no other
     tenant."""
     made = client.tenants.create(name="other", policy={"grace_seconds": 60})
@@ -234,7 +234,8 @@ def test_the_audit_log_lists_actions(client: Client) -> None:
 
 
 def test_identity_issuers_are_registered_and_deleted(client: Client) -> None:
-    """Through the client, an identity issuer is registered once under its key, listed, and deleted."""
+    """Through the client, an identity issuer can be registered, listed and deleted. Repeating the registration with the
+    same idempotency key returns the same issuer."""
     jwks = {"keys": [OKPKey.generate_key("Ed25519", private=False, auto_kid=True).as_dict(private=False)]}
     asked = {"issuer": "https://id.example", "audience": "lethe"}
     made = client.identity_issuers.create(**asked, jwks=jwks, idempotency_key="once")
@@ -257,7 +258,8 @@ def test_agents_are_registered_and_removed(client: Client) -> None:
 
 
 def test_deliveries_are_replayed_and_the_secret_rotated(client: Client) -> None:
-    """Deliveries are listed, read and replayed. The webhook secret can be read, and rotated once per generation."""
+    """Through the client, deliveries can be listed, read and replayed. The webhook secret can be read and rotated, and
+    repeating a rotation from the same generation has no effect."""
     made = client.deletion_requests.create(subject_id="p1", callback_url="https://hooks.example.org/hook")
     deliveries = list(client.webhooks.list(request_id=made.id))
     assert deliveries

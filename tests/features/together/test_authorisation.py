@@ -197,8 +197,8 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
 
 
 def test_every_route_has_a_scope_or_is_public(world: World) -> None:
-    """Each documented route needs a scope or is one of the few public routes. These tests know an id for each path
-    parameter."""
+    """Each documented route needs a scope or is one of the few public routes. These tests can supply an id for each
+    path parameter."""
     paths = world.gateway.get("/openapi.json").json()["paths"]
     routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     assert routes == NEEDS.keys() | OPEN_TO_ALL

@@ -141,7 +141,7 @@ def test_a_batch_item_has_the_fields_of_a_request() -> None:
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_handwritten_methods_call_their_operation(script: Script, scripted_client: Client, name: str) -> None:
-    """Each handwritten client method calls its operation."""
+    """Each handwritten client method calls the operation that it represents."""
     script.says(Reply(status=404, body={}))
     with pytest.raises(NotFound):
         BY_HAND[name](scripted_client)

@@ -203,8 +203,8 @@ def test_systems_trainers_ledgers_and_maps_reveal_nothing_to_an_app(
     kind: str,
 ) -> None:
     """With a system of each kind and an identity map registered, an application sees the same for a stranger as for a
-    person in the map, the dataset and a trainer's table, at every age of the request. Every call that would reveal more
-    is refused."""
+    person who is in the map, the dataset and a trainer's table, whatever the age of the request. Every call that would
+    reveal more is refused."""
     new_dataset()
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     pair = Pair(gateway, app, *(("p1@example.org", "x9@example.org") if kind == "email" else ("p1", "x9")))

@@ -76,8 +76,8 @@ def test_patterns_refuse_a_trailing_line_feed(data: strategies.DataObject) -> No
                 adapter.validate_python(text)
 
 
-def test_all_kinds_of_fields_are_compared() -> None:
-    """The compared fields include object keys, optional fields, list elements, protocol messages and path
-    parameters."""
+def test_patterns_of_all_kinds_of_fields_are_compared() -> None:
+    """The fields whose patterns are compared include object keys, optional fields, list elements, protocol messages and
+    path parameters."""
     patterns = {pattern for pattern, _ in FIELDS.values()}
     assert {"^[A-Z]{2}$", "^[a-z][a-z0-9_]{1,30}$", r"^2(\.\d{1,3})?$", "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"} <= patterns

@@ -17,7 +17,7 @@ New = Callable[..., dict[str, Any]]
 
 
 @pytest.mark.parametrize("code", [None, "canary_found"])
-def test_planted_rows_are_trained_on_and_may_stop_publication(
+def test_planted_rows_are_trained_on_and_can_stop_publication(
     plants: list[Plant],
     new_table: New,
     new_trainer: New,
@@ -25,8 +25,8 @@ def test_planted_rows_are_trained_on_and_may_stop_publication(
     get: Callable[[str], Any],
     code: str | None,
 ) -> None:
-    """Planted rows are used in training. The plant that added them can score any rows with the new artefacts, and
-    prevents their publication by returning an error code. The plant's report is stored in either case."""
+    """Planted rows are used in training. The plant that added them can score any rows with the new artefacts, and can
+    prevent the artefacts' publication by returning an error code. Its report is stored in either case."""
     losses: list[float] = []
 
     def plant(_: Installation, context: TrainingContext) -> Planted:
@@ -76,7 +76,7 @@ def test_planted_rows_are_indistinguishable(
     gateway: TestClient, plants: list[Plant], new_table: New, new_trainer: New, train: Callable[[], int]
 ) -> None:
     """Planted rows are mixed with people's rows, in the same order in both runs. They are never in the holdout, which
-    contains all rows of some people and is excluded from training. Neither environment variables nor the parts of the
+    contains all rows of some people and is excluded from training. Neither environment variables nor the chunks of the
     file reveal how many rows were planted."""
 
     def plant(_: Installation, context: TrainingContext) -> Planted:

@@ -68,8 +68,8 @@ open("artefacts/a", "w").write(repr(seen))
     ],
 )
 def test_forbidden_command_is_refused_with_its_reason(code: str, source: str) -> None:
-    """A command that opens a socket, writes outside its folder, fails, produces other outputs than declared or exceeds
-    a limit is refused with a specific error code."""
+    """A command that opens a socket, writes outside its folder, fails, produces outputs other than those declared, or
+    exceeds a limit is refused with a specific error code."""
     with pytest.raises(TrainerRefused) as refused:
         run(source)
     assert refused.value.code == code

@@ -67,7 +67,8 @@ def test_compressed_buffers_are_refused_unopened(compression: str, column: pa.Ar
 
 
 def test_a_compressed_dictionary_is_refused() -> None:
-    """An Arrow stream in which only a dictionary is compressed is refused with the same error."""
+    """An Arrow stream in which only a dictionary is compressed is refused with the same error as one with compressed
+    buffers."""
     schema = pa.schema({"person": pa.string(), "x": ENCODED.type})
     table = pa.table({"person": ["u"] * 1000, "x": ENCODED}, schema=schema)
     messages = {
@@ -82,9 +83,9 @@ def test_a_compressed_dictionary_is_refused() -> None:
 
 
 @pytest.mark.parametrize("offset", [4096, 2**30, -4096])
-def test_offsets_that_lead_out_of_a_buffer_are_refused(offset: int) -> None:
-    """Text offsets beyond their buffer are refused, because otherwise the table would contain parts of the gateway's
-    memory."""
+def test_text_offsets_outside_their_buffer_are_refused(offset: int) -> None:
+    """Text offsets that point outside their buffer are refused, because otherwise the table would contain parts of the
+    gateway's memory."""
     content = stream(pa.table({"person": ["p1", "p2", "p3"], "x": ["abcdefgh", "ijklmnop", "qrstuvwx"]}))
     offsets = np.array([0, 8, 16, 24], dtype="<i4")
     assert content.count(offsets.tobytes()) == 1
@@ -140,7 +141,7 @@ def test_the_columns_of_an_arrow_stream_are_limited() -> None:
     ],
 )
 def test_unusable_files_are_refused(filename: str, content: bytes, path: str) -> None:
-    """A file that has another format, is damaged, names no subjects or has nested columns is refused, and the error
+    """A file is refused if it has an unsupported format, is damaged, names no subjects or has nested columns. The error
     does not quote the file's contents."""
     with pytest.raises(InputInvalid) as refused:
         columns.read(content, filename, "person")
@@ -149,8 +150,8 @@ def test_unusable_files_are_refused(filename: str, content: bytes, path: str) ->
 
 
 def test_tokens_survive_the_encoding_of_rows() -> None:
-    """Each row's token is recovered exactly from the row's encoded features, whatever their scale. Null rows have no
-    token."""
+    """The random token drawn for each row can be recovered exactly from the row's encoded features, whatever their
+    scale. Null rows have no token."""
     drawn = columns.tokens(2000)
     features = unit_rows(drawn / 65536)
     features[7] = 0

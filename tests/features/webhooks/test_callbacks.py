@@ -69,7 +69,7 @@ def test_a_controller_is_notified_once_of_each_status(installation: Installation
 
 
 def test_only_informed_callers_are_told_that_work_started(installation: Installation, by: Actor) -> None:
-    """A controller is notified that work has started only if its key may reveal whether data is held."""
+    """A controller is notified that work has started only if its key may learn whether data is held."""
     for discreet, expected in ((False, ["pending", "in_progress"]), (True, ["pending"])):
         url = URLS[discreet]
         [request_id] = submit(
@@ -82,9 +82,9 @@ def test_only_informed_callers_are_told_that_work_started(installation: Installa
         assert statuses(installation, url) == expected
 
 
-def test_a_delayed_end_is_sent_once_it_is_reported(installation: Installation, by: Actor) -> None:
-    """If the end of one part of a discreet subject request is reported with a delay, the caller is notified that the
-    whole request has ended only then, even if the other parts have already ended."""
+def test_a_subject_request_ends_once_its_last_part_is_reported(installation: Installation, by: Actor) -> None:
+    """If the end of one part of a discreet subject request is reported with a delay, the caller is not notified until
+    then that the whole request has ended, even if all other parts have already ended."""
     policy = Policy(report_seconds=3600)
     first, second = submit(installation, by, "a", "b", source="opendsr", policy=REVIEWED, discreet=True)
     with installation.database.writing(by=by) as session:

@@ -202,8 +202,8 @@ def test_a_410_ends_deliveries_to_its_url(installation: Installation, by: Actor,
 
 
 def test_deliveries_to_a_host_are_limited(installation: Installation, by: Actor) -> None:
-    """A host receives at most the permitted number of deliveries at once, however many are waiting. Other hosts are
-    still served."""
+    """A host receives at most the permitted number of deliveries at the same time, however many are waiting. Other
+    hosts are still served."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(20)))
     submit(installation, by, asked(installation, by, "q", callback_urls=("https://other.example/",)))
     assert len(claim(installation, limit=10, max_per_host=4)) == 4
@@ -255,9 +255,9 @@ def test_a_replay_goes_before_later_events(installation: Installation, by: Actor
 def test_a_410_for_a_discreet_request_ends_one_delivery(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """For a discreet request, a 410 response ends only the delivery that was sent, not a later one that is still hidden
-    from the receiver. Otherwise the later delivery would arrive only if it was created after the 410, and so reveal
-    that data is held."""
+    """For a discreet request, a 410 response ends only the delivery that was sent. A later delivery that is already
+    queued, but still hidden from the receiver, stays pending. Otherwise, whether it arrives would depend on whether it
+    was created before the 410, which would reveal whether data is held."""
     submit(installation, by, asked(installation, by, discreet=True, policy=Policy(report_seconds=3600)))
     [taken] = claim(installation)
     assert record(installation, taken, GONE) == "gone"
@@ -296,7 +296,7 @@ def test_retry_after_of_a_receiver_is_respected(attempts: int, seed: int, asked:
 
 
 @pytest.mark.parametrize("attempts", [0, -1])
-def test_the_next_attempt_needs_a_previous_one(attempts: int) -> None:
-    """Computing the next attempt before the first attempt raises an error."""
+def test_the_next_attempt_requires_a_previous_attempt(attempts: int) -> None:
+    """Computing the time of the next attempt raises an error if no attempt has been made yet."""
     with pytest.raises(ValueError, match="attempts"):
         dispatcher.next_attempt(attempts, Random(0))

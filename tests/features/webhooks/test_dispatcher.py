@@ -42,7 +42,7 @@ def ended(deliveries: Deliveries) -> Callable[[], list[WebhookDelivery]]:
     return wait
 
 
-def test_a_receiver_gets_acceptance_and_completion(
+def test_a_receiver_gets_acceptance_and_completion_events(
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -51,7 +51,7 @@ def test_a_receiver_gets_acceptance_and_completion(
     receiving: Receiving,
     ended: Deliveries,
 ) -> None:
-    """A receiver gets the acceptance and the completion of a request, both with signatures that it can verify."""
+    """A receiver gets a request's acceptance and completion events, both with signatures that it can verify."""
     new_model(new_dataset()["id"])
     work()
     with receiving() as receiver:

@@ -36,7 +36,7 @@ def test_python_example_verifies_a_call() -> None:
 
 
 def test_shell_example_computes_the_signature(tmp_path: Path) -> None:
-    """The documented shell commands compute the same signature as the header contains."""
+    """The documented shell commands compute the signature that the header contains."""
     headers = signature.sign(BODY, message_id="whd_1", sent_at=datetime.datetime.now(datetime.UTC), secrets=[SECRET])
     (tmp_path / "body.json").write_bytes(BODY)
     given = {"secret": SECRET, "webhook_id": "whd_1", "webhook_timestamp": headers["webhook-timestamp"]}

@@ -230,8 +230,9 @@ def found(url: str, *answers: str, allow: Sequence[str] = ()) -> list[IPv4Addres
         assert len(asked) == 1
 
 
-def test_one_private_address_refuses_a_name() -> None:
-    """A name is not called at all if one of its addresses is private, in whatever order the addresses are returned."""
+def test_a_name_with_one_private_address_is_not_called() -> None:
+    """A host name is not called at all if any of its addresses is private, in whatever order the addresses are
+    returned."""
     assert [str(address) for address in found("https://hooks.test", "8.8.8.8", "1.1.1.1", "8.8.8.8")] == [
         "8.8.8.8",
         "1.1.1.1",
@@ -254,8 +255,8 @@ def test_a_name_without_addresses_counts_as_unresolved() -> None:
     assert "hooks.test" not in str(refused.value) + refused.value.expected
 
 
-def test_an_address_literal_is_not_looked_up() -> None:
-    """An address literal in the URL is called without querying a resolver."""
+def test_an_ip_literal_is_not_resolved() -> None:
+    """If the URL's host is an IP address, that address is used without a DNS lookup."""
 
     def fail(_host: str) -> Sequence[str]:
         raise AssertionError
@@ -281,7 +282,7 @@ def test_a_slow_resolver_times_out() -> None:
         answered.set()
 
 
-def test_a_defect_of_the_resolver_is_not_hidden() -> None:
+def test_unexpected_resolver_errors_are_not_hidden() -> None:
     """An unexpected exception from the resolver (anything but an `OSError`) is passed on to the caller."""
 
     def broken(_host: str) -> Sequence[str]:

@@ -23,7 +23,7 @@ def ask(installation: Installation, policy: Policy) -> str:
 
 
 def test_deliveries_are_purged_with_their_request(installation: Installation) -> None:
-    """When a request's details are purged, its deliveries are purged too, and their keys are destroyed."""
+    """When a request's details are purged, its deliveries are purged and the deliveries' keys are destroyed."""
     ask(installation, Policy(retain_details_days=30, report_seconds=0))
     with installation.database.reading() as session:
         letter = session.execute(sa.text("SELECT letter FROM webhook_deliveries LIMIT 1")).scalar_one()

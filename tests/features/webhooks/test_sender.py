@@ -101,7 +101,7 @@ def test_retry_after_is_reported(value: str, seconds: int | None) -> None:
     assert outcome.retry_after == (None if seconds is None else datetime.timedelta(seconds=seconds))
 
 
-def test_retry_after_as_a_date_is_a_duration() -> None:
+def test_retry_after_as_a_date_is_converted_to_a_duration() -> None:
     """A date in Retry-After, in any time zone, is converted to the time remaining until that date."""
     at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=5)
     berlin = at.astimezone(datetime.timezone(datetime.timedelta(hours=1)))
@@ -192,8 +192,9 @@ def test_the_next_address_is_tried() -> None:
     assert outcomes == [SendResult(verdict=DeliveryVerdict.DELIVERED, status=200), failed("not_connected")]
 
 
-def test_an_address_that_is_silent_does_not_use_up_the_time() -> None:
-    """Each address of a name gets a share of the time limit, so that a silent address leaves time for the next one."""
+def test_a_silent_address_leaves_time_for_the_next() -> None:
+    """Each address of a host name gets a share of the time limit, so that a silent address leaves time for the next
+    one."""
     with (
         serving(servers.status(200), host="127.0.0.2") as server,
         socket.create_server(("127.0.0.3", server.port), backlog=0),
@@ -214,7 +215,7 @@ def test_an_address_that_is_silent_does_not_use_up_the_time() -> None:
 
 
 def test_a_receiver_on_ipv6_is_called() -> None:
-    """An IPv6 literal is called, and the Host header contains it in brackets."""
+    """A receiver whose URL contains an IPv6 literal is called, and the Host header has the address in brackets."""
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
@@ -296,7 +297,7 @@ def test_a_receiver_that_does_not_read_times_out() -> None:
 
 
 def test_name_resolution_counts_towards_the_deadline(stop: threading.Event) -> None:
-    """Name resolution counts towards a delivery's time limit."""
+    """If name resolution takes longer than a delivery's time limit, the delivery fails with a timeout."""
 
     def slow(_host: str) -> Sequence[str]:
         stop.wait(300)
@@ -436,8 +437,8 @@ def test_tls_verifies_the_name_at_the_checked_address(authority: trustme.CA, tru
     assert server.calls[0].body == BODY
 
 
-def test_an_address_is_verified_against_the_certificate(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
-    """For an address literal, TLS checks the address against the addresses in the certificate."""
+def test_an_ip_literal_is_verified_against_the_certificate(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
+    """If the URL's host is an IP address, TLS checks it against the addresses in the certificate."""
     for names, expected in ((["127.0.0.1"], None), (["127.0.0.2", NAME], "tls_failed")):
         with serving(servers.status(200), tls=certified(authority, *names)) as server:
             assert secure(server, trusting, name="127.0.0.1").error_code == expected
@@ -457,15 +458,15 @@ def test_a_wrong_certificate_is_refused(authority: trustme.CA, trusting: ssl.SSL
         assert not server.calls
 
 
-def test_throw_away_authorities_are_not_trusted_by_default(authority: trustme.CA) -> None:
-    """By default the sender trusts only public authorities."""
+def test_private_authorities_are_not_trusted_by_default(authority: trustme.CA) -> None:
+    """By default, the sender trusts only public certificate authorities."""
     with serving(servers.status(200), tls=certified(authority, "127.0.0.1")) as server:
         assert send(f"https://127.0.0.1:{server.port}/") == failed("tls_failed")
     assert not server.calls
 
 
 def test_missing_authorities_raise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the certificate authorities cannot be read, an error is raised rather than a failure reported for every
+    """If the certificate authorities cannot be read, an error is raised instead of a failure being reported for every
     receiver."""
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
     with serving(servers.status(200)) as server, pytest.raises(OSError, match="No such file"):

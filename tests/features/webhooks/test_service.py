@@ -32,8 +32,9 @@ def told(deliveries: Deliveries) -> list[tuple[str, str]]:
     return [(row.event.partition(".")[2], json.loads(row.letter.body)["data"]["status"]) for row in deliveries()]
 
 
-def test_each_receiver_gets_a_delivery_per_event(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """Each event of a request creates one delivery per URL, in order and in the same transaction."""
+def test_a_receiver_gets_one_delivery_per_event(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """Each event of a request creates one delivery per URL, in the transaction of the event. Deliveries are created in
+    the order of the events."""
     [request] = submit(installation, by, asked(installation, by, callback_urls=(URL, "https://b.example:8443/", URL)))
     rows = deliveries()
     assert [(row.event, row.host) for row in rows] == [
@@ -155,7 +156,8 @@ def test_a_policy_that_hides_completion_times_delays_a_completion(
 def test_a_repeated_claim_notifies_receivers_once(
     installation: Installation, by: Actor, deliveries: Deliveries, new_dataset: Callable[..., dict[str, Any]]
 ) -> None:
-    """If a request is claimed again after its worker died, its receivers are notified of the acceptance only once."""
+    """If a request is claimed again after its worker died, its receivers are still notified of the acceptance only
+    once."""
     new_dataset()
     submit(installation, by, asked(installation, by, "p1"))
     for _ in range(2):
@@ -215,11 +217,11 @@ def test_old_deliveries_are_purged(installation: Installation, by: Actor, delive
     assert [row.id for row in deliveries()] == kept
 
 
-def test_a_planned_completion_that_did_not_happen_is_destroyed(
+def test_a_planned_completion_is_destroyed_if_the_request_is_rejected(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """If a planned completion does not happen, its delivery is not listed. The delivery's key is destroyed together
-    with its row, so that it cannot be decrypted."""
+    """If a planned completion does not happen because the request is rejected, its delivery is no longer listed. The
+    delivery's key is destroyed together with its row, so that the delivery can never be decrypted."""
     [request] = submit(
         installation, by, asked(installation, by, discreet=True, policy=Policy(grace_seconds=3600, report_seconds=3600))
     )

@@ -33,7 +33,7 @@ def signed(**changes: str) -> dict[str, str]:
 
 
 def test_the_published_vector_matches() -> None:
-    """The signature equals the test vector of the specification's own libraries."""
+    """The signature matches the test vector of the specification's own libraries."""
     at = datetime.datetime.fromtimestamp(1614265330, datetime.UTC)
     headers = signature.sign(
         b'{"test": 2432232314}', message_id="msg_p5jXN8AQM9LWM0D4loKWxJek", sent_at=at, secrets=[SECRET]
@@ -46,7 +46,7 @@ def test_the_published_vector_matches() -> None:
 
 
 @given(key=keys, message_id=ids, sent_at=moments, body=st.text())
-def test_the_reference_library_makes_the_same_signature(
+def test_the_reference_library_computes_the_same_signature(
     key: bytes, message_id: str, sent_at: datetime.datetime, body: str
 ) -> None:
     """The specification's Python library computes the same signature for any message."""
@@ -169,7 +169,8 @@ def test_wrong_signatures_are_refused(given: str) -> None:
 
 
 def test_one_valid_signature_is_enough() -> None:
-    """A call is accepted if its header contains a valid signature next to signatures of other versions and secrets."""
+    """A call is accepted if its header contains a valid signature alongside signatures of other versions and
+    secrets."""
     other = "Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc="
     headers = signed(webhook_signature=f"v1,{other} v2,{other} v1a,{other} {GOOD} v1,{other}")
     assert signature.verify(SECRET, headers, BODY, now=SENT_AT) == "whd_1"
@@ -216,7 +217,8 @@ def test_new_secrets_require_32_bytes(size: int) -> None:
     ],
 )
 def test_unverifiable_calls_are_not_signed(message_id: str, sent_at: datetime.datetime, secrets: list[str]) -> None:
-    """Signing is refused for an id with a full stop or a space, for a time without a zone, and without any secret."""
+    """Signing is refused if the id contains a full stop or a space, the time has no time zone, or no secret is
+    given."""
     with pytest.raises(ValueError):
         signature.sign(BODY, message_id=message_id, sent_at=sent_at, secrets=secrets)
 

@@ -170,7 +170,7 @@ def test_undelivered_events_are_counted(
     installation: Installation, live: dict[str, Any], forget: Forget, get: Callable[[str], Any]
 ) -> None:
     """Every delivery that has not reached its receiver is counted, whether or not it has been attempted. Deliveries
-    that have arrived or may not be sent yet are not counted."""
+    that have arrived or are not due yet are not counted."""
     of_each = [delivered(installation, forget(f"p{n}")["id"]) for n in range(5)]
     statuses = (("dead", "timed_out"), ("pending", "timed_out"), ("pending", None), ("delivered", None))
     with installation.database.writing() as session:

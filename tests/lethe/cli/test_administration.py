@@ -8,8 +8,8 @@ from tests.command_line import Lethe, refused
 
 
 def test_requests_are_reviewed(live: Lethe) -> None:
-    """If the policy requires a review, requests wait until they are approved or rejected, and their clocks can
-    be paused and extended."""
+    """If the policy requires a review, requests wait until they are approved or rejected. Their clocks can be paused
+    and resumed, and their deadlines extended."""
     changed = live("tenant", "set", "auto_accept=false", "time_zone=Europe/Berlin").json
     assert (changed["policy"]["auto_accept"], changed["policy"]["time_zone"]) == (False, "Europe/Berlin")
     assert live("tenant", "show").json == changed

@@ -139,8 +139,7 @@ def test_a_request_is_submitted_and_completes(live: Lethe, people: Path) -> None
 
 
 def test_a_subject_is_read_from_standard_input(live: Lethe, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `-` as the subject, the id is read from standard input, so that it does not appear in a list of
-    processes."""
+    """With `-` as the subject, the id is read from standard input, so that it does not appear in the process list."""
     live("dataset", "create", people, "--classes", "0,1")
     read, write = os.pipe()
     os.write(write, b"p3\n")
@@ -182,8 +181,8 @@ def test_verifiers_can_set_limits(saved: Path, lethe: Lethe) -> None:
 
 @pytest.mark.service
 def test_invalid_certificates_are_refused_in_one_line(saved: Path, lethe: Lethe, tmp_path: Path) -> None:
-    """A tampered certificate, another issuer's key and a file of another kind are each refused with a one-line
-    error."""
+    """A tampered certificate, another issuer's key and a file that is not a certificate are each refused with a
+    one-line error."""
     jwks = Path(f"{saved}.jwks.json")
     document = json.loads(saved.read_text())
     [one] = document["certificates"]
@@ -262,8 +261,8 @@ def test_an_invalid_port_is_refused(lethe: Lethe, monkeypatch: pytest.MonkeyPatc
 
 
 def test_models_and_datasets_are_retired(live: Lethe, people: Path) -> None:
-    """Retiring asks for confirmation unless --yes is given, and a refused retirement or cancellation is
-    reported in one line."""
+    """Retiring a model or a dataset asks for confirmation unless --yes is given. A refused retirement or cancellation
+    is reported in one line."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     model = live("model", "create", dataset["id"], "--l2", "0.05").json
     assert live("model", "retire", model["id"]).code == 1  # the confirmation gets no answer

@@ -61,7 +61,8 @@ def test_no_operation_is_missing_from_the_command_line() -> None:
 
 
 def test_every_resource_is_a_group_of_commands() -> None:
-    """Each resource of the client has a group of commands that call the gateway, matched by class."""
+    """For each of the client's resources, the command line has a group of the same name that calls the gateway through
+    the same class."""
     with Client("http://127.0.0.1:1", "lethe_key") as client:
         resources = {name: type(one) for name, one in vars(client).items() if not name.startswith("_")}
     calling = {name: group.resource for name, group in GROUPS.items() if group.resource is not Resource}
@@ -82,7 +83,7 @@ def test_every_field_is_an_option(lethe: Lethe, command: tuple[str, ...], takes:
 
 @pytest.mark.slow
 def test_every_command_explains_itself(lethe: Lethe) -> None:
-    """`--help` lists the commands of the root and of each group, and describes each command."""
+    """`--help` lists all groups, lists all commands of each group, and describes each command."""
     said = lethe("--help").out
     for group in GROUPS.values():
         assert f"  {group.name} " in said
@@ -95,8 +96,8 @@ def test_every_command_explains_itself(lethe: Lethe) -> None:
 
 
 def test_lists_are_printed_as_json(live: Lethe) -> None:
-    """A derived list prints one JSON object per line, up to the requested number. A formatted list does the same with
-    `--json`."""
+    """Lists without a text format are printed as one JSON object per line, up to the requested number. Lists with a
+    text format are printed in the same way with `--json`."""
     keys = [live("key", "create", f"app {number}", "--scope", "requests:read").json["id"] for number in range(3)]
     listed = [json.loads(line) for line in live("key", "list", "--json", "--limit", "2").out.splitlines()]
     assert [one["id"] for one in listed] == [keys[2], keys[1]]

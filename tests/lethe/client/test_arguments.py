@@ -114,8 +114,8 @@ def test_unknown_arguments_raise(script: Script, scripted_client: Client, made: 
     ],
 )
 def test_given_arguments_are_sent(script: Script, scripted_client: Client, made: Made, sent: Any) -> None:
-    """The request body contains exactly the arguments that the caller gave, in whatever form, and leaves all defaults
-    to the gateway."""
+    """The request body contains the caller's arguments, whether given as models or as plain values, and the default
+    reasons of `pause` and `lift`. All other defaults are left to the gateway."""
     script.says(Reply(status=404, body={}))
     with pytest.raises(Problem):
         made(scripted_client)

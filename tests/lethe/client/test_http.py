@@ -156,7 +156,7 @@ def test_retry_after_is_respected(script: Script, scripted_client: Client) -> No
 
 
 def test_retry_after_beyond_the_deadline_raises(script: Script, scripted_client: Client) -> None:
-    """If Retry-After exceeds the call's time limit, an error with that delay is raised immediately."""
+    """If Retry-After exceeds the call's time limit, an error that states the requested delay is raised immediately."""
     script.says(problem(503, headers={"Retry-After": "3600"}))
     began = time.monotonic()
     with pytest.raises(Unavailable) as refused:
@@ -290,8 +290,8 @@ def test_pages_are_fetched_lazily(script: Script, scripted_client: Client) -> No
 
 
 def test_subjects_are_not_logged(script: Script, scripted_client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    """No log message contains a subject id, although some URLs do, not even at the lowest log level. Other uses of
-    httpx are logged as usual."""
+    """Although some URLs contain a subject id, no log message does, even at the lowest log level. Other uses of httpx
+    are logged as usual."""
     caplog.set_level(logging.DEBUG)
     script.says(EMPTY, Reply(body={"num_records": 1}), DROP, Reply(status=202, body=REQUEST), EMPTY)
     list(scripted_client.deletion_requests.list(subject_id=ANNA))

@@ -16,7 +16,7 @@ def test_a_pause_honours_retry_after(attempt: int, retry_after: float | None) ->
     assert (retry_after or 0.0) < pause <= (retry_after or 0.0) + 5.0
 
 
-def test_pauses_double_and_differ() -> None:
+def test_pauses_double_and_are_random() -> None:
     """The maximum pause doubles with every attempt, and each pause is drawn at random between half the maximum
     and the maximum."""
     for attempt in range(5):

@@ -67,7 +67,7 @@ def test_waiting_ends_with_any_final_status(script: Script, scripted_client: Cli
     assert len(script.calls) == 2
 
 
-def test_waiting_survives_a_restart(script: Script, scripted_client: Client) -> None:
+def test_a_failed_poll_is_repeated(script: Script, scripted_client: Client) -> None:
     """A poll that is dropped or temporarily refused is repeated."""
     script.says(RUNNING, Reply(drop=True), problem(503), RUNNING, COMPLETED)
     assert scripted_client.deletion_requests.wait("dr_1").status == "completed"

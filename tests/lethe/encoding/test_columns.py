@@ -110,7 +110,7 @@ def test_nanosecond_times_are_read() -> None:
         assert math.isnan(columns.seconds(column)[1])
 
 
-def test_times_are_positions() -> None:
+def test_times_are_encoded_as_positions() -> None:
     """A date or time, in any format and time zone, is encoded as its position between the declared minimum and
     maximum."""
     said = {"min": "2000-01-01", "max": "2000-01-03"}

@@ -294,7 +294,7 @@ def test_arrow_columns_and_lists_agree(numbers: Any) -> None:
     np.testing.assert_array_equal(FORGIVING.encode({"age": pa.chunked_array([numbers]), "work": work}), expected)
 
 
-def test_integers_and_booleans_are_categories_too() -> None:
+def test_integers_and_booleans_can_be_categories() -> None:
     """Integer and boolean columns match categories and labels by their text form."""
     schema = parse_schema({"columns": {"a": {**WORK, "values": ["1", "true"]}, "y": {**INCOME, "values": ["0", "1"]}}})
     rows = schema.encode_labelled({"a": pa.array([1, 1]), "y": pa.array([1, 0])}, [1, 2])
@@ -327,8 +327,8 @@ def test_records_are_encoded_without_label_and_subject() -> None:
     ],
 )
 def test_a_bad_record_is_named_by_its_path(record: object, path: str) -> None:
-    """A record that is not an object, has other columns or has invalid values is refused, and the error names its
-    path."""
+    """A record that is not an object, has a missing or unknown column, or has an invalid value is refused, and the
+    error names its path."""
     with pytest.raises(InputInvalid) as refusal:
         encode_records(schema_of(age=AGE, work=WORK), [{"age": 1, "work": "some"}, record])
     assert [fault.path for fault in refusal.value.errors] == [path]
@@ -363,7 +363,7 @@ def test_ragged_vectors_are_refused(x: Any) -> None:
         encode_vectors(x)
 
 
-def test_a_vector_with_nan_is_named_by_its_place() -> None:
+def test_a_nan_in_a_vector_is_located() -> None:
     """A NaN or infinity in a vector is reported with its row and its position in the row."""
     x = [[1.0, 2.0], [3.0, math.nan], [math.inf, 1.0]]
     with pytest.raises(InputInvalid) as refusal:
@@ -375,6 +375,6 @@ def test_a_vector_with_nan_is_named_by_its_place() -> None:
 
 
 @given(st.lists(st.text("0123456789+-.eE_nN aAiIfF١", max_size=6) | st.floats().map(repr), max_size=4))
-def test_texts_are_parsed_the_same_in_columns_and_alone(texts: list[str]) -> None:
+def test_texts_are_parsed_alike_alone_and_in_columns(texts: list[str]) -> None:
     """Parsing a column of texts gives the same numbers as parsing each text separately."""
     np.testing.assert_array_equal(values.numbers(texts), [values.number(text) for text in texts])

@@ -32,7 +32,7 @@ def test_constant_columns_are_named() -> None:
 
 
 def test_uneven_norms_cause_a_warning() -> None:
-    """Rows whose norms differ by up to a factor of a thousand cause a warning."""
+    """Rows whose norms range over three orders of magnitude cause a warning."""
     random = np.random.default_rng(0)
     features = random.normal(size=(100, 3)) * 10.0 ** random.integers(0, 4, size=(100, 1))
     assert any("more than 100 times as long" in one for one in warnings(features))
@@ -45,7 +45,7 @@ def test_few_rows_cause_no_warning() -> None:
 
 
 @given(st.integers(1, 9), st.integers(0, 2**32 - 1))
-def test_parts_add_up(cut: int, seed: int) -> None:
+def test_a_file_read_in_pieces_has_the_same_spread(cut: int, seed: int) -> None:
     """The spread of a file read in pieces equals the spread of the file read as a whole."""
     features = np.random.default_rng(seed).normal(size=(10, 3))
     whole, parts = Spread.of(features), Spread.of(features[:cut]).with_rows(Spread.of(features[cut:]))

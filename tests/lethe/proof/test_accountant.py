@@ -189,7 +189,7 @@ def test_mu_is_inversely_proportional_to_the_slots(made, history, factor):
 
 
 @given(made=mechanisms(), history=histories)
-def test_relearning_has_no_influence_of_deleted_records(made, history):
+def test_retraining_removes_the_influence_of_deleted_records(made, history):
     """Records that were nulled before a retraining have no influence on the first run of the new chain."""
     assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=9, records=history[0].records)])) == 0
     assert accountant.deletion_mu(accountant.replay(made, history), records=3, steps_present=0) == 0
@@ -252,8 +252,8 @@ def test_every_version_together_reveals_no_less_than_the_last(made, steps, recor
     history=st.lists(st.builds(Run, steps=st.integers(1, 30_000), records=st.integers(0, 40)), min_size=1, max_size=12),
 )
 def test_a_compact_history_keeps_mu(made, history):
-    """Dropping old runs from a history keeps the number of steps and the last run. Mu changes by at most 1e-12,
-    relative to mu or to the contribution of one record and the ball."""
+    """Shortening a history drops only its oldest runs and counts their steps. Mu changes by at most 1e-12 times the
+    larger of mu itself and the mu that one record and the ball's radius would contribute."""
     left_out, short = accountant.compact(made, history)
     assert left_out + steps_of(short) == steps_of(history)
     assert short == history[len(history) - len(short) :]
@@ -266,8 +266,7 @@ def test_a_compact_history_keeps_mu(made, history):
 
 
 def test_a_compact_history_has_bounded_length():
-    """A history of ten thousand runs is shortened to the runs within the horizon and those between the horizon and the
-    next place for a cut."""
+    """A history of ten thousand runs is shortened to the runs within the horizon plus at most `CUT` older ones."""
     made = mechanism()
     left_out, short = accountant.compact(made, [Run(steps=50)] + [Run(steps=10, records=1)] * 10_000)
     assert len(short) <= accountant.CUT + math.log(1e-18) / math.log(made.contraction) / 10

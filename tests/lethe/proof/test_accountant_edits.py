@@ -84,8 +84,8 @@ def test_an_insertion_costs_as_much_as_a_deletion(made, history):
 )
 @each("l2", [1e-4, 0.05, 1.0])
 def test_the_bound_is_exact_for_every_kind_of_edit(edit, pull, l2):
-    """For a quadratic of curvature m and records that pull as strongly as possible, the bound equals the exact mu for
-    every kind of edit."""
+    """For a quadratic of curvature m and records that shift each step as far as possible, the bound equals the exact mu
+    for every kind of edit."""
     made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
     chain = accountant.replay(made, [Run(steps=60), Run(steps=9, **edit)])
     exact = exact_mu(made, curvatures=[l2] * 69, pulls=[pull] * 60 + [0.0] * 9)

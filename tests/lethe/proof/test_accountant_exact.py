@@ -116,7 +116,7 @@ def test_sequences_of_deletions_have_the_known_mu(forgetting, expected):
         (5, 0.00116, 0.00058),
     ],
 )
-def test_least_noise_for_one_step_is_the_known_value(epsilon, replaced, removed):
+def test_minimum_noise_for_one_step_is_the_known_value(epsilon, replaced, removed):
     """The minimum noise for one step after one deletion has the known value, which is a third to a half of the value in
     Chien et al. (Table 3)."""
     target = conversion.gdp_mu(epsilon=epsilon, delta=1 / MNIST)

@@ -1,4 +1,4 @@
-"""Chains whose runs differ in step size and noise scale: the string bends only where the noise decreased."""
+"""Chains whose runs differ in step size and noise scale: the taut string bends only where the noise decreased."""
 
 import dataclasses
 import itertools
@@ -89,9 +89,9 @@ def exact_mu(history: list[Run], *, slopes: list[float], signs: list[float]) -> 
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(history=histories, imported=st.booleans())
-def test_mu_matches_the_string_of_all_steps(history, imported):
-    """A chain's mu is that of the string over all its steps. For several edits at different times, the mu of the
-    separate strings add up to at least the exact value."""
+def test_mu_matches_the_taut_string_of_all_steps(history, imported):
+    """With at most one edit, a chain's mu equals that of the taut string over all its steps. With several edits at
+    different times, mu is the sum over the edits' separate strings, which is at least the exact value."""
     apart = 2 * FIRST.radius if imported else 0.0
     chain = accountant.resume(accountant.imported(FIRST) if imported else accountant.started(FIRST), history)
     mu, exact = accountant.unlearning_mu(chain), stepwise(history, apart=apart)
@@ -102,7 +102,7 @@ def test_mu_matches_the_string_of_all_steps(history, imported):
 
 @given(history=histories, records=st.integers(0, 9))
 def test_the_mu_predicted_for_a_deletion_is_reached(history, records):
-    """The predicted mu after a planned deletion equals the mu immediately after that deletion."""
+    """The mu predicted for a planned deletion equals the mu immediately after that deletion."""
     chain = accountant.replay(FIRST, history)
     after = accountant.erased(chain, records=records)
     assert accountant.unlearning_mu(chain, records=records) == accountant.unlearning_mu(after)
@@ -125,9 +125,9 @@ def test_mu_is_a_ratio_unless_the_noise_falls(history, sizes):
 TOO_SOON = [Run(steps=50, mechanism=with_(noise_scale=1.0)), Run(steps=5, mechanism=FIRST), Run(steps=1, records=1)]
 
 
-def test_noise_before_a_fall_does_not_hide_later_edits():
-    """With W / sqrt(V), noisy steps would hide the quiet steps that follow them. The string avoids this, and a
-    quadratic attains the string's mu."""
+def test_noise_before_a_decrease_does_not_hide_later_edits():
+    """With W / sqrt(V), the noise of early steps would hide changes in the quiet steps that follow them. The taut
+    string avoids this, and a quadratic attains its mu."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, TOO_SOON))
     slopes = [0.9] * 50 + [0.4] + [0.9] * 5  # at the first quiet step the curvature is L
     exact = exact_mu(TOO_SOON, slopes=slopes, signs=[1.0] * 56)
@@ -136,8 +136,9 @@ def test_noise_before_a_fall_does_not_hide_later_edits():
     assert exact_mu(TOO_SOON, slopes=best, signs=[1.0] * 56) == pytest.approx(bound, rel=1e-6)
 
 
-def test_more_steps_straighten_the_string():
-    """Once enough steps have followed the last edit, the string is straight and stays straight."""
+def test_more_steps_straighten_the_taut_string():
+    """Once enough steps have followed the last edit, the taut string is a straight line, and further steps keep it
+    straight."""
     for steps, straight in ((0, False), (100, True), (101, True), (400, True)):
         history = [*TOO_SOON, Run(steps=steps)] if steps else TOO_SOON
         ratio = accountant.unlearning_mu(accountant.replay(FIRST, history)) / one_piece(history)
@@ -164,7 +165,8 @@ def slopes_within(history: list[Run], draw: Any) -> list[float]:
 @settings(max_examples=300)
 @given(history=histories, seed=st.integers(0, 2**32))
 def test_no_quadratic_exceeds_the_bound(history, seed):
-    """For any curvatures in [m, L] and any pulls of the records in each step, the exact mu stays below the bound."""
+    """For any curvatures in [m, L] and any shifts caused by the records in each step, the exact mu stays below the
+    bound."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, history))
     generator = np.random.default_rng(seed)
     count = sum(run.steps for run in history)
@@ -211,8 +213,8 @@ def test_restating_a_mechanism_changes_nothing(history):
 
 @given(history=histories, data=st.data())
 def test_deletion_follows_one_person_through_varying_runs(history, data):
-    """With varying mechanisms, the `deletion` mu of a person's records is that of the string over the steps since their
-    insertion, without any other edits."""
+    """With varying mechanisms, the `deletion` mu of a person's records is that of the taut string over the steps since
+    their insertion, ignoring all other edits."""
     came = data.draw(st.integers(0, len(history) - 1))
     left = data.draw(st.integers(came, len(history) - 1))
     absent, present = (sum(run.steps for run in part) for part in (history[:came], history[came:left]))

@@ -19,8 +19,8 @@ from tests.lethe.proof.mnist_mechanism import MNIST, TARGET, converged, replaced
 
 
 def test_default_regulariser_depends_on_epsilon_and_size():
-    """The default regulariser is 2/n0 at epsilon 1, proportionally larger for stricter targets, 1/n0 for loose ones,
-    and 2.5e-4 for large datasets."""
+    """The default regulariser for n0 slots is 2/n0 at epsilon 1, proportionally larger for stricter targets, 1/n0 for
+    loose targets, and 2.5e-4 for large datasets."""
     assert calibration.default_l2(1, 1.0) == 2.0
     assert calibration.default_l2(1000, 1.0) == 2e-3
     assert calibration.default_l2(1000, 0.25) == 8e-3
@@ -37,8 +37,8 @@ def test_default_regulariser_depends_on_epsilon_and_size():
 )
 def test_defaults_match_their_documentation(num_slots, classes, epsilon, log_delta):
     """The defaults are a step size of 2/(L + m), a radius of M/m, batches of a 200th of the rows, a cool-down of two
-    passes, and training until the start is forgotten. The noise meets the target if accuracy does not suffer, and
-    otherwise meets twice the target."""
+    passes, and enough training steps to forget the start. The noise meets the target if that does not cost accuracy;
+    otherwise, mu is at most twice the target."""
     delta = math.exp(log_delta)
     made = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=epsilon, delta=delta), num_slots=num_slots, num_classes=classes
@@ -172,9 +172,9 @@ def test_figure_3b_takes_the_known_steps(batch, total):
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 50.0])
-def test_least_steps_are_minimal_after_the_noise_fell(epsilon):
-    """Even after the noise has decreased, the minimum number of steps reaches the target, and one step fewer
-    does not."""
+def test_planned_steps_are_minimal_after_the_noise_decreased(epsilon):
+    """Even after the noise has decreased, the planned number of steps reaches the target, and one step fewer does
+    not."""
     chain = converged(l2=0.0119, noise_scale=0.3)
     chain = accountant.advance(chain, Run(steps=1, records=1))
     quieter = replace(chain.mechanism, noise_scale=0.03)
@@ -210,9 +210,9 @@ def test_every_version_of_a_schedule_meets_the_target(batches, epsilon, log_nois
 
 
 @given(requests=st.integers(1, 24), epsilon=st.floats(0.05, 5), log_noise=st.floats(-2.5, -0.5))
-def test_waiting_never_costs_more(requests, epsilon, log_noise):
-    """One run for all requests takes no more steps than batches, and batches take no more steps than one run per
-    request."""
+def test_combining_requests_never_costs_more(requests, epsilon, log_noise):
+    """One run for all requests takes no more steps than one run for every four requests, and this takes no more steps
+    than one run per request."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
 
     def cost(batches: list[int]) -> int:
@@ -245,9 +245,9 @@ def test_an_empty_schedule_is_free_and_a_long_one_is_refused():
 
 
 @given(records=st.integers(1, 500), steps=st.integers(1, 300), epsilon=st.floats(0.01, 10), log_noise=st.floats(-3, 3))
-def test_least_noise_is_minimal(records, steps, epsilon, log_noise):
-    """The returned noise meets the target, and noise smaller by one part in 10^12 does not, whatever noise the search
-    starts from."""
+def test_returned_noise_is_minimal(records, steps, epsilon, log_noise):
+    """The returned noise meets the target, but noise that is smaller by one part in 10^12 does not, whatever noise the
+    search starts from."""
     mechanism = converged(l2=0.0119, noise_scale=10.0**log_noise).mechanism
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     asked = {"records": records, "steps": steps, "epsilon": epsilon, "delta": 1e-5}
@@ -273,7 +273,7 @@ def test_least_noise_is_minimal(records, steps, epsilon, log_noise):
         (5.0, 0.00116, 0.00058),
     ],
 )
-def test_least_noise_for_one_deletion_is_the_known_value(epsilon, replaced, removed):
+def test_minimum_noise_for_one_deletion_is_the_known_value(epsilon, replaced, removed):
     """Forgetting one record in one step needs the known noise, whereas Chien et al. (Table 3) need between
     0.0021 and 0.1872."""
     mechanism = converged(l2=1e-6 * MNIST, noise_scale=1.0).mechanism

@@ -63,7 +63,7 @@ def test_random_guesses_prove_nothing(seen: Guesses) -> None:
 
 
 def test_epsilon_is_proved_in_both_directions() -> None:
-    """A rule that is wrong about almost all records proves as much as the opposite rule."""
+    """A rule that is wrong about almost all records proves as large an epsilon as the opposite rule."""
     right, mirrored = guesses(990, 1000, 400, 1000), guesses(600, 1000, 10, 1000)
     assert refuting.epsilon_at_least(right, delta=1e-6, error=0.05) > 0
     assert refuting.epsilon_at_least(mirrored, delta=1e-6, error=0.05) == pytest.approx(
@@ -84,8 +84,8 @@ def test_guesses_rarely_prove_too_much(half: int, mu: float, threshold: float, e
 
 
 def test_one_bound_proves_more_than_two() -> None:
-    """For 256 lanes whose canaries are two and a half standard deviations apart, one bound on right guesses proves more
-    than separate bounds on both rates."""
+    """For 256 lanes that a canary moves by two and a half standard deviations, one bound on the number of correct
+    guesses proves more than separate bounds on both rates."""
     seen = guesses(114, 128, 14, 128)
     both = refuting.mu_at_least(seen, error=0.05)
     assert canary_test.mu_of_right_guesses(228, 256, error=0.05) > 1.08 * both > 1

@@ -104,8 +104,8 @@ def test_the_law_matches_the_recursion(settled: Mechanism, plan: CanaryPlan) -> 
 
 
 def test_witnesses_of_batches_differ() -> None:
-    """Each of a hundred batches has 16 witnesses, one per group of lanes. All witnesses are distinct, and the witnesses
-    of any two batches are well separated."""
+    """Each of a hundred batches has 16 witnesses (artificial records), one per group of lanes. All witnesses are
+    distinct, and the witnesses of any two batches are well separated."""
     settled = mechanism(num_slots=100, batch_size=1, learn_steps=300)
     law = canary_test.law(settled, replace(LEARNING, steps=300))
     assert law.witnesses.shape == (100, 16)
@@ -126,8 +126,8 @@ def test_witnesses_of_many_batches_are_shared() -> None:
 
 @given(BATCHES, PLANS)
 def test_canaries_are_in_the_most_affected_batches(settled: Mechanism, plan: CanaryPlan) -> None:
-    """One canary is in the batch whose lane ends farthest away, and the others are spread over as many other batches as
-    possible."""
+    """One canary is in the batch in which a canary moves its lane farthest. The others are spread over as many other
+    batches as possible."""
     law = canary_test.law(settled, plan)
     everywhere = canary_test.law(settled, replace(plan, lanes=2 * settled.num_batches))
     assert max(abs(law.mean) / law.records) == pytest.approx(max(abs(everywhere.mean) / everywhere.records), rel=1e-9)
@@ -150,8 +150,8 @@ def test_lanes_never_prove_more_than_is_certified(settled: Mechanism, plan: Cana
 
 @given(MECHANISMS | BATCHES, PLANS)
 def test_canaries_are_large_enough(settled: Mechanism, plan: CanaryPlan) -> None:
-    """The farthest lanes end at least 2.5 standard deviations apart, unless that would require them to start more than
-    a million standard deviations away. No canary is larger than needed."""
+    """The lane that its canary moves farthest ends at least 2.5 standard deviations from a lane without a canary,
+    unless it would have to start more than a million standard deviations away. No canary is larger than needed."""
     law = canary_test.law(settled, plan)
     apart = max(abs(law.mean)) / math.sqrt(law.variance)
     far = max(law.start) / math.sqrt(law.start_variance) if plan.steps_before else 0.0
@@ -173,8 +173,9 @@ def test_very_long_runs_have_a_law(steps: int) -> None:
     assert seen(plan, guesses(1, 2, 1, 2), squares=4.0).findings(MECHANISM) == ()
 
 
-def test_a_canary_is_limited_to_countable_records() -> None:
-    """If a single record has almost no effect, a canary stands for as many records as can be counted, but no more."""
+def test_the_size_of_a_canary_is_limited() -> None:
+    """If a single record has almost no effect, a canary represents the largest number of records that can be counted,
+    but no more."""
     settled = mechanism(num_slots=LARGEST_COUNT, noise_scale=1e3, radius=1.0)
     for plan in (LEARNING, FORGETTING):
         law = canary_test.law(settled, plan)
@@ -183,7 +184,7 @@ def test_a_canary_is_limited_to_countable_records() -> None:
 
 
 def test_a_step_of_full_decay_has_a_law() -> None:
-    """At a step size of 1 / l2, at which a lane forgets everything in one step, the law has neither decay nor mean."""
+    """At a step size of 1 / l2, a lane forgets everything in one step, and the decay and the mean of its law are 0."""
     law = canary_test.law(mechanism(l2=1.0, step_size=1.0), CanaryPlan(lanes=2, steps_before=5, steps=1))
     assert (law.decay, law.mean[0]) == (0, 0)
     assert law.variance == law.unforeseen == mechanism(l2=1.0, step_size=1.0).step_variance
@@ -341,9 +342,9 @@ def test_stored_observations_round_trip() -> None:
         assert document["findings"] == []
 
 
-def test_certified_matches_the_accountant() -> None:
-    """The certified mu is that of a release for a training run, and that of one record's deletion for a run that
-    forgets."""
+def test_certified_mu_matches_the_accountant() -> None:
+    """The certified mu of a training run is that of a release, and the certified mu of a run that forgets is that of
+    deleting one record."""
     release = canary_test.certified_mu(MECHANISM, LEARNING)
     deletion = canary_test.certified_mu(MECHANISM, FORGETTING)
     law = canary_test.law(MECHANISM, FORGETTING, records=1)

@@ -20,7 +20,7 @@ def test_a_true_statement_is_recomputed():
 
 
 def test_a_statement_after_retraining_is_confirmed():
-    """A statement is also confirmed after retraining, and for a person who was erased before the first step."""
+    """A statement is confirmed even after retraining, and even for a person who was erased before the first step."""
     relearned = evidence(history=(Run(steps=50, records=3),), steps_present=0)
     assert certificate.check(statement(relearned, kind="relearn"))[0].mu == 0
     unseen = evidence(history=(Run(steps=50),), steps_present=0, exposures={})

@@ -153,7 +153,7 @@ def test_the_default_grid_is_set_from_the_size():
 
 @pytest.mark.parametrize("grid", [0.3, -0.5, math.nan, math.inf, 2.0**-52])
 def test_an_unrepresentable_grid_is_refused(grid: float):
-    """A grid must be 0 or a power of two whose multiples within the ball float64 can represent."""
+    """A grid must be 0 or a power of two, and float64 must be able to represent all its multiples within the ball."""
     with pytest.raises((DomainError, PreconditionError)):
         mechanism(radius=1.0, grid=grid)
     with pytest.raises(DomainError):

@@ -70,7 +70,7 @@ def test_the_sum_matches_independent_gaussians(mus: list[float]) -> None:
 
 
 def test_versions_are_counted_once() -> None:
-    """`adaptive` already includes the versions of every model, so that a model that appears in two statements is
+    """`adaptive` already includes the versions of every model. A model that appears in two statements is therefore
     counted once, with the larger exposure."""
     own = Exposure(mechanism=MECHANISM, records=2, releases=((7, 2), (50, 1)))
     fewer = Exposure(mechanism=MECHANISM, records=2, releases=((7, 1), (50, 1)))

@@ -73,8 +73,8 @@ def deleted(made: Mechanism, present: list[int], after: list[int]) -> float:
 @settings(max_examples=250, deadline=None)
 @given(made=mechanisms(), present=lengths, after=st.lists(st.integers(1, 25), max_size=2))
 def test_the_bound_holds_for_every_batch(made, present, after):
-    """The bound covers the string of a record in any batch, for any runs before and after its deletion. If there is
-    only one batch, the bound equals that string's mu."""
+    """For any runs before and after a record's deletion, the bound is at least the mu of the taut string, whichever
+    batch contains the record. With a single batch, the bound equals that mu."""
     found, worst = deleted(made, present, after), exact(made, present, after)
     assert found >= worst * (1 - 1e-11)
     if made.num_batches == 1 or not worst:
@@ -84,12 +84,12 @@ def test_the_bound_holds_for_every_batch(made, present, after):
 @settings(max_examples=150, deadline=None)
 @given(made=mechanisms(), steps=st.integers(1, 60))
 def test_the_bound_for_a_single_run_is_exact(made, steps):
-    """The bound for a single run equals mu of the string for the worst batch."""
+    """The bound for a single run equals the mu of the taut string for the worst batch."""
     assert lookback.worst_mu(made, steps) == pytest.approx(exact(made, [steps], []), rel=1e-10)
 
 
 def test_the_bound_is_exact_after_a_few_passes():
-    """Once the string is straight at every position, as it is when the target is reached, the bound is exact."""
+    """Once the taut string is straight at every position, as it is when the target is reached, the bound is exact."""
     for after, loss in (([], 1.1), ([5], 1.1), ([50], 1 + 1e-6), ([100], 1 + 1e-11)):
         ratio = deleted(mechanism(), [300, 40, 7], after) / exact(mechanism(), [300, 40, 7], after)
         assert 1 - 1e-11 <= ratio <= loss
@@ -101,8 +101,9 @@ def test_the_bound_is_exact_after_a_few_passes():
     l2=st.floats(0.001, 1),
     noise=st.floats(0.01, 10),
 )
-def test_whole_passes_have_the_published_closed_form(batches, passes, l2, noise):
-    """Without a cool-down, the bound equals that of Bok, Su and Altschuler (2024) for noisy cyclic gradient descent."""
+def test_whole_passes_match_the_published_closed_form(batches, passes, l2, noise):
+    """Without a cool-down, the bound after whole passes equals that of Bok, Su and Altschuler (2024) for noisy cyclic
+    gradient descent."""
     made = mechanism(num_slots=batches, batch_size=1, cool_down=1, l2=l2, step_size=1 / (0.25 + l2), noise_scale=noise)
     with mpmath.workdps(50):
         c, s = mpmath.mpf(made.contraction), mpmath.mpf(made.sensitivity(Adjacency.ZERO_OUT))
@@ -145,8 +146,8 @@ def test_the_worst_quadratic_attains_the_bound():
 @settings(max_examples=100, deadline=None)
 @given(made=mechanisms(), runs=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3)), min_size=2, max_size=5))
 def test_bounds_of_several_deletions_are_subadditive(made, runs):
-    """The bound for records deleted at different times is at most the sum of the bounds for the single deletions, and
-    at least as large as each of them."""
+    """The bound for records deleted at different times is at most the sum of the bounds for the individual deletions,
+    and at least as large as each of them."""
     history = [Run(steps=steps, records=records) for steps, records in runs]
     chain, at, each = accountant.replay(made, history), history[0].steps, []
     for run in history[1:]:
@@ -200,7 +201,7 @@ def test_invalid_stretches_are_refused(stretches):
 # --- costs -----------------------------------------------------------------------------------------------------------
 
 
-def test_old_steps_cost_nothing():
+def test_query_cost_does_not_grow_with_the_history():
     """The cost of a query does not grow with the number of steps or batches."""
 
     def cost(**changed: Any) -> int:

@@ -178,7 +178,7 @@ def test_gradients_of_counts_stay_within_their_constants(seed, width, log_radius
 
 def test_counts_attain_their_constants():
     """A count of 0 with a rate at the bound, and a count at the bound with a rate near 0, both have a slope of absolute
-    value 1. At the bend, the curvature approaches 1 from below."""
+    value 1. At the bend, where the rate reaches its bound, the curvature approaches 1 from below."""
     for score, y, slope in ((3.0, -1.0, 1.0), (-60.0, 1.0, -1.0)):
         found = (loss(COUNTS, score + 1e-4, y, 2.0) - loss(COUNTS, score - 1e-4, y, 2.0)) / 2e-4
         assert found == pytest.approx(slope, abs=1e-9)

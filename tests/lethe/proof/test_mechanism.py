@@ -81,8 +81,8 @@ def test_contraction_is_rounded_up(log_l2, share, classes):
 
 @pytest.mark.parametrize(("adjacency", "factor"), [(Adjacency.ZERO_OUT, 1), (Adjacency.REPLACE, 2)])
 def test_one_record_moves_a_step_by_its_share(adjacency, factor):
-    """Adding or removing one record moves a step by at most eta M / n0, and replacing a record by at most twice
-    that."""
+    """With n0 slots, adding or removing one record moves a step by at most eta M / n0, and replacing a record by at
+    most twice that."""
     assert mechanism(num_classes=3).sensitivity(adjacency) == pytest.approx(factor * 2.0 * math.sqrt(2) / 100)
 
 
@@ -112,7 +112,7 @@ def test_an_invalid_count_is_refused(name, value):
 
 @pytest.mark.parametrize("changed", [{"step_size": 2 / 0.3}, {"step_size": 1e300}, {"l2": 1e-17}, {"step_size": 1e-17}])
 def test_a_step_without_contraction_is_refused(changed):
-    """A step size so large, or a regulariser so weak, that steps do not contract is refused with a specific error."""
+    """A step size too large, or a regulariser too weak, for steps to contract is refused with a specific error."""
     with pytest.raises(PreconditionError, match="contraction_below_one"):
         mechanism(**changed)
 

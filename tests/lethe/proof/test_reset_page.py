@@ -13,8 +13,8 @@ MOST = 10**6
 
 @pytest.mark.slow
 def test_the_table_matches_the_accountant() -> None:
-    """Recomputing each row of the table gives the same numbers: the steps for training, the steps for a reset, and the
-    minimum number of steps that is as good as training."""
+    """Recomputing each row of the table gives the same numbers of passes: for training, for a reset, and for the
+    shortest training from any start after which a request takes at most a tenth more steps than usual."""
     section = PAGE.read_text().split("## What a start would save")[1].split("## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]
     assert len(rows) == 12

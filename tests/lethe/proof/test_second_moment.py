@@ -37,7 +37,7 @@ def test_smoothness_is_proportional_to_the_bound(objective: Objective) -> None:
 @given(seed=st.integers(0, 2**32 - 1), nulled=st.integers(0, 12))
 def test_a_step_contracts_before_and_after_a_deletion(seed: int, nulled: int) -> None:
     """If the bound is the largest eigenvalue of a batch, the noiseless softmax step contracts by the mechanism's c,
-    even after rows are nulled. That c is no larger than without a bound."""
+    even after rows are nulled. This c is no larger than it would be without the bound."""
     random = np.random.default_rng(seed)
     rows = random.normal(size=(12, 3)) + random.normal(size=3) * 3
     rows /= np.linalg.norm(rows, axis=1).max()
@@ -73,8 +73,8 @@ def test_the_smoothness_is_attained() -> None:
 
 
 def test_a_smaller_second_moment_takes_fewer_steps() -> None:
-    """With a bound on the second moment, training takes about the bound times as many steps as without it, and a
-    request also takes fewer steps."""
+    """With a bound b < 1 on the second moment, training takes about b times as many steps as it would without a bound.
+    A request also takes fewer steps."""
     tight, loose = made(), made(second_moment=None)
     assert tight.learn_steps == pytest.approx(BOUND * loose.learn_steps, rel=0.02)
     chains = [accountant.replay(m, [Run(steps=m.learn_steps)]) for m in (tight, loose)]

@@ -67,7 +67,7 @@ def test_a_fault_in_a_chain_of_batches_is_detected(
     run: str, fault: str, batched: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In steps that read batches in order, each planted fault is detected. A fault in the order alone does not move any
-    canary, so only the test of the order detects it."""
+    canary, so only the schedule test detects it."""
     BATCHED[fault](monkeypatch)
     observed = ran(replace(RUNS[run], lanes=1024), made=batched).observed
     assert observed is not None
@@ -211,7 +211,7 @@ def test_a_run_that_fails_its_canary_test_publishes_nothing(
         ("an old copy in memory", "audit_failed"),
     ],
 )
-def test_a_run_on_other_rows_publishes_nothing(
+def test_a_run_on_stale_rows_publishes_nothing(
     fault: str,
     code: str,
     installation: Installation,

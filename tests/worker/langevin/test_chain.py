@@ -118,7 +118,7 @@ def test_a_run_separates_the_classes(num_classes: int, random_rows: Rows) -> Non
 
 
 def test_progress_is_reported_after_every_step(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """A run of three steps reports 1, 2 and 3, and returns that three steps ran."""
+    """A run of three steps reports 1, 2 and 3, and returns 3 as the number of steps taken."""
     features, labels = random_rows(40, 5)
     told: list[int] = []
     ran = chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"on_progress": told.append})

@@ -38,7 +38,7 @@ def expected(loss: Loss, weights: Any, parameters: Any, features: Any, labels: A
 @pytest.mark.parametrize("loss", [TWO, FOUR, FIVE, HINGE], ids=["two", "four", "five", "hinge"])
 def test_gradients_are_scaled_by_class_weights(loss: Loss) -> None:
     """Over several blocks, the kernel and every engine compute the gradient of the weighted losses. The second gradient
-    agrees with it and detects omitted weights."""
+    agrees with theirs and detects omitted weights."""
     random, weights = np.random.default_rng(3), loss.class_weights
     assert weights is not None
     rows, width, classes = 2 * BLOCK_ROWS + 17, 12, len(weights)

@@ -89,8 +89,8 @@ def test_auc_and_log_loss_match_scikit_learn(random_rows: Rows, num_classes: int
 
 
 def test_tied_rows_count_half() -> None:
-    """If all rows have the same score, the area under the curve is 1/2, and its reported error covers every other
-    value."""
+    """If all rows have the same score, the area under the curve is 1/2. Its reported error is also 1/2, which covers
+    every possible value."""
     features, labels = np.ones((10, 2), np.float32), np.arange(10, dtype=np.int32) % 2
     found = of_classes(np.zeros((1, 2)), [(features, labels)], 2)
     assert (found["auc"], found["auc_error"], found["log_loss"]) == (0.5, 0.5, pytest.approx(np.log(2)))

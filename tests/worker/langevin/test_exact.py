@@ -100,7 +100,7 @@ def test_digits_are_drawn_only_as_needed() -> None:
 
 
 def test_the_keystream_determines_the_integers() -> None:
-    """The sampler's integers depend on nothing but the keystream."""
+    """The sampler's integers depend only on the keystream."""
 
     def words() -> "tuple[int, ...]":
         stream = Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 4096))

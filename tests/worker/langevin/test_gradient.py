@@ -52,7 +52,7 @@ def one_row(num_features: int, num_classes: int, seed: int) -> tuple[Any, Any]:
     )
 
 
-def test_two_classes_have_half_the_row_as_gradient_at_the_origin(random_rows: RandomRows) -> None:
+def test_two_class_gradient_at_the_origin_is_half_the_row(random_rows: RandomRows) -> None:
     """With two classes and zero parameters, a record's gradient is plus or minus half the row, depending on the
     label."""
     features, _ = random_rows(1, 6)
@@ -61,7 +61,7 @@ def test_two_classes_have_half_the_row_as_gradient_at_the_origin(random_rows: Ra
         np.testing.assert_array_equal(gradient.numpy(), half * features)
 
 
-def test_many_classes_have_even_gradients_at_the_origin(random_rows: RandomRows) -> None:
+def test_softmax_gradient_at_the_origin_is_even(random_rows: RandomRows) -> None:
     """With more classes and zero parameters, a record's softmax gradient is 1/C of the row for every class, minus the
     whole row for the record's class."""
     features, _ = random_rows(1, 6)
@@ -253,7 +253,8 @@ def test_nan_parameters_make_the_gradient_nan(num_classes: int, random_rows: Ran
 
 
 def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) -> None:
-    """Rows of another type, shape or layout, labels outside the classes and counts below their minimum are refused."""
+    """Rows of the wrong type, shape or layout, labels outside the classes, and too small a number of classes or threads
+    are refused."""
     features, labels = random_rows(40, 6)
     wrong: list[tuple[Any, Any, dict[str, Any]]] = [
         (features.astype(np.float64), labels, {}),

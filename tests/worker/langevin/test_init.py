@@ -16,6 +16,6 @@ def test_training_starts_at_zero(num_classes: int, rows: int) -> None:
 
 
 def test_training_without_classes_is_refused() -> None:
-    """Training is refused if there are no classes and no numeric target."""
+    """Training is refused if there are neither classes nor a numeric target."""
     with pytest.raises(ValueError, match="num_classes=0 >= 1"):
         origin(num_classes=0, num_features=4)

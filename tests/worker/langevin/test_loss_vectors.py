@@ -45,7 +45,8 @@ def test_gradients_match_the_slopes(name: str) -> None:
 
 
 def test_no_slope_is_steeper_than_the_constant() -> None:
-    """No slope in a vector exceeds the constant M of its ball."""
+    """The slopes in a test vector never exceed the row's weight times the constant M of the smallest ball that contains
+    the vector's scores."""
     for vector in VECTORS:
         described: dict[str, Any] = {"loss_width": vector["loss_width"], "radius": np.linalg.norm(vector["scores"])}
         bound = gradient_bound(Objective(vector["objective"]), vector["num_classes"], **described)

@@ -149,8 +149,8 @@ def test_gradient_of_one_record_is_bounded(seed: int, radius: float, loss: Loss)
 
 @pytest.mark.parametrize(("loss", "bound"), [(HUBER, 0.4), (SQUARES, 10.0), (HINGE, 1.0), (COUNTS, 1.0)])
 def test_gradient_bounds_are_attained(loss: Loss, bound: float) -> None:
-    """A row in the direction of weights of norm 9, with a target as far away as possible, attains the gradient
-    bound."""
+    """For weights of norm 9, a row in the same direction whose target is as far as possible from its score attains the
+    gradient bound."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0 if loss is HINGE else -UNIT], np.int32)
     pull = gradient_of(loss, torch.tensor([[9.0, 0.0]], dtype=torch.float64), row, label)
     assert pull.numpy() == pytest.approx(np.array([[bound, 0.0]]), rel=ROUNDING)
@@ -238,7 +238,7 @@ def test_least_squares_match_ridge_regression() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [HUBER, HINGE, LABELS, COUNTS])
 def test_other_objectives_reach_their_minimiser(loss: Loss) -> None:
-    """The noiseless steps converge to the minimiser of the objective that scipy finds."""
+    """The noiseless steps converge to the minimiser that scipy finds for the same objective."""
     features, labels = labelled(loss, 300, 5)
     rows = torch.from_numpy(features).double()
 
@@ -252,8 +252,8 @@ def test_other_objectives_reach_their_minimiser(loss: Loss) -> None:
 
 
 def test_counts_match_scikit_learn() -> None:
-    """If a score of 0 is a rate of 1 and no rate is near the bound, the minimiser equals that of scikit-learn's
-    PoissonRegressor, whose loss is Lethe's times the bound."""
+    """If a score of 0 represents a rate of 1 and no rate is near the bound, the minimiser equals that of scikit-learn's
+    PoissonRegressor, whose loss is Lethe's multiplied by the bound."""
     bound, l2 = 30.0, 2e-3
     generator = np.random.default_rng(3)
     features = np.ones((3000, 4))
@@ -270,8 +270,8 @@ def test_counts_match_scikit_learn() -> None:
 
 
 def test_rates_of_counts_stop_at_their_bound() -> None:
-    """If all counts are at their bound, the score moves beyond the bend, where the gradient is 0 up to rounding and the
-    prediction is the bound."""
+    """If a count is at its bound and the score is beyond the bend, where the rate reaches the bound, the gradient is 0
+    and the prediction is the bound."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([UNIT], np.int32)
     for score in (1.5, 40.0, 1e6):
         assert not gradient_of(COUNTS, torch.tensor([[score, 0.0]], dtype=torch.float64), row, label).any()

@@ -60,7 +60,7 @@ def gradient(loss: Loss, classes: int, parameters: Any, features: Any, labels: A
 @pytest.mark.slow
 @every_loss
 def test_gradients_are_scaled_by_row_weights(loss: Loss, classes: int) -> None:
-    """Over several blocks, the gradient from the kernel and the device is the sum of the rows' gradients, each
+    """Over several blocks, the gradient that the kernel and the device compute is the sum of the rows' gradients, each
     multiplied by the row's weight. The second gradient agrees with it and detects omitted weights."""
     features, labels, weights = drawn(loss, classes, 2 * BLOCK_ROWS + 17)
     parameters = at(loss, classes)
@@ -136,8 +136,8 @@ def run(features: Any, stored: Any, noise: Any, **changed: Any) -> Any:
 
 
 def test_runs_with_weights_of_one_match_runs_without() -> None:
-    """With the same noise, a run in which all weights are 1 has bit-identical parameters to a run without weights. A
-    row of weight 0 has the effect of a null row."""
+    """With the same noise, a run in which all weights are 1 ends with the same parameters, bit for bit, as a run
+    without weights. A row of weight 0 has the same effect as a null row."""
     features, labels, weights = drawn(Loss(), 2, 300)
     ones = np.full_like(labels, UNIT)
     plain = run(features, labels, ReplayableNoise(3))

@@ -66,8 +66,8 @@ def test_a_batch_that_exceeds_the_bound_is_refused() -> None:
 
 
 def test_null_rows_lower_the_second_moment() -> None:
-    """If the second moment of the rows is within a bound, it remains so after some rows are nulled. A run that
-    continues a chain does not check the bound again."""
+    """If the second moment of the rows is within a bound, it stays within the bound after some rows are nulled. A run
+    that continues a chain does not check the bound again."""
     features = spread()
     worst = max(largest(features[start : start + 100]) for start in (0, 100, 200))
     features[::3] = 0

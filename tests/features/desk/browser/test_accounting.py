@@ -8,8 +8,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_budgets_are_compared(officer: Visitor, worker: Child) -> None:
-    """Without a dataset the page shows an empty state. An engineer then compares the budget that a dataset has spent
-    with a different limit and sees which requests would force its model to be retrained."""
+    """If there is no dataset, the page shows an empty state. Otherwise an engineer can compare the budget that a
+    dataset has spent with a chosen limit, and sees which requests would force the dataset's model to be retrained."""
     page = officer.page
     officer.goes_to("Accounting")
     expect(page.get_by_text("No dataset yet")).to_be_visible()
@@ -34,8 +34,8 @@ def test_budgets_are_compared(officer: Visitor, worker: Child) -> None:
 
 
 @pytest.mark.soak
-def test_a_theorem_is_calculated(officer: Visitor) -> None:
-    """A visitor finds a theorem and evaluates it. A failed precondition is named."""
+def test_a_theorem_is_evaluated(officer: Visitor) -> None:
+    """A visitor searches for a theorem and evaluates it. The page names a precondition that is not met."""
     page = officer.page
     officer.goes_to("Calculator")
     officer.shows("calculator")

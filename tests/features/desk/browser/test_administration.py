@@ -78,7 +78,7 @@ def test_the_webhook_secret_is_rotated(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_the_policy_is_changed(officer: Visitor, site: Site) -> None:
-    """An admin changes the policy. An invalid value is refused with the name of its field and stays in the form for
+    """An admin changes the policy. If a value is invalid, the error names its field, and the form keeps the value for
     correction."""
     page = officer.page
     officer.goes_to("Policy")

@@ -9,8 +9,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_a_letter_is_attached_and_erased(officer: Visitor) -> None:
-    """A file of an unsupported kind is refused at the field. A letter is attached, downloaded instead of displayed, and
-    erased after the officer has confirmed it."""
+    """A file of an unsupported type is refused with an error at the field. A letter is attached, downloaded instead of
+    displayed, and erased once the officer has confirmed the deletion."""
     page = officer.page
     request = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     officer.opens(f"/admin/requests/{request}")

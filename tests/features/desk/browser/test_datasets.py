@@ -25,8 +25,8 @@ def _fills(visitor: Visitor, rows: str) -> None:
 
 
 def test_a_corrected_file_becomes_a_dataset(officer: Visitor) -> None:
-    """An engineer uploads a file with invalid rows, sees which rows they are, corrects the file and sees the
-    dataset."""
+    """An engineer uploads a file with invalid rows, sees which rows are invalid, uploads a corrected file and sees the
+    new dataset."""
     page = officer.page
     officer.goes_to("Datasets")
     expect(page.get_by_text("Nothing has been uploaded yet")).to_be_visible()
@@ -96,7 +96,7 @@ def test_a_bar_shows_the_upload_progress(officer: Visitor) -> None:
 
 
 def test_an_upload_is_not_sent_without_a_gateway(officer: Visitor) -> None:
-    """If the gateway cannot be reached, an upload is not sent, the page explains this, and the form is unchanged."""
+    """If the gateway cannot be reached, an upload is not sent, the page explains this, and the form keeps its input."""
     officer.opens("/admin/datasets/new")
     _fills(officer, ROWS)
     officer.site.gateway.kill()

@@ -43,7 +43,8 @@ def test_an_unreachable_gateway_is_reported(officer: Visitor) -> None:
 
 
 def test_a_hanging_gateway_is_reported(officer: Visitor) -> None:
-    """If the gateway accepts calls but never responds, the page reports this within seconds and submits no form."""
+    """If the gateway accepts connections but never responds, the page reports this within seconds instead of submitting
+    the form."""
     officer.opens("/admin/requests")
     officer.page.get_by_label("Data subject").fill("somebody")
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
@@ -56,9 +57,9 @@ def test_a_hanging_gateway_is_reported(officer: Visitor) -> None:
 
 
 @pytest.mark.soak
-def test_a_hanging_part_is_reported(officer: Visitor) -> None:
-    """If a live part of the overview hangs, the page states within seconds that it may be outdated. The notice
-    disappears once the gateway responds again."""
+def test_a_gateway_that_hangs_while_a_page_is_open_is_reported(officer: Visitor) -> None:
+    """If the gateway hangs while the overview is open, a notice within seconds states that the page may be outdated.
+    The notice disappears once the gateway responds again."""
     expect(officer.page.get_by_role("heading", name="Awaiting decision")).to_be_visible()
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
     try:
@@ -69,9 +70,9 @@ def test_a_hanging_part_is_reported(officer: Visitor) -> None:
 
 
 def test_the_overview_shows_what_is_at_risk(officer: Visitor) -> None:
-    """The first screen of a new installation explains that no request awaits a decision and that no worker runs. Later
-    it counts overdue requests and describes other problems. Each number is a link, usable by keyboard, to the list that
-    it counts. The overview describes each problem in a sentence."""
+    """The first screen of a new installation states that no request awaits a decision and that no worker runs. Later,
+    the overview counts overdue requests and describes each problem in a sentence. Each number is a link to the matching
+    list and works by keyboard."""
     expect(officer.page.get_by_text("Nothing awaits a decision")).to_be_visible()
     officer.shows()
     officer.site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
@@ -89,8 +90,8 @@ def test_the_overview_shows_what_is_at_risk(officer: Visitor) -> None:
 
 
 def test_the_calendar_counts_due_requests(officer: Visitor) -> None:
-    """The calendar counts the requests due on each day, describes each day in words, and has a link to that day's
-    requests that can be used by keyboard. It fits on narrow screens and updates when requests arrive."""
+    """The calendar counts the requests due on each day, describes each day in words, and links to that day's requests.
+    The links work by keyboard. The calendar fits on narrow screens and updates when requests arrive."""
     now = datetime.datetime.now(datetime.UTC)
     for n, age in enumerate((35, 35, 100)):
         submitted_at = (now - datetime.timedelta(days=age)).isoformat()

@@ -117,9 +117,9 @@ def test_the_queue_works_by_keyboard(officer: Visitor) -> None:
 
 
 def test_the_first_screen_shows_the_queue(officer: Visitor) -> None:
-    """A laptop shows 25 rows, with or without an open case. At each screen size the first row of the inbox and of the
-    request list is within one screen. On a phone problems and overdue requests come first, an open case fills the
-    screen, and due dates are complete even next to a long case number."""
+    """A laptop shows 25 rows, with or without an open case. At each screen size, the first row of the inbox and of the
+    request list is visible without scrolling. On a phone, problems and overdue requests come first, an open case fills
+    the screen, and due dates are not cut off, even next to a long case number."""
     fill(officer, 30)
     long = {"external_id": "a-rather-long-case-number-2026-000017", "submitted_at": "2026-01-03T00:00:00Z"}
     officer.site.forget("q", identity_verified=False, regulation="ccpa", **long)
@@ -178,8 +178,8 @@ def test_filters_are_chips(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_the_inbox_works_without_scripts(officer: Visitor) -> None:
-    """With scripts disabled, the queue links to its cases and a case's forms work. The address of an open case shows
-    the case next to the queue."""
+    """With scripts disabled, the queue links to its cases and a case's forms work. The URL of an open case shows the
+    case next to the queue."""
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     browser = officer.page.context.browser
     assert browser

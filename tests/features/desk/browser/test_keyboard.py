@@ -84,8 +84,8 @@ def test_entering_a_request_by_keyboard(officer: Visitor) -> None:
 
 def test_filtering_by_keyboard(officer: Visitor) -> None:
     """A list does not change until all filters are chosen: arrow keys select an option, a date is typed, and Enter or
-    the button shows the matches. The keyboard also reaches the next page from the end of the list and returns to the
-    first page."""
+    the button shows the matches. At the end of the list, the keyboard can also open the next page and return to the
+    first."""
     bodies = [{"subject_id": f"q{n}", "identity_verified": False, "regulation": "ccpa"} for n in range(55)]
     assert officer.site.api.post("/v1/deletion-requests:batch", json={"requests": bodies}).is_success
     officer.site.forget("p1", identity_verified=False)

@@ -9,8 +9,8 @@ from tests.features.desk.browser.browsing import Site, Visitor, visitor
 
 
 def test_a_key_is_created_rotated_and_revoked(officer: Visitor, browser: Browser, site: Site) -> None:
-    """An incomplete form explains and marks the faulty field and keeps its values. The admin then creates, copies,
-    rotates and revokes a key. After the revocation, the key's holder is returned to the login page."""
+    """If a form is incomplete, the invalid field is marked and explained, and the form keeps its values. An admin can
+    create, copy, rotate and revoke a key. After the revocation, the key's holder is returned to the login page."""
     page = officer.page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site.url)
     officer.goes_to("Keys")

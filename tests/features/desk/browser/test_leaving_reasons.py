@@ -33,7 +33,7 @@ def test_reasons_are_shown_with_error_bars(officer: Visitor, site: Site) -> None
     officer.shows("leaving-reasons")
 
 
-def test_a_browser_randomises(anybody: Visitor) -> None:
+def test_the_documented_javascript_randomises_like_the_sdk(anybody: Visitor) -> None:
     """The JavaScript function in docs/leaving-reasons.md sends each answer with the same frequency as the SDK. A
     correct function fails this test once in a billion runs."""
     [function] = re.findall(r"```js\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)

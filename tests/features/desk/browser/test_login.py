@@ -28,7 +28,7 @@ def test_logging_in_and_out(anybody: Visitor) -> None:
 
 
 def test_a_page_without_the_scope_shows_a_message(officer: Visitor, anybody: Visitor) -> None:
-    """A visitor whose key lacks the scope of a page sees a message in the usual frame."""
+    """A visitor whose key lacks the scope of a page sees a message within the usual page layout."""
     made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
     officer.page.get_by_role("button", name="Log out").click()
     expect(officer.page.get_by_text("You are logged out.")).to_be_visible()

@@ -50,8 +50,9 @@ def test_an_open_page_shows_the_next_version(officer: Visitor, worker: Child) ->
 
 
 @pytest.mark.soak
-def test_sliders_update_the_numbers(officer: Visitor, worker: Child) -> None:
-    """Sliders update the numbers without submitting a form. The page explains why an impossible number is refused."""
+def test_sliders_update_the_forecast(officer: Visitor, worker: Child) -> None:
+    """Sliders and number fields update the forecast without submitting a form. If a forecast is refused, the page
+    explains why."""
     made = officer.site.model(officer.site.upload(rows=400), noise_scale=0.004)
     officer.site.until(f"/v1/models/{made}", lambda model: model["live_version"])
     officer.opens(f"/admin/models/{made}")
@@ -101,7 +102,8 @@ def test_the_ledger_is_verified(officer: Visitor, worker: Child) -> None:
 
 @pytest.mark.soak
 def test_a_missing_curve_is_retried(officer: Visitor, worker: Child) -> None:
-    """If the curve is not available yet, the page shows that it is loading and retries until it arrives."""
+    """If a model's curve cannot be fetched yet, the page shows that it is loading and retries until the curve
+    arrives."""
     made = officer.site.live_model()
     officer.page.route("**/curve", lambda route: route.abort())
     officer.opens(f"/admin/models/{made}")

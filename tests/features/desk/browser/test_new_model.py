@@ -11,8 +11,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 @pytest.mark.soak
 def test_estimates_update_while_typing(officer: Visitor, worker: Child) -> None:
-    """Without a dataset the page links to the upload form. The estimates follow the fields and the slider, and invalid
-    input is explained. The model is then created and trained."""
+    """If there is no dataset, the page links to the upload form. Otherwise, the estimates update as the fields and the
+    slider change, and invalid input is explained. Once the input is valid, the model is created and trained."""
     page = officer.page
     officer.opens("/admin/models/new")
     expect(page.get_by_role("link", name="Upload a dataset")).to_be_visible()

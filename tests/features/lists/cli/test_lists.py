@@ -74,7 +74,7 @@ def test_importing_a_list_again_creates_nothing(live: Lethe, tmp_path: Path) -> 
 
 
 def test_faulty_lines_are_reported(live: Lethe, tmp_path: Path) -> None:
-    """Faulty lines are reported by line number, all other lines are accepted, and the command exits with 1."""
+    """Invalid lines are reported by line number, all other lines are accepted, and the command exits with status 1."""
     file, out = tmp_path / "list.csv", tmp_path / "results.csv"
     file.write_text(
         "Record,E-Mail,regulation\r\n"
@@ -108,7 +108,7 @@ def test_faulty_lines_are_reported(live: Lethe, tmp_path: Path) -> None:
 
 
 def test_a_dry_run_sends_nothing(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dry run sends nothing and reports every fault that can be found without a gateway."""
+    """A dry run sends nothing and reports every error that can be found without a gateway."""
     monkeypatch.setenv("LETHE_URL", "http://127.0.0.1:1")
     file = tmp_path / "list.csv"
     file.write_text("hash\n" + "\n".join(HASHES) + "\n")

@@ -9,7 +9,7 @@ RESULTS = page.read("accuracy")
 
 
 @pytest.mark.parametrize("name", accuracy.printed(RESULTS))
-def test_the_page_has_the_tables_of_the_results(name: str) -> None:
+def test_page_tables_match_the_stored_results(name: str) -> None:
     """Each table on the page is generated from the stored results."""
     assert accuracy.printed(RESULTS)[name] in PAGE
 

@@ -25,8 +25,8 @@ def results() -> dict[str, Any]:
 
 
 def test_the_median_reveals_the_record_as_stated() -> None:
-    """The attacker of Theorem 3.1 identifies the deleted record at least as often as the theorem states, and never
-    identifies a wrong one."""
+    """The attacker of the paper's Theorem 3.1 identifies the deleted record at least as often as the theorem states,
+    and never identifies a wrong one."""
     found = flawed.median(np.random.default_rng(2), trials=500, step=4)
     assert found.true_positives / found.members >= 1 / 2
     assert found.false_positives == 0
@@ -48,8 +48,8 @@ def test_pads_fail_against_two_releases_or_adaptive_requests() -> None:
 
 
 def test_a_divided_counter_reveals_less_than_a_flag() -> None:
-    """After many releases, the advantage against the counter is still below its bound, while the advantage against an
-    undivided flag is 1."""
+    """After many releases, the advantage against the divided counter is still below its bound, while the advantage
+    against an undivided flag is 1."""
     generator = np.random.default_rng(2)
     counter, flag = (
         flawed.counter(generator, epsilon=1.0, releases=64, trials=2_000, divided=divided) for divided in (True, False)
@@ -94,8 +94,8 @@ def test_adaptive_counts_every_version_with_the_person() -> None:
 
 
 @pytest.mark.soak
-def test_models_of_shards_reveal_the_person(results: dict[str, Any]) -> None:
-    """The models of the shards reveal which shard contains the person, and the deletion leaves a measurable trace."""
+def test_shard_models_reveal_the_person(results: dict[str, Any]) -> None:
+    """The shards' models reveal which shard contains the person, and the deletion leaves a measurable trace."""
     assert results["shards"]["named"] > 0.9
     assert results["flawed"]["shards, presence"]["low"] > 0
     assert results["flawed"]["shards, against learning again"]["low"] > 0
@@ -119,15 +119,15 @@ def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", tables.ALL, ids=lambda table: str(table.__name__))
-def test_the_page_has_the_numbers_of_its_run(table: Any) -> None:
+def test_page_tables_match_the_full_run(table: Any) -> None:
     """Every table on the page is generated from the JSON output of the full run."""
     assert table(page.read("attacks")) in PAGE.read_text()
 
 
 def test_the_full_run_matches_the_claims_of_the_page() -> None:
     """In the full run, flawed mechanisms reveal the person, and no attack exceeds Lethe's `adaptive` certificate.
-    Readers who choose their requests exceed `deletion` in exactly the games that the page names. In its other named
-    games, the measured advantage exceeds `deletion`, but without statistical proof."""
+    Readers who choose their own requests exceed `deletion` in exactly the games that the page names. In the other games
+    that it names, the measured advantage also exceeds `deletion`, but this is not statistically proved."""
     results = page.read("attacks")
     for name in ("median", "sum", "pad, two releases", "parity, adaptive", "shards, presence"):
         assert results["flawed"][name]["low"] > 0.9

@@ -17,14 +17,14 @@ FOUND = {(row["run"], row["fault"], row["lanes"]): row["any"] for row in RESULTS
 
 
 @each("name", tables(RESULTS))
-def test_the_page_has_the_tables_of_the_results(name):
+def test_page_tables_match_the_stored_results(name):
     """Each table on the page is generated from the stored results."""
     assert tables(RESULTS)[name] in PAGE
 
 
 def test_stored_plans_match_the_service():
-    """The stored mechanisms and plans equal the service's, both with its default batches and with steps over all
-    rows."""
+    """The stored mechanisms and plans equal those of the service, both with its default batches and with full-batch
+    steps."""
     default = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=0.1), num_slots=32_561, num_classes=2
     )
@@ -38,9 +38,9 @@ def test_stored_plans_match_the_service():
             assert f"{plan.steps:,}" in PAGE
 
 
-def test_gross_faults_are_found_by_default_lanes():
-    """With 256 canary lanes, more than nine out of ten canary tests find each gross fault. With 4,096 canary lanes,
-    they also find small faults. Correct runs never fail."""
+def test_default_canary_tests_find_gross_faults():
+    """With 256 canary lanes, each gross fault is found by more than nine in ten canary tests. With 4,096 canary lanes,
+    small faults are found as well. Correct runs never fail."""
     gross = ("does nothing", "no noise", "noise x 0.7", "noise reused at every step", "half the steps")
     for run in ("forgetting", "forgetting" + IN_BATCHES):
         for fault in (*gross, "canary not removed"):
@@ -51,7 +51,7 @@ def test_gross_faults_are_found_by_default_lanes():
     assert all(row["alarms"] < 2 * row["allowed"] for row in RESULTS["alarms"])
 
 
-def test_a_wrong_order_is_found_by_few_lanes():
+def test_few_lanes_find_a_wrong_order():
     """With 64 canary lanes, the schedule test alone finds every fault in the order of batches, except two swapped steps
     in the middle of a long training run."""
     for (run, fault, lanes), share in FOUND.items():
@@ -89,7 +89,7 @@ def test_bounds_are_tight_and_valid():
         assert row["median"] > (0.86 * least if IN_BATCHES in row["run"] else least)
 
 
-def test_a_canary_test_costs_little_of_a_run():
+def test_a_canary_test_is_cheap():
     """For tables as large as Adult and MNIST and full-batch steps, the canary test takes less than a fifth of the time
     of the chain alone. For a thousand rows it takes less than a tenth of the run."""
     small, *large, _ = RESULTS["chain"]

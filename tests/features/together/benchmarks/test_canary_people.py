@@ -9,7 +9,7 @@ PAGE = (page.EVIDENCE / "canary-people.md").read_text()
 RESULTS = page.read("canary_people")
 
 
-def test_the_page_has_the_table_of_the_results() -> None:
+def test_page_table_matches_the_stored_results() -> None:
     """The table on the page is generated from the stored results."""
     assert canary_people.printed(RESULTS) in PAGE
 

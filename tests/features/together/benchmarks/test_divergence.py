@@ -18,6 +18,6 @@ def test_renyi_divergence_matches_two_gaussians(mu, order):
 
 @pytest.mark.parametrize(("mu", "order"), [(math.nan, 2.0), (-1.0, 2.0), (math.inf, 2.0), (1.0, 1.0), (1.0, math.nan)])
 def test_invalid_divergences_are_refused(mu, order):
-    """A mu that is NaN is refused, and so is an order of at most 1."""
+    """A mu of NaN is refused, and so is an order of at most 1."""
     with pytest.raises(DomainError):
         renyi_divergence(mu=mu, order=order)

@@ -8,9 +8,9 @@ PAGE = (page.ROOT / "docs" / "vector-stores.md").read_text()
 RESULTS = [ghosts.Measured(**one) for one in page.read("ghosts")]
 
 
-def test_the_page_has_the_table_of_the_results() -> None:
-    """The page states the numbers of the stored results, with one row per store, for a person with the stated share of
-    the records."""
+def test_page_table_matches_the_stored_results() -> None:
+    """The page contains the stored results as a table with one row per store. It also states the numbers of records and
+    people, and the share of the records that belong to the person."""
     assert [one.store for one in RESULTS] == list(ghosts.STORES)
     assert ghosts.table(RESULTS) in PAGE
     assert f"one of them, with {100 * ghosts.OF_ONE // ghosts.RECORDS} % of the records" in PAGE

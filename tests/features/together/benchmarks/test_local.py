@@ -21,9 +21,9 @@ def results() -> dict[str, Any]:
 
 
 def test_errors_match_theory(results: dict[str, Any]) -> None:
-    """Each error for a fixed seed is within six standard errors of its formula. Each error measured on devices differs
-    from its formula by at most a factor of about 1.6. A correct implementation exceeds these limits in one of a hundred
-    million runs."""
+    """Errors measured with a fixed seed are within six standard errors of their formulas. Errors in the estimated
+    reasons for leaving, which devices randomise without a seed, differ from their formulas by at most a factor of about
+    1.6. A correct implementation exceeds these limits once in a hundred million runs."""
     seeded = [*results["by_people"], *results["by_odds"]]
     farthest = max(abs(row["measured"] - row["theory"]) / row["spread"] for row in seeded)
     assert farthest < 6
@@ -45,7 +45,7 @@ def test_the_best_mechanism_depends_on_epsilon(results: dict[str, Any]) -> None:
 
 
 def test_clipped_means_stay_within_their_bound(results: dict[str, Any]) -> None:
-    """The error of clipped means is smaller than its bound, which falls with the square root of n."""
+    """The error of clipped means is smaller than its bound, which falls in proportion to 1/sqrt(n)."""
     few, many = results["unbounded"]
     assert few["measured"] < few["bound"]
     assert many["measured"] < many["bound"]
@@ -60,7 +60,7 @@ def test_simultaneous_intervals_cover(results: dict[str, Any]) -> None:
 
 
 def test_bisection_finds_the_smallest_number() -> None:
-    """Bisection finds the smallest number of people that is sufficient."""
+    """Bisection finds the smallest number of people that satisfies a condition."""
     assert [local._fewest(lambda n, least=least: n >= least) for least in (1, 2, 3, 1000)] == [1, 2, 3, 1000]
 
 

@@ -10,7 +10,7 @@ PAGE = (page.EVIDENCE / "objective.md").read_text()
 RESULTS = page.read("objective")
 
 
-def test_the_page_has_the_table_of_the_results() -> None:
+def test_page_table_matches_the_stored_results() -> None:
     """The table on the page is generated from the stored results."""
     assert objective.printed(RESULTS)["accuracy"] in PAGE
 

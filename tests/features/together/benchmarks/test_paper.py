@@ -23,7 +23,7 @@ def recomputed() -> dict[str, Any]:
 
 
 @each("name", tables.all_of(RESULTS))
-def test_the_page_has_the_tables_of_the_results(name):
+def test_page_tables_match_the_stored_results(name):
     """Each table on the page is generated from the stored results."""
     assert tables.all_of(RESULTS)[name] in PAGE
 
@@ -67,7 +67,7 @@ def test_the_stored_totals_of_figure_3b_use_the_measured_smoothness(recomputed):
 
 
 @pytest.mark.slow
-def test_our_bound_takes_fewer_steps_in_figures_3c_4_and_5(recomputed):
+def test_lethes_bound_takes_no_more_steps_than_the_papers(recomputed):
     """At any noise, target or number of records, Lethe's bound never takes more steps than the paper's. The initial
     epsilon in figure 3c is 28."""
     for figure in ("figure_3c", "figure_4", "figure_5"):
@@ -84,8 +84,8 @@ def test_two_noises_of_figure_3a_are_far_too_small(recomputed):
 
 
 def test_each_tightening_saves_steps(recomputed):
-    """No change from the paper's bound to Lethe's increases the number of steps, and the first change saves most of
-    them."""
+    """None of the successive changes from the paper's bound to Lethe's increases the number of steps, and the first
+    change accounts for most of the saving."""
     steps = [row["steps"] for row in recomputed["tightenings"]]
     assert steps == sorted(steps, reverse=True)
     assert steps[0] - steps[1] > 0.9 * (steps[0] - steps[-1])
@@ -103,7 +103,7 @@ def test_less_noise_improves_accuracy():
 
 @pytest.mark.soak
 def test_the_experiment_runs_on_the_digits(recomputed, tmp_path: Path):
-    """A quick run measures the numbers of every figure and draws the figure."""
+    """A quick run on the digits computes the numbers of all tables and draws all figures."""
     results = recomputed | {"accuracy": paper.measured({"digits": accuracy.digits(0)}, quick=True, seed=0)}
     figures.draw(results, "digits", tmp_path)
     assert len(list(tmp_path.glob("paper-*.svg"))) == 6

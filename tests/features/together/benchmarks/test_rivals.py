@@ -23,7 +23,7 @@ def of(problem: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {row["rival"]: row for row in problem["rivals"]}
 
 
-def test_the_page_has_the_tables_of_its_run(results: dict[str, Any]) -> None:
+def test_page_tables_match_the_full_run(results: dict[str, Any]) -> None:
     """Every table on the page is generated from the JSON output of the full run."""
     text = PAGE.read_text()
     assert tables.promises(results) in text
@@ -76,8 +76,8 @@ def test_lethe_takes_fewer_passes_than_a_refit(results: dict[str, Any]) -> None:
 
 
 def test_unlearned_models_match_their_oracles(results: dict[str, Any]) -> None:
-    """Measured by KLoM, unlearned models are as close to their oracles as other oracles are. Models that ignore the
-    request are further away, and U-LiRA proves this."""
+    """Measured by KLoM, unlearned models are as close to their oracles as other oracles are. Models that were not
+    unlearned are further away, and U-LiRA proves that they differ."""
     row = of(results["margins"])
     for rows in ("forgotten", "kept", "test"):
         assert row["langevin_ours"][rows] < 1.5 * row["retrain_chain"][rows] < row["nothing_chain"][rows]

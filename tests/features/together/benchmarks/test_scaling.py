@@ -11,7 +11,7 @@ RESULTS = page.read("scaling")
 
 
 @pytest.mark.parametrize("name", scaling.tables(RESULTS))
-def test_the_page_has_the_tables_of_the_results(name):
+def test_page_tables_match_the_stored_results(name):
     """Each table on the page is generated from the stored results."""
     assert scaling.tables(RESULTS)[name] in PAGE
 
@@ -23,7 +23,7 @@ def test_stored_plans_match_the_planner():
     assert scaling.tables(RESULTS | today) == scaling.tables(RESULTS)
 
 
-def test_passes_of_a_request_fall_with_the_rows():
+def test_passes_per_request_fall_as_the_rows_grow():
     """Above ten thousand rows, the number of passes per request falls as the number of rows grows. With a million rows
     or more, a request takes less than one pass."""
     settled = [max(row["passes"]) for row in RESULTS["requests"] if row["rows"] >= 10**4]
@@ -43,10 +43,10 @@ def test_steps_for_each_request_settle():
         assert max(row["passes"][-10:]) <= 1.05 * max(row["passes"][:-10])
 
 
-def test_the_time_of_a_request_does_not_grow_with_the_rows():
+def test_request_times_do_not_grow_with_the_rows():
     """Every request takes less than a second with a million rows and less than two seconds with ten million. With ten
-    million rows, the median time is less than twice that with a million, and a refit takes twenty times the processor
-    time."""
+    million rows, the median time is less than twice that with a million, and a refit takes more than twenty times as
+    much processor time as the median request."""
     found = {row["rows"]: row for row in RESULTS["measured"]}
     million, ten = found[10**6], found[10**7]
     assert max(million["seconds"]) < 1

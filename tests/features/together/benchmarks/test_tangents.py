@@ -41,7 +41,7 @@ def test_noise_does_not_grow_with_the_weights() -> None:
 def test_tangents_are_less_accurate_than_fine_tuning() -> None:
     """Tangent models are less accurate than fine-tuning. The tangent with a million weights is less accurate than the
     unchanged network, and on MNIST both are less accurate than the linear model. All tangent models take dozens of
-    times as long to train."""
+    times as long to train as the linear model."""
     digits, mnist = RESULTS["problems"]
     linear, last, million = digits["models"]
     assert f"the million by {fine_tuned_by(million):.1f} points" in PROSE

@@ -33,7 +33,7 @@ def test_one_threshold_matches_a_plain_loop(mu: float) -> None:
     assert epsilon_hat(unlearned, retrained, two_thresholds=False) == pytest.approx(of_rates(misses, alarms))
 
 
-def test_two_thresholds_match_a_search_around_the_narrower_distribution() -> None:
+def test_two_thresholds_match_an_interval_search() -> None:
     """Epsilon-hat with two thresholds is the larger of two values: epsilon-hat with one threshold, and the maximum over
     intervals around the distribution with the smaller range."""
     wide, narrow = pair(2, models=30)
@@ -56,8 +56,8 @@ def test_the_two_distributions_can_be_swapped(seed: int, mu: float) -> None:
 
 
 def test_separated_distributions_reach_the_cap() -> None:
-    """Epsilon-hat reaches its cap if the two distributions are perfectly separated or if one of them is almost a
-    point."""
+    """Epsilon-hat reaches its cap if the two distributions are perfectly separated or if one of them is concentrated
+    almost at a single point."""
     unlearned, retrained = pair(3, models=50)
     assert epsilon_hat(unlearned + 100, retrained) == CAP
     assert epsilon_hat(0.001 * unlearned, retrained) == CAP
@@ -81,14 +81,14 @@ def test_distant_distributions_are_underestimated() -> None:
 
 
 @pytest.mark.parametrize("mu", [0.25, 1.0])
-def test_the_bound_stays_below_the_truth(mu: float) -> None:
-    """The bound exceeds the true epsilon with probability at most 1e-4, and does not exceed it in any of a hundred
-    trials."""
+def test_the_proved_bound_stays_below_the_truth(mu: float) -> None:
+    """The proved lower bound on epsilon exceeds the true epsilon with probability at most 1e-4, and does so in none of
+    a hundred trials."""
     true = conversion.gdp_epsilon(mu=mu, delta=DELTA)
     assert all(epsilon_bound(*pair(seed, models=200, mu=mu), delta=DELTA, error=1e-4) <= true for seed in range(50))
 
 
-def test_the_bound_distinguishes_distant_distributions() -> None:
+def test_the_proved_bound_distinguishes_distant_distributions() -> None:
     """If two distributions are two standard deviations apart, 256 models that were not used to choose the rule prove an
     epsilon above 1.5."""
     assert epsilon_bound(*pair(4, models=512, mu=2.0), delta=DELTA, error=0.05) > 1.5

@@ -9,8 +9,8 @@ REQUEST = requests.drawn(PROBLEM, seed=3)["group"]
 
 
 def test_every_kind_of_model_is_trained() -> None:
-    """Each method trains the requested number of models of each kind in the predicted number of steps, and all models
-    differ."""
+    """Each method produces the requested number of models, trained with and without the forgotten rows, in the
+    predicted number of steps. All models differ."""
     steps: list[int] = []
     found = laws.models(PROBLEM, [REQUEST], {"group": 3}, done=steps.append)["group"]
     assert sum(steps) == laws.num_steps(PROBLEM, [REQUEST], {"group": 3})
@@ -21,7 +21,7 @@ def test_every_kind_of_model_is_trained() -> None:
 
 
 def test_fine_tuning_descends_on_remaining_rows() -> None:
-    """Fine-tuning takes noiseless steps on the rows that were not nulled, starting with the batch that follows the last
+    """Fine-tuning takes noiseless steps on the rows that remain after nulling, starting with the batch after the last
     training batch."""
     left = PROBLEM.rows.nulled(REQUEST.slots)
     start = np.random.default_rng(0).normal(size=(1, 65))

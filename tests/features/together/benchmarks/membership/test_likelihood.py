@@ -38,7 +38,7 @@ def test_the_proved_mu_is_close_to_the_truth() -> None:
     assert 0.8 < proved <= 1.0
 
 
-def test_distributions_of_equal_means_are_distinguished_by_variance() -> None:
+def test_distributions_with_equal_means_are_distinguished_by_variance() -> None:
     """Distributions that differ only in variance, as after fine-tuning without noise, are distinguished."""
     rule = fixed_on(members=scores(1, 0.0, 0.2), nonmembers=scores(2), proves=PROVES_MU)
     assert PROVES_MU(rule.guess(members=scores(3, 0.0, 0.2), nonmembers=scores(4))) > 1

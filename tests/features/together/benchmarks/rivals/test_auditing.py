@@ -49,8 +49,8 @@ def test_a_random_model_reveals_nothing(problem: Problem) -> None:
 
 @pytest.mark.soak
 def test_lethe_stays_within_both_certificates(problem: Problem) -> None:
-    """For Lethe's model, the audit of the version after the request, and of both versions together, proves no more than
-    is certified."""
+    """For Lethe's model, the audit proves no more than is certified, either for the version after the request or for
+    both versions together."""
     found = audited(chains.ours(problem.setting), problem)
     assert found.certified_epsilon is not None
     assert found.certified_adaptive_epsilon is not None

@@ -48,8 +48,8 @@ def test_retraining_reveals_only_published_versions(problem: Problem) -> None:
 
 
 def test_ignoring_requests_increases_epsilon(problem: Problem) -> None:
-    """If requests are ignored, the noise of training certifies an epsilon above 1 that rises with each record, while
-    the adaptive epsilon stays the same."""
+    """If requests are ignored, the epsilon that the training noise alone certifies is above 1 and rises with each
+    further record, while the adaptive epsilon stays the same."""
     _, promised = served(chains.nothing(problem.setting), problem)
     epsilons = [one.forgotten for one in promised]
     assert all(a is not None and b is not None and 1 < a < b for a, b in pairwise(epsilons))

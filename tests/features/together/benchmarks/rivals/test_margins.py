@@ -34,8 +34,8 @@ def test_klom_is_greatest_for_disjoint_margins() -> None:
 
 
 def test_a_group_has_one_label_and_distinct_rows(problem: Problem) -> None:
-    """All rows of a group are distinct and share one label. The first row is the one that the plain fit gets most
-    wrong."""
+    """All rows of a group are distinct and share one label. The first row is the one with the smallest margin under the
+    plain fit."""
     assert len(set(problem.forgotten)) == margins.GROUP
     assert len(set(problem.train.labels[problem.forgotten])) == 1
     weights, _ = refits.fitted(problem.train, problem.l2)

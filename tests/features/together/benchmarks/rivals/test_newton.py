@@ -22,9 +22,9 @@ def minimiser(rows: Rows, l2: float) -> Weights:
 
 
 @pytest.mark.parametrize("kept", [(3, 8), pytest.param(range(10), marks=pytest.mark.soak)], ids=["two", "ten"])
-def test_each_request_ends_within_the_distance_that_the_noise_hides(kept: range | tuple[int, ...]) -> None:
-    """After training and after each request, the weights are close enough to the minimiser of the remaining rows for
-    the certified mu."""
+def test_each_request_ends_close_enough_to_the_minimiser(kept: range | tuple[int, ...]) -> None:
+    """After training and after each request, the weights are so close to the minimiser of the remaining rows that the
+    certified mu holds."""
     problem = problems.digits(0, kept, 4)
     rival, rows = NoisyNewton(problem.setting, 0.01), problem.train.copy()
     state, allowed = rival.learn(rows), rival.mu * rival.noise_std - rival.distance
@@ -48,7 +48,7 @@ def test_the_stored_gradient_matches_the_remaining_rows() -> None:
     assert not np.array_equal(state.weights, kept.noiseless)
 
 
-def test_adaptive_epsilon_composes_the_previous_version() -> None:
+def test_adaptive_epsilon_includes_the_previous_version() -> None:
     """A request's adaptive epsilon covers the versions before and after the request, because the stored weights retain
     information about the record."""
     problem = problems.digits(0, (3, 8), 1)
@@ -75,8 +75,8 @@ def test_too_little_noise_takes_more_steps() -> None:
 
 
 def test_the_precomputed_bound_covers_an_exact_step() -> None:
-    """After an exact Newton step, and even without any step, the weights are within the bound, which is computed
-    without reading the rows."""
+    """After an exact Newton step, and even without any step, the weights' distance from the minimiser stays within the
+    respective bound, which is computed without reading the rows."""
     problem = problems.digits(0, (3, 8), 20)
     l2, rows = problem.l2, problem.train
     start, (stepped, alone) = minimiser(rows, l2), distance_in_advance(problem.setting)
@@ -92,14 +92,15 @@ def test_the_precomputed_bound_covers_an_exact_step() -> None:
         assert np.linalg.norm(start[0] - end) <= alone
 
 
-def test_the_page_has_the_tables_of_its_run() -> None:
+def test_page_tables_match_the_stored_run() -> None:
     """Every table in the page's section about Newton is generated from the JSON output of the section's command."""
     text = (page.EVIDENCE / "rivals.md").read_text()
     assert all(table in text for table in newton.printed(page.read("newton")).values())
 
 
 def test_one_step_per_request_is_enough() -> None:
-    """On every problem, one step per request ends within the distance that the noise hides."""
+    """On every problem, a single step per request ends so close to the minimiser that the noise hides the remaining
+    distance."""
     for problem in page.read("newton")["problems"]:
         for row in problem["distances"]:
             assert row["most_steps"] == 1
@@ -117,7 +118,7 @@ def test_newton_is_faster_on_most_problems() -> None:
         assert row["noisy_newton"]["passes"] > 4 * row["langevin_ours"]["passes"]
 
 
-def test_two_classes_lose_little_accuracy_and_versions_cost_more() -> None:
+def test_newton_loses_little_accuracy_but_its_versions_cost_more() -> None:
     """With a tenth of Lethe's noise, Newton loses at most 0.3 points of accuracy on two-class problems. With Lethe's
     full noise, it is less accurate than Lethe. At either noise, Newton's adaptive epsilon is larger than Lethe's."""
     for problem in page.read("newton")["problems"]:

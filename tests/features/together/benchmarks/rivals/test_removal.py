@@ -32,8 +32,8 @@ def test_the_gradient_stays_within_the_spent_budget(kept: range | tuple[int, ...
 
 
 def test_a_spent_budget_triggers_retraining() -> None:
-    """A rival whose budget is meant for one request has to retrain, with a newly drawn b, while it serves a hundred
-    requests."""
+    """A rival whose budget is meant for a single request has to retrain, with a newly drawn random term b, while it
+    serves a hundred requests."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = CertifiedRemoval(problem.setting, problem.train), problem.train.copy()
     state, passes = rival.learn(rows), []
