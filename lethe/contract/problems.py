@@ -287,7 +287,7 @@ class TransitionForbidden(Conflict, title="The request can no longer change that
     clock_ended = variant("A request that is {status} no longer has a clock.")
     not_in_review = variant("The clock can be stopped while a request is in review; this one is {status}.")
     too_late = variant(
-        "It is too late: a request of an app's key can be ended while it is in review or its grace time lasts."
+        "It is too late: a request of an app's key can be ended while it is in review or its grace period lasts."
     )
     erasing = variant("The person's rows are being erased or are gone: it is too late.")
 

@@ -29,9 +29,9 @@ Make = Callable[..., dict[str, Any]]
 
 POLICIES = {
     "the usual": Policy(report_seconds=3 * 3600),
-    "with a grace time": Policy(report_seconds=3 * 3600, grace_seconds=2 * 3600),
+    "with a grace period": Policy(report_seconds=3 * 3600, grace_seconds=2 * 3600),
     "reviewed": Policy(report_seconds=3 * 3600, auto_accept=False),
-    "reviewed, with a grace time": Policy(report_seconds=2 * 3600, grace_seconds=3 * 3600, auto_accept=False),
+    "reviewed, with a grace period": Policy(report_seconds=2 * 3600, grace_seconds=3 * 3600, auto_accept=False),
 }
 ACTS = st.sampled_from(["wait", "wait", "cancel", "approve", "reject", "extend", "pause", "resume", "follow", "again"])
 BODIES: dict[str, Any] = {
