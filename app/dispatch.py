@@ -54,7 +54,7 @@ def wait(descriptor: int, *, seconds: float) -> None:
 
 
 RingBroker: TypeAlias = Callable[[str], Notifier]
-"""Factory of a notifier for workers behind the broker at a URL (the `NOTIFIERS` socket)."""
+"""Factory of a notifier for workers behind the broker at a URL (extension socket `NOTIFIERS`)."""
 
 
 class AtTicks:

@@ -26,7 +26,7 @@ from lethe.contract.problems import DatabaseDamaged, InputInvalid, InstallationM
 from lethe.contract.sets import Scope
 
 OpenBucket: TypeAlias = Callable[[str, str], ObjectStore]
-"""Function that opens the store for one folder's objects in a bucket, given the bucket's URL (the `BUCKETS` socket)."""
+"""Function that opens the store for a folder's objects in the bucket at a URL (extension socket `BUCKETS`)."""
 
 _KINDS = ("weights", "blocks")
 """Kinds of sealed content: versions' weights and datasets' rows."""

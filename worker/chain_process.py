@@ -123,7 +123,7 @@ def _asking(connection: Connection) -> Callable[[int], Window]:
 
 
 def _news(connection: Connection, *, seconds_between: float = _SECONDS_BETWEEN_NEWS) -> Callable[[int], None]:
-    """Return a callback that reports the step count at most every `seconds_between` seconds and awaits the reply."""
+    """Return a callback that reports the step count, at most once every `seconds_between` s, and awaits the reply."""
     reported_at = time.monotonic()
 
     def progressed(steps_done: int) -> None:

@@ -189,8 +189,8 @@ class Call:
             return idempotency.perform(session, once, make)
 
     def require_room(self, num_bytes: int = 0, *, session: Session | None = None) -> None:
-        """Raise `StorageQuotaExceeded` if `num_bytes` more bytes would exceed the tenant's storage quota (the `QUOTAS`
-        socket)."""
+        """Raise `StorageQuotaExceeded` if `num_bytes` more bytes would exceed the tenant's storage quota (extension
+        socket `QUOTAS`)."""
         for require in sockets.plugs("app.features", "hooks", "QUOTAS"):
             with nullcontext(session) if session else self.reading() as reading:
                 require(reading, self.installation.settings, num_bytes)

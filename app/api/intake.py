@@ -186,7 +186,7 @@ class Intake:
     async def submit(self, once: Once, draft: RequestDraft) -> StoredResponse:
         """Store a request and return the response after the commit; for a repeated call, return the first response.
 
-        Raises `IdempotencyConflict`, the problems of `deletion.submit_all`, and database errors (`OperationalError`).
+        Raises `IdempotencyConflict`, whatever `deletion.submit_all` raises, and database errors (`OperationalError`).
         """
         call = _Call(once=once, draft=draft, answered=self._loop.create_future())
         with self._changed:

@@ -269,5 +269,5 @@ def compare(call: Call, comparisons: Sequence[evaluation.Comparison]) -> None:
 
 
 def came_or_went() -> problems.Unavailable:
-    """Return the problem for a comparison during which rows changed."""
+    """Return the problem to raise if rows were added or removed during a comparison, or cannot be read."""
     return problems.Unavailable("Rows came or went while they were compared, or cannot be read; repeat the call.")

@@ -187,8 +187,8 @@ def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
 
 
 def record_match(call: Call, dataset_id: str, num_rows: int | None = None) -> None:
-    """Record that an upload contains rows about suppressed people, because such an upload could be a probe for a single
-    person. If `num_rows` is None, the people were suppressed during the upload."""
+    """Record that an upload contains rows about suppressed people, since it could be a probe for a single person.
+    `num_rows` is the number of these rows, or None if the people were suppressed during the upload."""
     object_id = call.caller.tenant_id if dataset_id == search_repository.ANYWHERE else dataset_id
     with call.writing() as session:
         audit.record(session, "suppressions.matched", object_id, rows=num_rows)

@@ -1,4 +1,4 @@
-"""Features' checks of requests: identity statements (the `ADMITS` socket) and callback URLs (`CALLBACK_URLS`)."""
+"""Features' checks of requests: identity statements (extension socket `ADMITS`) and callback URLs (`CALLBACK_URLS`)."""
 
 import datetime
 import hashlib

@@ -46,7 +46,7 @@ def write(session: Session, changes: Sequence[Change]) -> None:
 
 
 OnChange = Callable[[Session, Sequence[Change]], None]
-"""Hook called with changes to requests in the transaction that makes them (the `ON_CHANGE` socket)."""
+"""Hook called with changes to requests in the transaction that makes them (extension socket `ON_CHANGE`)."""
 
 
 def announce(session: Session, changes: Sequence[Change]) -> None:

@@ -92,7 +92,7 @@ _ANY_MAY_SETTLE = sa.select(sa.exists().where(sa.or_(_GRACE_OVER, _DOUBTED)))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """A feature's work that must end before a request can complete (the `AWAITS` socket).
+    """A feature's work that must end before a request can complete (extension socket `AWAITS`).
 
     `opening` returns a predicate that is true if the feature opens work for a request on acceptance. `is_open` returns
     the condition that `request` has open work. When that work ends, the feature calls `completion.complete_done` for a
@@ -393,7 +393,7 @@ def drop_records(session: Session, *, erasure_ids: list[str]) -> int:
 def awaiting_model(
     session: Session, *, model_id: str, revision: int
 ) -> list[tuple[RequestModel, Erasure, DeletionRequest]]:
-    """Return (demand, erasure, request) for open demands on a model whose rows were claimed at or before `revision`."""
+    """Return (demand, erasure, request) for a model's open demands with erasures claimed at or before `revision`."""
     query = (
         sa.select(RequestModel, Erasure, DeletionRequest)
         .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)

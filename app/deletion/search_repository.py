@@ -288,7 +288,7 @@ def accepted_after(session: Session, request: DeletionRequest) -> list[DeletionR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """Content that a feature attaches to requests and that is erased with their details (the socket `ATTACHED`).
+    """Content that a feature attaches to requests and that is erased with their details (extension socket `ATTACHED`).
 
     `keys` maps each request to the keys that seal its content; `drop` deletes its rows; `is_pending` returns the
     condition that the content still requires its request to be kept.
@@ -344,7 +344,7 @@ def due_requests(
 
 
 def _is_pending(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
-    """Return the condition that content attached to the request requires it to be kept."""
+    """Return an SQL condition that is true if content attached to the request still requires it to be kept."""
     return sa.or_(sa.false(), *(attached.is_pending(request) for attached in _attached() if attached.is_pending))
 
 

@@ -260,7 +260,7 @@ def _rows(installation: Installation, table: sa.FromClause, column: sa.ColumnEle
 
 
 def sign_heads(installation: Installation) -> None:
-    """Sign the heads of tenants' audit logs and ledgers, after recomputing the heads without the write lock."""
+    """Sign the heads of tenants' audit logs and ledgers, after recomputing them without holding the write lock."""
     tombstones.require_same_database(installation)
     with installation.database.reading() as session:
         heads = checkpoints.due(session, every_seconds=installation.settings.audit_checkpoint_seconds)

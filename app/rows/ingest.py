@@ -38,7 +38,7 @@ class FileReader:
 
 
 def _readers() -> dict[str, FileReader]:
-    """Return the file readers that features provide (socket `READERS`), keyed by kind of file."""
+    """Return the file readers that features provide (extension socket `READERS`), keyed by kind of file."""
     return dict(sockets.plugs("app.features", "readers", "READERS"))
 
 

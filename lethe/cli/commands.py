@@ -234,7 +234,7 @@ def model_wait(model_id: Id, url: Url = None, key: Key = None) -> None:
 
 
 def show_when_over(resource: Models[Http] | DeletionRequests[Http], id_: str) -> None:
-    """Wait with a progress bar and show the result; exit with code 1 if the model cannot be served."""
+    """Wait for a model or request with a progress bar, then show it; exit with code 1 if a model cannot be served."""
     with bar() as progress:
         result = resource.wait(id_, progress=progress)
     show(result)
@@ -282,7 +282,7 @@ class GuaranteeStatement(Protocol):
 
 
 class VerifyProof(Protocol):
-    """A feature's verifier for its own kind of files (socket `VERIFY_PROOF`)."""
+    """A feature's verifier for its own kind of files (extension socket `VERIFY_PROOF`)."""
 
     def __call__(self, text: str, jwks: Any, *, max_epsilon: float | None, max_delta: float | None) -> bool:
         """Verify and print a file, and return True; return False for a file of another kind. Raises

@@ -31,8 +31,8 @@ _trusted = functools.cache(httpx.create_ssl_context)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of a call. `idempotency_key` defaults to a new key. `within` limits the seconds for all attempts
-    together, `timeout_seconds` for one. `content` is a non-JSON body in the form httpx takes, with its `headers`."""
+    """Options for a call. `idempotency_key` defaults to a new key. `within` is the limit in seconds for all attempts
+    together, `timeout_seconds` for each. `content` is a non-JSON body as httpx accepts it, with its `headers`."""
 
     idempotency_key: str | None = None
     within: float | None = None

@@ -177,7 +177,7 @@ class Resource(Generic[H]):
 
 
 class Keyed(BaseModel):
-    """Optional `idempotency_key`, with which another process can repeat the call."""
+    """Optional `idempotency_key`, which lets another process safely repeat the call."""
 
     idempotency_key: str | None = Field(
         default=None, exclude=True, description="Your own key, so that another process may repeat the call."
@@ -185,7 +185,7 @@ class Keyed(BaseModel):
 
 
 def makes(operation: Operation[..., Any]) -> Callable[[F], F]:
-    """Record on a hand-written function which operation it performs."""
+    """Return a decorator that marks a hand-written function with the operation it performs."""
 
     def marked(function: F) -> F:
         function.operation = operation  # type: ignore[attr-defined]

@@ -49,14 +49,14 @@ class CertificateOut(Answer):
     version: int = Field(description="Number of the model version that the certificate covers.")
     issued_at: datetime.datetime = Field(description="Time at which the certificate was issued.")
     jws: str = Field(description="Signed statement as a compact JWS (Ed25519). Verify this field, not `statement`.")
-    statement: dict[str, Any] = Field(description="Content of the JWS, decoded for reading.")
+    statement: dict[str, Any] = Field(description="Content of the JWS, decoded for readability.")
 
 
 class AbsenceOut(Answer):
     """Signed statement that no record matched the request."""
 
     jws: str = Field(description="Signed statement as a compact JWS (Ed25519). Verify this field, not `statement`.")
-    statement: dict[str, Any] = Field(description="Content of the JWS, decoded for reading.")
+    statement: dict[str, Any] = Field(description="Content of the JWS, decoded for readability.")
 
 
 class CertificatesOut(Answer):

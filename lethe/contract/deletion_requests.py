@@ -48,7 +48,7 @@ class DeletionRequestIn(SubjectIn):
         default="gdpr", description="Regulation that applies: gdpr, ccpa, other or one defined in the policy."
     )
     ground: Annotated[sets.ErasureGround, Strict(False)] | None = optional("Ground for erasure under GDPR Art. 17(1).")
-    submitted_at: Moment | None = optional("Time of the person's request, from which deadlines count. Default: now.")
+    submitted_at: Moment | None = optional("Time of the person's request; deadlines run from it. Default: now.")
     external_id: Name | None = optional("ID of the request in the caller's own system, by which it can be found.")
     metadata: Annotated[
         dict[Name, Annotated[Text, Field(max_length=2000)]], BeforeValidator(first_entries), Field(max_length=50)
@@ -146,7 +146,7 @@ class DeletionRequestOut(Answer):
     ground: str | None = Field(description="Ground for erasure under GDPR Art. 17(1); null if none was given.")
     external_id: str | None = Field(description="Caller's ID for the request; null if none or erased.", repr=False)
     metadata: dict[str, str] = Field(description="Caller's additional data; empty if not given, or erased.", repr=False)
-    submitted_at: datetime.datetime = Field(description="Time of the person's request, from which deadlines count.")
+    submitted_at: datetime.datetime = Field(description="Time of the person's request; deadlines run from it.")
     time_zone: str = Field(description="Time zone of the deadlines, as set in the policy when the request was created.")
     due_at: datetime.datetime = Field(description="Deadline before any extension; pauses of the clock postpone it.")
     extended_due_at: datetime.datetime | None = Field(description="Deadline after extension; null if never extended.")

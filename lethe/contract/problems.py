@@ -82,7 +82,7 @@ def variant(template: str) -> "classmethod[Problem, ..., Problem]":
 
 
 class Unavailable(Problem, title="Not available now", status=503):
-    """The gateway could not serve the call now; it may succeed later."""
+    """The gateway cannot serve the call now; a later attempt may succeed."""
 
     database = variant(
         "The database cannot be reached or is busy. Repeat the call, with its Idempotency-Key if it has one."

@@ -24,8 +24,8 @@ class AuditOut(Answer):
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
     lanes: int = Field(description="Number of lanes: coordinates that no row affects, half of which have a canary.")
-    steps_before: int = Field(description="Number of earlier steps with the canaries; 0 if this run trains on them.")
-    steps: int = Field(description="Number of steps of the run.")
+    steps_before: int = Field(description="Number of earlier steps that trained on the canaries; 0 if this run does.")
+    steps: int = Field(description="Number of steps in the run.")
     records: int = Field(description="Number of worst-case records that each canary represents.")
     guesses: GuessesOut = Field(description="Results of guessing which lanes have a canary.")
     squares: float = Field(

@@ -65,7 +65,7 @@ class Policy(_Frozen):
     )
     retain_details_days: Annotated[int, Field(ge=0, le=3650)] = Field(
         default=30,
-        description="Number of days for which texts by callers and officers are kept after a request ends.",
+        description="Number of days for which text entered by callers and officers is kept after a request ends.",
     )
     retain_requests_days: Annotated[int, Field(ge=0, le=36500)] | None = optional(
         "Days for which the person stays on record and is refused in uploads after a request ends; null: forever."

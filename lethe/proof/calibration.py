@@ -173,12 +173,12 @@ def _default_spread(spread_at_target: float) -> float:
 
 
 def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_most: int) -> int:
-    """Return the minimum K >= 1 such that K steps meet the target after `records` >= 0 more deletions.
+    """Return the minimum K >= 1 such that K steps meet the target after `records` more deletions.
 
     The target bounds `unlearning`, relative to training from scratch, and covers all earlier deletions of the chain.
-    The `deletion` guarantee of each of these records is then at most as large.
+    For each deleted record, the epsilon of `deletion` is then at most that of `unlearning`.
 
-    Symbols: epsilon >= 0, in nats; 0 < delta < 1.
+    Symbols: records >= 0; epsilon >= 0, in nats; 0 < delta < 1.
 
     Formal Guarantee: K steps reach (epsilon, delta) and K - 1 do not, unless K = 1. Every step applies the same map to
     both chains, so mu decreases in K, and doubling followed by bisection finds the minimum.

@@ -77,7 +77,7 @@ class Lookback:
         return Lookback(self.noise, tuple(records * g for g in self.influence)) if records else NOTHING
 
     def plus(self, other: "Lookback") -> "Lookback":
-        """Return the joint lookback of these edits and those of `other`."""
+        """Return the lookback of these edits and those of `other` together."""
         if not self.noise or not other.noise:
             return self if self.noise else other
         corners: list[tuple[float, float]] = []

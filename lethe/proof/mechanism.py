@@ -155,7 +155,7 @@ class Mechanism:
 
     @cached_property
     def smoothness(self) -> float:
-        """Smoothness L of the objective; the bound is attained."""
+        """Smoothness L of the objective. The bound is tight: some datasets attain it."""
         return losses.smoothness(
             self.objective,
             self.num_classes,

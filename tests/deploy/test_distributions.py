@@ -164,8 +164,8 @@ def test_the_sdk_works_beside_a_package_app(
 
 @pytest.mark.soak
 def test_the_sdk_names_its_missing_extra(environment: Callable[..., Path]) -> None:
-    """If numbers must be recomputed and the extra is not installed, the SDK names the package to install. The command
-    line also names it, in one line."""
+    """If the extra for the command line is not installed, a command fails with a one-line error that names the package
+    to install."""
     python = environment()
     done = subprocess.run(
         [python, "-I", "-c", "from lethe.cli import main; main()", "certificate", "verify", "x"],

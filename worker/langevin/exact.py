@@ -67,7 +67,7 @@ def _half_normal(words: Words) -> tuple[int, _Uniform]:
 def _true_at_root_of_e(words: Words) -> bool:
     """Return True with probability exp(-1/2).
 
-    True if an even number n of successive uniforms fall, starting from 1/2: P(n >= m) = (1/2)^m / m! (von Neumann).
+    True if uniforms, from 1/2 on, fall an even number n of times before a rise: P(n >= m) = (1/2)^m / m! (von Neumann).
     """
     first = words()
     if first >= _ONE // 2:

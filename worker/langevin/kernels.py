@@ -125,7 +125,7 @@ def _dot(rows: Any, start: Any, weights: Any, width: Any) -> Any:
 
 @_inlined
 def _add_rows(rows: Any, start: Any, width: Any, pulls: Any, sums: Any, padded: Any) -> None:
-    """Add eight rows, each multiplied by its slope, to `sums`  # (padded,)"""
+    """Add eight rows, each multiplied by its slope in `pulls`, to `sums`  # (padded,)"""
     p0, p1, p2, p3 = pulls[0], pulls[1], pulls[2], pulls[3]
     p4, p5, p6, p7 = pulls[4], pulls[5], pulls[6], pulls[7]
     for j in range(padded):

@@ -235,7 +235,7 @@ def is_fragment(request: Request) -> bool:
 
 
 class PageRoute(forms.SpooledRoute):
-    """Route of a page. Errors are shown as pages. Like the API's routes, it never spools files in plaintext."""
+    """Route that serves a page, even for an error. Like the API's routes, it never spools files in plaintext."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()

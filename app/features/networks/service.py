@@ -95,7 +95,7 @@ class StoredNetwork:
 
     @contextmanager
     def _started(self) -> Iterator[Encoder]:
-        """Start the network's process, which ends with the block. Raises `NetworkFailed` and `Busy`."""
+        """Start the network's process, and stop it at the end of the `with` block. Raises `NetworkFailed` or `Busy`."""
         size, limits = {"input_size": self.input_size, "output_size": self._output_size}, limits_of(self._settings)
         with place(self._tenant_id), process.started(self._content, **size, limits=limits) as encoder:
             yield encoder

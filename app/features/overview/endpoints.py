@@ -27,7 +27,7 @@ router = APIRouter()
 
 
 class CountUndelivered(Protocol):
-    """Hook for the socket `UNDELIVERED`: it counts undelivered messages in each status, each count up to `at_most`."""
+    """Hook (extension socket `UNDELIVERED`) that counts undelivered messages by status, each up to `at_most`."""
 
     def __call__(self, session: Session, *, at_most: int) -> dict[str, int]: ...
 

@@ -27,7 +27,7 @@ _OF_CORE = (("datasets", _DATASETS), ("additions", _ADDED.join(Dataset, Dataset.
 
 
 def stored(session: Session) -> dict[str, int]:
-    """Return the bytes stored by the session's tenant, keyed by kind, in the core and in features (socket `STORED`)."""
+    """Return the bytes stored by the session's tenant, by kind, in core and features (extension socket `STORED`)."""
     queries = (*_OF_CORE, *sockets.plugs("app.features", "tables", "STORED"))
     return {kind: int(session.scalar(query) or 0) for kind, query in queries}
 

@@ -83,7 +83,7 @@ class RegisteredSystem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemKind:
-    """Kind of system, plugged into the socket `KINDS`. `systems` returns the session tenant's systems; `lines` returns
+    """Kind of system (extension socket `KINDS`). `systems` returns the session tenant's systems; `lines` returns
     one bundle line (see `bundle.line`) for each system that a request concerns."""
 
     name: str

@@ -66,7 +66,7 @@ def train(installation: Installation, claimed: ClaimedTraining, *, look: Callabl
 
 
 def _planted(installation: Installation, claimed: ClaimedTraining, rows: pa.Table) -> dict[str, plants.Planted]:
-    """Map each plant's name to the rows that it adds to a training run, with the judge of the result."""
+    """Return the rows that each plant adds to a training run and the function that judges the result, by name."""
     if claimed.specification["score_command"] is None:
         return {}
     context = plants.TrainingContext(

@@ -1,4 +1,4 @@
-"""The `PLANTS` socket: features that add rows to training runs, measure their losses, and may block publication.
+"""Extension socket `PLANTS`: features that add rows to training runs, measure their losses, and may block publication.
 
 A feature lists its plants as `PLANTS` in its module `app.features.<name>.plants`. Before a training run, each plant
 receives the run's input and returns additional rows to train on. They are in `rows.arrow`, in random order among

@@ -1,4 +1,4 @@
-"""Trainers in the register of systems, and their lines in bundles (the `KINDS` socket)."""
+"""Trainers in the register of systems, and their lines in bundles (extension socket `KINDS`)."""
 
 from typing import Any
 

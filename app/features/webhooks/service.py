@@ -100,7 +100,7 @@ Words = Callable[[Session, Sequence[DeletionRequest], datetime.datetime, str], s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolCallbacks:
-    """Dialect of a protocol (socket `DIALECTS`): bodies and signatures of its callbacks about requests from a `source`.
+    """Dialect of a protocol (extension socket `DIALECTS`): bodies and signatures of callbacks for a source's requests.
     `headers` signs a body; `name` returns the id shared by all requests of a tenant that form one protocol request, and
     `parts` those requests in order of arrival. `is_discreet` is True if the receiver may not learn what is held."""
 
@@ -176,7 +176,7 @@ def announce_all(session: Session, announcements: Sequence[Announcement]) -> Non
 
 
 def _without_planned(session: Session, messages: Sequence[WebhookMessage]) -> list[WebhookMessage]:
-    """Remove completion messages of discreet requests for which one is already planned or comes earlier in the list."""
+    """Return the messages, dropping a discreet request's completion message if one is planned or comes earlier."""
     ends = {item.request.id for item in messages if item.event == WebhookEvent.COMPLETED and item.request.discreet}
     planned = repository.planned(session, request_ids=ends, event=WebhookEvent.COMPLETED) if ends else set()
     remaining: list[WebhookMessage] = []

@@ -68,7 +68,7 @@ class LedgerHeadOut(Answer):
 
 class TenantLedgerVerdictOut(Answer):
     tenant_id: str = Field(description="ID of the tenant.")
-    valid: bool = Field(description="True if all hashes, numbers, versions, certificates and heads agree.")
+    valid: bool = Field(description="True if all hashes, numbers, versions, certificates and heads are consistent.")
     fault: str | None = Field(description="First fault detected; null if the ledger is valid.")
     models: int | None = Field(description="Number of models with entries; null if the ledger is not valid.")
     entries: int | None = Field(description="Number of entries verified; null if the ledger is not valid.")

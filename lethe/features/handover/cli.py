@@ -19,8 +19,8 @@ def model_export_onnx(
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Write a version as a single ONNX file that maps a record's columns to its probabilities. The file predicts the
-    same as the gateway, which records the export of the weights."""
+    """Write a version as a single ONNX file that maps a record's columns to its probabilities. Its predictions match
+    the gateway's. The gateway records that the weights were exported."""
     from lethe.features.handover import onnx
 
     with connect(url, key) as client:

@@ -19,7 +19,7 @@ MAX_BATCH = 500
 
 
 class LoadTotals(pydantic.BaseModel):
-    """Totals over a load's calls. `suppressed` locates the links not loaded because their person was forgotten."""
+    """Totals for all calls of one load. `suppressed` names links left out because their person has been forgotten."""
 
     num_links: int = 0
     num_new: int = 0

@@ -65,7 +65,7 @@ class IdentitiesIn(LargeBody):
     )
     confirm_joins: bool = Field(
         default=False,
-        description="True to let a link merge people whom the map has kept separate. Needs the scope admin.",
+        description="True to let a link merge people whom the map has kept separate. Requires the `admin` scope.",
     )
 
 
@@ -96,7 +96,7 @@ class KindIn(Body):
 
 class KindOut(Answer):
     name: str = Field(description="Name of the kind.")
-    region: str | None = Field(description="Country assumed for phone numbers without a country code; null if none.")
+    region: str | None = Field(description="Country assumed for phone numbers without a country code; null if not set.")
     num_identifiers: int = Field(description="Number of identifiers of this kind in the map.")
     num_datasets: int = Field(description="Number of datasets whose rows identify people by this kind.")
 

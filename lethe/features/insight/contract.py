@@ -70,7 +70,7 @@ class PaceOut(Answer):
 
 class PreviewOut(Answer):
     kind: str = Field(description="Kind of run needed: unlearn or relearn.")
-    steps: int = Field(description="Number of steps of the run.")
+    steps: int = Field(description="Number of steps in the run.")
     reason: str = Field(description="Explanation of why this kind and number of steps are needed.")
     seconds: float | None = Field(description=_SECONDS)
     epsilon_without_steps: float = Field(
@@ -174,7 +174,7 @@ class SummaryOut(Answer):
     at: datetime.datetime = Field(description="Time at which the summary was computed.")
     time_zone: str = Field(description="Time zone of the tenant's policy, in which days and weeks are counted.")
     overdue: int = Field(
-        description="Open requests past their deadline that were not paused before it; filter by clock=overdue."
+        description="Number of open requests that passed their deadline while not paused; filter by clock=overdue."
     )
     paused: int = Field(description="Number of open requests paused before their deadline; filter by clock=paused.")
     due: list[DueOnDayOut] = Field(description=f"Requests due on each of the next {DAYS} days, starting today.")
@@ -212,7 +212,7 @@ class CostOut(Answer):
 
 
 class MethodPlanOut(Answer):
-    """Plan for one method at the default target, computed only from public numbers, which do not determine accuracy."""
+    """Plan for one method at the default target, computed from public numbers alone; it does not predict accuracy."""
 
     method: str = Field(description="Name of the method.")
     refused: str | None = Field(description="Reason why the method cannot train such a model; null if it can.")
@@ -225,8 +225,8 @@ class MethodPlanOut(Answer):
         description="Epsilon of `release` for a record in the first version, in nats; null if the method is refused."
     )
     adaptive: list[float] | None = Field(
-        description="Epsilon of `adaptive` for a record in all versions, in nats, after 1, 10 and 100 requests about "
-        "other people, with one version published for each; null if the method is refused."
+        description="Epsilon of `adaptive`, in nats, for a record in every version, after 1, 10 and 100 requests about "
+        "other people, if one version is published per request; null if the method is refused."
     )
 
 
@@ -319,7 +319,7 @@ class SegmentOut(Answer):
     steps_before: int = Field(
         description="Number of steps the model had taken before this run; the position of its first point in a plot."
     )
-    steps: int = Field(description="Number of steps of the run.")
+    steps: int = Field(description="Number of steps in the run.")
     records: int = Field(description="Number of records erased for the run.")
     requests: int = Field(description="Number of requests that the run served.")
     largest: int | None = Field(
@@ -386,7 +386,7 @@ class ResetOut(Answer):
 
 class NextRunOut(Answer):
     kind: str = Field(description="Kind of run: learn, unlearn or relearn.")
-    steps: int = Field(description="Number of steps of the run.")
+    steps: int = Field(description="Number of steps in the run.")
     reason: str = Field(description="Explanation of why this kind and number of steps are needed.")
     records: int = Field(description="Number of records to be forgotten in the run.")
 
@@ -429,7 +429,7 @@ class AccountOut(Answer):
     noise_variance: float = Field(description="Variance V of the noise in each coordinate of the live version.")
     mu: float = Field(description="Mu of `unlearning`, including rows erased since the live version was published.")
     guarantees: list[GuaranteeOut] = Field(
-        description="`unlearning` for erased rows, except people in `waiting`, and `release` for a remaining record."
+        description="`unlearning` for erased rows (not those of people in `waiting`), `release` for any other record."
     )
     waiting: WaitingOut = Field(description="People with open requests whose rows have not been erased yet.")
     releases: int = Field(description="Number of the model's versions on record, including destroyed ones.")

@@ -127,7 +127,7 @@ class EncodingOut(Answer):
 
 
 class EncodingsOut(Answer):
-    items: list[EncodingOut] = Field(description="Uploads on all gateways that share a data folder, newest first.")
+    items: list[EncodingOut] = Field(description="Uploads on all gateways that share this data folder, newest first.")
 
 
 ENCODINGS = operation.ResourceOperations("Datasets", "/v1").operation(

@@ -52,7 +52,7 @@ class OverviewOut(Answer):
     models: ModelsCountOut = Field(description="Number of models in each state.")
     failed_runs: dict[str, int] = Field(description="Failed or abandoned runs without a later success, by error code.")
     undelivered: dict[DeliveryStatus, int] = Field(
-        description=f"Number of undelivered webhooks, counted up to {COUNTED:,} each: pending (tried or not) or dead."
+        description=f"Number of undelivered webhooks by status: pending (tried or not), dead; each up to {COUNTED:,}."
     )
     stored_bytes: dict[str, int] = Field(description="Number of bytes stored by the tenant, by kind of data.")
     max_stored_bytes: int = Field(description="Maximum bytes that the tenant may store (LETHE_MAX_TENANT_BYTES).")

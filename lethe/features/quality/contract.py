@@ -31,7 +31,7 @@ class RemedyOut(fields.Answer):
     l2: float = Field(description="Strength of the L2 regularisation with this remedy.")
     score_noise: float = Field(description="Upper bound on the standard deviation of the noise in a row's score.")
     learn_passes: float = Field(description="Number of passes over the rows needed for training.")
-    request_passes: float = Field(description="Number of passes needed to forget the first person.")
+    request_passes: float = Field(description="Number of passes over the rows needed for the first request.")
     reason: str = Field(description="Explanation of why the remedy may help.")
 
 

@@ -36,7 +36,7 @@ class QueueOut(Answer):
     next: list[QueuedOut] = Field(
         description="Datasets that need a run but have none yet, in the order workers claim them; at most 100 per rule."
     )
-    running: list[RunOut] = Field(description="Newest 100 runs in progress.")
+    running: list[RunOut] = Field(description="The 100 newest runs in progress.")
     hours: list[HourOut] = Field(description="Number of runs in each of the last 24 hours, oldest first.")
 
 

@@ -64,7 +64,7 @@ class MeasuredOut(Answer):
 
 class SetsOut(Answer):
     forget: MeasuredOut = Field(description="Results on the forget set, the people drawn to be forgotten.")
-    retain: MeasuredOut = Field(description="Results on the retain set: a random half of the others, at most 5,000.")
+    retain: MeasuredOut = Field(description="Results on the retain set: up to 5,000 people, a random half of the rest.")
     test: MeasuredOut | None = Field(
         description="Results on the test set: half of the evaluation dataset's people, at most 5,000, drawn at random; "
         "null if there is no evaluation dataset, it has fewer than 20 people, or a person was erased during the run."
@@ -79,7 +79,7 @@ class AttackOut(Answer):
 
 
 class EffortOut(Answer):
-    steps: int = Field(description="Number of steps of the run.")
+    steps: int = Field(description="Number of steps in the run.")
     passes: float = Field(description="Number of passes over all rows in the run.")
     seconds: float = Field(description="Time that the steps took, in seconds, excluding measurements.")
 

@@ -22,8 +22,8 @@ def _grade(line: Line, request_id: str, _certificates: Mapping[str, dict[str, An
 
 
 def grade(signed: Mapping[str, Any], report: str, expected: tuple[str, str, str]) -> Grade:
-    """Return the grade of a signed acknowledgement with its report, which must be about the task, system and request
-    in `expected`.
+    """Return the grade that a report and its signed acknowledgement support. Both must name the task, system and
+    request in `expected`.
 
     Raises:
         PreconditionError: if the report is not the signed one, is malformed, or reports remaining data.

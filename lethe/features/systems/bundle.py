@@ -77,7 +77,7 @@ def line(
     """Return the line for a system, with the grade that its evidence supports.
 
     `system` has `id`, `kind` and `name`. `certificates` maps each certificate's JWS to its statement. `system_map`
-    states whose data the system may hold, and since when it has been complete. Times are RFC 3339 with a time zone.
+    states whose data the system may hold and when it became complete. Times are RFC 3339 with a time zone.
 
     Raises:
         PreconditionError: if the evidence does not hold up.

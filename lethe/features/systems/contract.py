@@ -237,7 +237,7 @@ class BundleOut(Answer):
     grade: Grade = Field(description="Headline of the bundle: the weakest grade of any system.")
     issued_at: datetime.datetime = Field(description="Time at which the bundle was signed.")
     jws: str = Field(description="Bundle as a compact JWS (Ed25519). Verify this field, not `statement`.")
-    statement: dict[str, Any] = Field(description="Content of the JWS, decoded for reading.")
+    statement: dict[str, Any] = Field(description="Content of the JWS, decoded for readability.")
 
 
 _SYSTEMS = ResourceOperations("Systems", "/v1/systems", SystemUnknown)

@@ -1,4 +1,4 @@
-"""Bundle evidence that a trainer's artefacts were retrained without the person's data (the `EVIDENCE` socket)."""
+"""Bundle evidence that a trainer's artefacts were retrained without the person's data (extension socket `EVIDENCE`)."""
 
 import datetime
 import re

@@ -115,8 +115,8 @@ def test_mu_of_several_slots_is_subadditive(seeds, place):
 
 @given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=6), apart=positive)
 def test_each_restart_equals_a_chain_that_starts_there(stretches, apart):
-    """When mu is computed for a restart at every stretch, each value equals the mu of a chain that starts at that
-    stretch with the given initial distance."""
+    """When mu is computed for all possible restarts at once, one at each stretch, each value equals the mu of a chain
+    that starts at that stretch with the given initial distance."""
     alike = [
         Stretch(steps=stretch.steps, contraction=stretch.contraction, variance=stretch.variance, push=stretch.push)
         for stretch in stretches

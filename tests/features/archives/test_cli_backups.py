@@ -80,8 +80,8 @@ def test_a_restore_needs_a_tombstone_option(made: Path, lethe: Lethe) -> None:
 def test_a_damaged_page_of_the_vault_stops_backup_and_rotation(
     place: int, installation: Installation, lethe: Lethe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a key or the end of a vault page was changed, backup and rotation each name the page in a one-line error and
-    write nothing. Both work once the page is restored."""
+    """If a key or the end of a vault page has been changed, backup and rotation each name the page in a one-line error
+    and write nothing. Both work once the page is restored."""
     sealed = installation.vault.seal(b"case-7")
     monkeypatch.setenv("LETHE_DATA_DIR", str(installation.settings.data_dir))
     [page] = (installation.settings.data_dir / "vault").glob("*.page")

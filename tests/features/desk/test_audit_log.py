@@ -79,8 +79,8 @@ def test_the_audit_log_is_hidden_from_viewers(somebody_with: Callable[..., Brows
 
 
 def test_entries_are_filtered_by_days(officer: Browser, gateway: Any, keys: list[str]) -> None:
-    """Entries are filtered by days in the tenant's time zone, including the first and the last day. An invalid day is
-    ignored."""
+    """Entries can be filtered by a range of days in the tenant's time zone, inclusive at both ends. A day that does not
+    exist is ignored, and text that is not a date is refused."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Pacific/Kiritimati"}}).raise_for_status()
     [entry] = gateway.get("/v1/audit-log", params={"object_id": keys[0]}).json()["items"]
     local = datetime.datetime.fromisoformat(entry["at"]).astimezone(zoneinfo.ZoneInfo("Pacific/Kiritimati")).date()

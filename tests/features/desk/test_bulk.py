@@ -33,9 +33,9 @@ def fields(page: str) -> dict[str, str]:
 
 @pytest.mark.usefixtures("many")
 def test_all_matching_requests_are_approved(officer: Browser, get: Get) -> None:
-    """If a list has more than one page, it offers a decision about all matching requests, and the confirmation page
-    states their number. The list keeps its filters afterwards, and submitting the form twice decides no request
-    twice."""
+    """On a list of more than one page, an officer can decide all matching requests at once, and the confirmation page
+    states how many there are. The list keeps its filters afterwards, and submitting the form twice does not decide any
+    request twice."""
     page = officer.get("/admin/requests?regulation=ccpa&order=deadline").text
     assert "Select all 60 that match" in page
     [path] = re.findall(r'href="(/admin/requests/decide[^"]*)"', page)

@@ -18,8 +18,8 @@ def ids(installation: Installation, gateway: TestClient, work: Callable[[], int]
 
 
 def test_every_page_in_german(officer: Browser, ids: dict[str, str]) -> None:
-    """Each address returns a page or a file. No page contains inline scripts or styles. No page shows English text that
-    has a German translation, except for words of the API, which are marked as English."""
+    """Every URL returns a page or a file. No page contains inline scripts or styles. No page shows English text that
+    has a German translation, except for API terms, which are marked up as English."""
     assert len(addresses.paths()) > 30
     german = {one.id: one.string for one in catalogue.read(catalogue.path_of("de"), "de")}
     english = {text for text, said in german.items() if isinstance(text, str) and len(text) > 12 and said != text}

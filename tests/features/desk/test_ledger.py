@@ -49,7 +49,7 @@ def test_head_and_ledger_are_downloaded(officer: Browser, get: Get) -> None:
 
 
 def test_the_ledger_is_hidden_without_the_scope(somebody_with: Callable[..., Browser]) -> None:
-    """The ledger page needs the same scope as the ledgers of single models."""
+    """The ledger page requires the same scope as the ledgers of individual models."""
     browser = somebody_with(Scope.REQUESTS_READ)
     for path in ("ledger", "ledger/head.json", "ledger/ledger.jsonl"):
         assert browser.get(f"/admin/{path}").status_code == 403

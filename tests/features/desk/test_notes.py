@@ -90,7 +90,8 @@ def test_a_note_after_the_purge_is_refused(installation: Installation) -> None:
 
 
 def test_a_trace_accepts_no_notes(installation: Installation) -> None:
-    """A request that has been reduced to a trace accepts no notes, even if a changed policy keeps details longer."""
+    """A request that has been reduced to a trace accepts no notes, even if the policy has since been changed to keep
+    details longer."""
     request_id = ask(installation, Policy(retain_details_days=1, retain_requests_days=1, report_seconds=0))
     pass_by(installation, 2 * DAY)
     periodic_jobs.purge_requests(installation)

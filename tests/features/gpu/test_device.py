@@ -316,7 +316,8 @@ def test_auto_is_the_first_gpu_or_else_the_cpu() -> None:
 
 
 def test_a_missing_gpu_is_refused() -> None:
-    """If the chosen GPU does not exist, the error states the number of GPUs that torch finds and gives advice."""
+    """If the chosen GPU does not exist, the error states how many GPUs torch sees and suggests choosing another
+    device."""
     with pytest.raises(ValueError, match=r"device='cuda:999' to be one of the \d+ GPUs that torch sees.*choose auto"):
         choose("cuda:999")
 

@@ -43,9 +43,9 @@ def test_privacy_loss_is_monotone(name, at, K, more):
 
 @given(at=settings, K=steps)
 def test_keeping_constants_lowers_privacy_loss(at, K):
-    """The bound that keeps the proof's constants never exceeds the printed bound, which stays below its limit for
-    infinitely many steps. For a single step and weak convexity, the bound that keeps the constants is twice the bound
-    with all constants."""
+    """The bound that keeps the proof's constants (`g9_rdp_tight`) never exceeds the printed bound (`g9_rdp`), which
+    stays below its limit as the number of steps goes to infinity. For a single step and almost no strong convexity,
+    `g9_rdp_tight` is twice the bound without strong convexity (`g7_rdp`)."""
     limit = 4 * at["q"] * at["L"] ** 2 / (at["lam"] * (at["sigma"] * at["n"]) ** 2)
     tight, printed = value("g9_rdp_tight", at, K=K), value("g9_rdp", at, K=K)
     assert tight <= printed * (1 + 1e-9) <= limit * (1 + 2e-9)

@@ -141,8 +141,8 @@ def test_silent_receivers_do_not_delay_other_tenants(
 def test_private_addresses_are_not_called(
     settings: Settings, installation: Installation, by: Actor, receiving: Receiving, deliveries: Deliveries
 ) -> None:
-    """If the operator has permitted no private network, the gateway does not call a private address, even if a request
-    names one."""
+    """Unless the operator has allowed a private network, the gateway does not connect to private addresses, even if a
+    request specifies one."""
     closed = settings.model_copy(update={"webhook_allowed_networks": ""})
     with receiving() as receiver:
         submit(installation, by, asked(installation, by, callback_urls=(receiver.url,)))

@@ -66,7 +66,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
 
 
 class _Channel(kombu_redis.Channel):
-    """Channel that skips malformed messages, which have already left their Redis list when they are parsed."""
+    """Channel that skips malformed messages, because a message has already left its Redis list when it is parsed."""
 
     def _brpop_read(self, **options: Any) -> Any:
         try:

@@ -309,7 +309,7 @@ def _assigned_choices(context: RequestContext) -> list[tuple[str, str]]:
 def _decide(
     context: RequestContext, decision: Decision, query: dict[str, str], before: datetime.datetime, form: FormData
 ) -> tuple[int, int, bool]:
-    """Decide on matching requests. Return the numbers decided and refused, and True if none remain."""
+    """Decide matching requests. Return how many were decided and how many could not be, and True if none remain."""
     parameters = filters.matching(query, caller=context.caller)
     if {parameters.pop("completed_from"), parameters.pop("completed_before")} != {None}:
         # Completed requests cannot be decided.

@@ -24,7 +24,7 @@ score in a weight."""
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Weight that a single node uses.
+    """Layer whose weight is used by exactly one node.
 
     `factors` computes the Jacobian's factors from the node's input (b, ...) and the derivatives of the scores with
     respect to its output (b, k, ...).

@@ -123,7 +123,7 @@ class Tangent:
         return scores + outputs if self._chosen.offset else scores
 
     def _base_values(self, rows: Tensor) -> dict[str, Tensor]:
-        """Return the network's values for rows (n, features) that do not depend on the chosen layers  # (n, 1, ...)"""
+        """Return, for rows (n, features), the network's values that no chosen layer affects  # (n, 1, ...) each"""
         return dict(vmap(self._base_of_row)(rows))
 
     def _base_of_row(self, row: Tensor) -> dict[str, Tensor]:

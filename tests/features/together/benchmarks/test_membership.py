@@ -82,8 +82,8 @@ def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_the_page_states_what_was_proved() -> None:
-    """In the full run, attacks on groups prove more than the certified mu for unchanged and for fine-tuned models. For
-    unlearned models, they prove a mu of 0."""
+    """In the full run, the lower bound on mu that group attacks prove for unchanged and fine-tuned models exceeds the
+    certified mu. For unlearned models, the lower bound is 0 for every attack."""
     problems_of_page = page.read("membership")["problems"]
     assert {problem["name"] for problem in problems_of_page} == {"digits 3/8", "Adult", "MNIST 3/8"}
     for problem in problems_of_page:

@@ -24,7 +24,7 @@ def recomputed() -> dict[str, Any]:
 
 @each("name", tables.all_of(RESULTS))
 def test_page_tables_match_the_stored_results(name):
-    """Each table on the page is generated from the stored results."""
+    """Each table on the page equals the one generated from the stored results."""
     assert tables.all_of(RESULTS)[name] in PAGE
 
 
