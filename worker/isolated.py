@@ -89,13 +89,13 @@ def run(
     checkpoints: Checkpoints | None = None,
 ) -> IsolatedResult:
     """Take `steps` noisy steps from `initial`, the chain's iterate after `first_step` earlier steps. The lanes of
-    `audit`, if given, take the same steps. `network` is the file named by a tangent model's mechanism.
+    `audit`, if given, take the same steps. `network` is the content of the file that a tangent model's mechanism names.
 
-    At most `threads` CPU threads are used; None allows all. `on_progress` receives the number of steps about twenty
-    times a second, and `on_opened` is called after each block of rows opened for the next steps. The run waits for
-    both, and both may raise to stop it. On return or error, the run's process has ended. Raises `ChainFailed`,
-    `DatasetTooLarge` if a step's rows may not fit in the memory available, and `RunDiffersFromPlan` if the process did
-    not count the rows that it should have read.
+    At most `threads` CPU threads are used; None allows all. `on_progress` receives the number of steps taken about
+    twenty times a second; `on_opened` is called whenever a block of rows has been opened for the next steps. Both block
+    the run, and can stop it by raising. The run's process has ended when this function returns or raises. Raises
+    `ChainFailed`, `DatasetTooLarge` if a step's rows may not fit in the available memory, and `RunDiffersFromPlan` if
+    the process counted other than the number of rows given to it.
     """
     if mechanism.num_slots != rows.shape.num_slots:
         raise RunDiffersFromPlan("The dataset has another number of slots than the model's mechanism says.")

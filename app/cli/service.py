@@ -46,7 +46,7 @@ def up(
 
 @commands.command()
 def serve() -> None:
-    """Run only the gateway; add `celery -A worker.celery_app worker --pool threads --concurrency 1`, and one `beat`."""
+    """Run the gateway; start `celery -A worker.celery_app worker --pool threads --concurrency 1` and one `beat` too."""
     settings = _of_a_service()
     from app import installations, supervisor
 

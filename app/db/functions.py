@@ -10,10 +10,10 @@ from sqlalchemy.sql.operators import OperatorType
 
 
 class usually(FunctionElement[bool]):
-    """Condition that holds for nearly all rows, so that the planner uses an index on it only for ordering.
+    """Hint that a condition holds for nearly all rows, so that the planner uses an index on it only for ordering.
 
-    PostgreSQL has statistics. SQLite assumes that any equality is selective; without the hint it would read all of a
-    tenant's requests to find the request with a given id.
+    PostgreSQL relies on its statistics. SQLite assumes that any equality is selective; without the hint, it would read
+    all of a tenant's requests to find the one with a given id.
     """
 
     inherit_cache = True

@@ -250,8 +250,8 @@ def _refuse_unowned(
 
 @functools.lru_cache(maxsize=1000)
 def _owned_throughout(sql: str) -> bool:
-    """Return True if each `Owned` table of a statement, except the target of an INSERT, has a condition on its
-    tenant."""
+    """Return True if a statement filters each `Owned` table that it mentions by tenant, except the target of an
+    INSERT."""
     mentioned = Counter(alias or table for table, alias in _mentions().findall(_INSERTED.sub("", sql)))
     return all(len(re.findall(rf"\b{name}\.tenant_id = [?%]", sql)) >= times for name, times in mentioned.items())
 

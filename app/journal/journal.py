@@ -27,7 +27,7 @@ _END = re.compile(rb',"hash":"([0-9a-f]{64})"\}\Z')
 
 
 class Fingerprints(Protocol):
-    """Source of keyed hashes, such as the keys of an installation."""
+    """Anything that computes keyed hashes, such as an installation's keys."""
 
     def fingerprint(self, *parts: bytes) -> str: ...
 

@@ -158,8 +158,8 @@ def _to_learn_again() -> sa.Select[str, str, datetime.datetime]:
 def _batching_models() -> sa.Select[
     Model, int, datetime.datetime, datetime.datetime, datetime.datetime, datetime.datetime
 ]:
-    """Return the query for live models that batch requests. The other columns are the number of claimed requests, then
-    the longest wait's start (for ready unclaimed, then for claimed requests) and the earliest deadline (likewise)."""
+    """Return the query for live models that batch requests, with the number of claimed requests, the earliest
+    `ready_at` of ready unclaimed and of claimed requests, and the earliest deadline of the former and of the latter."""
     is_claimed = sa.and_(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision)
     added = sa.and_(Addition.dataset_id == Model.dataset_id, Addition.revision > Version.revision)
     unclaimed = sa.select(Erasure.ready_at).where(Erasure.dataset_id == Model.dataset_id, _UNCLAIMED)

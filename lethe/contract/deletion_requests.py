@@ -93,7 +93,7 @@ class EstimateModelOut(Answer):
 
 class EstimateOut(Answer):
     steps: int = Field(description="Total number of steps of the runs in `models`.")
-    models: list[EstimateModelOut] = Field(description="Run that each model would need now to forget the person.")
+    models: list[EstimateModelOut] = Field(description="Runs needed now to forget the person, one per model.")
 
 
 class RequestModelOut(Answer):

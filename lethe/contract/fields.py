@@ -216,7 +216,7 @@ class ProblemBody(Answer):
     title: str = Field(description="Short human-readable name of the problem.")
     status: int = Field(description="HTTP status of the response.")
     detail: str = Field(description="Human-readable explanation of the problem and how to fix it.")
-    code: str = Field(description="Stable, machine-readable code of the problem.")
+    code: str = Field(description="Stable, machine-readable problem code.")
     errors: list[dict[str, str]] | None = optional("Invalid inputs, each with `path` and `message`; null if none.")
 
 

@@ -122,7 +122,7 @@ class BatchingIn(Body):
 
 class AuditIn(Body):
     lanes: Annotated[int, Field(ge=0, le=4096, multiple_of=2)] = Field(
-        default=256, description="Number of coordinates for each run's canary test, half with a canary; 0: no test."
+        default=256, description="Number of coordinates per canary test, half of them with a canary; 0 disables it."
     )
     chains: Annotated[int, Field(ge=1, le=64)] = Field(
         default=16, description="Factor by which `lanes` is multiplied when a canary test is requested."
@@ -207,7 +207,7 @@ class BatchingOut(Answer):
 
 
 class AuditingOut(Answer):
-    lanes: int = Field(description="Number of coordinates for each run's canary test, half with a canary; 0: no test.")
+    lanes: int = Field(description="Number of coordinates per canary test, half of them with a canary; 0 disables it.")
     chains: int = Field(description="Factor by which `lanes` is multiplied when a canary test is requested.")
     asked_at: datetime.datetime | None = Field(description="Time at which a pending test was requested; null if none.")
     last: runs.AuditOut | None = Field(description="Result of the most recent canary test; null if none has been run.")

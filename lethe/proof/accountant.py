@@ -90,12 +90,12 @@ class Chain:
 
     @property
     def presence(self) -> float:
-        """Influence W of a slot that still differs, at the worst position."""
+        """Influence W of a slot that still differs and is assumed to be at the worst position."""
         return self.present.total
 
     @property
     def influence(self) -> float:
-        """Influence W of all edits, each at the worst position, and of the initial distance."""
+        """Total influence W of all edits, assumed to be at the worst positions, and of the chains' initial distance."""
         return self.edited.total
 
     @cached_property

@@ -78,7 +78,7 @@ def named(name: Any) -> Method:
 
 
 def of(mechanism: Mechanism) -> Method:
-    """Return a mechanism's method."""
+    """Return the method that `mechanism` uses."""
     return named(mechanism.method)
 
 

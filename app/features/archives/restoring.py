@@ -330,7 +330,7 @@ def _record(
     tenant_id: str,
     lost: dict[str, dict[str, Any] | None],
 ) -> None:
-    """Append an entry to the tenant's audit log and a link to its ledger, each with its chain's `lost` head.
+    """Append entries to the tenant's audit log and its ledger, each with the head that its chain lost (`lost`).
 
     The record tells anyone who holds a lost head why the chain no longer contains it.
     """

@@ -18,8 +18,8 @@ from app.features.desk.languages import TranslatedText, spoken
 class Term:
     """Technical term: its default label on a page, and the sentence that explains it.
 
-    A template writes `ui.term("epsilon")`, which renders a button that opens the sentence. Each page contains every
-    sentence once, at its end.
+    A template writes `ui.term("epsilon")`, which renders a button that shows the explanation. All explanations are
+    included once, at the end of each page.
     """
 
     label: str

@@ -108,7 +108,7 @@ def _translated(text: str) -> str:
 
 
 class _Filler(string.Formatter):
-    """Formatter that translates the values it fills in into the reader's language."""
+    """Formatter that translates a template's values into the reader's language."""
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         value = super().get_value(key, args, kwargs)

@@ -10,7 +10,7 @@ class _AddedRows(RowsIn, Keyed):
 
 
 class DatasetAdditions(Resource[H]):
-    """Calls of `client.datasets` that add rows to a dataset."""
+    """Methods of `client.datasets` that add rows to a dataset."""
 
     add = upload_one(contract.ADD, _AddedRows)
     addition = call(contract.ADDITION)

@@ -208,7 +208,7 @@ class _Pulled(Generic[Number]):
 
     @staticmethod
     def _flattened(piece: Span[Number], span: Span[Number], repeats: int) -> bool:
-        """Return True if, after merging `repeats` spans, `piece` is no longer steeper than the next span."""
+        """Return True if `piece`, merged with `repeats` copies of `span` after it, is no longer steeper than `span`."""
         return not piece.then(span.times(repeats)).steeper(span)
 
     @staticmethod

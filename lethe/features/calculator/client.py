@@ -5,7 +5,7 @@ from lethe.features.calculator import contract
 
 
 class CalculatorAccounting(Resource[H]):
-    """Calls of `client.accounting` that list and evaluate theorems."""
+    """Methods of `client.accounting` that list and evaluate theorems."""
 
     evaluate = call(contract.EVALUATE)
     bounds = pages(contract.BOUNDS)

@@ -8,7 +8,7 @@ from lethe.features.canary_tests import contract
 
 
 class ModelCanaryTests(Resource[H]):
-    """Calls of `client.models` for canary tests on request."""
+    """Methods of `client.models` for canary tests on request."""
 
     audit = call_one(contract.ASK, Keyed)
 

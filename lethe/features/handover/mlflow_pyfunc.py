@@ -120,7 +120,7 @@ def linear_scores(parameters: NDArray[np.float64], rows: NDArray[np.float32]) ->
 
 
 def _plain(record: Any) -> Any:
-    """Return a record with Python values. Data frames have numpy values, and NaN or NaT for missing ones."""
+    """Return a record with Python values in place of numpy values. In a mapping, NaN and NaT (missing) become None."""
     if isinstance(record, Mapping):
         return {name: _value(value) for name, value in record.items()}
     return record.tolist() if isinstance(record, np.ndarray) else record

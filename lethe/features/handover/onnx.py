@@ -87,7 +87,7 @@ class GraphBuilder:
         return self.add("Cast", tensor, to=TensorProto.DOUBLE)
 
     def total(self, tensor: str, width: int) -> str:
-        """Add each row's sum  # (b, width) -> (b, 1)"""
+        """Add a node that sums each row  # (b, width) -> (b, 1)"""
         return self.add("MatMul", tensor, self.constant(np.ones((width, 1))))
 
     def one_hot(self, texts: str, names: Sequence[str]) -> str:

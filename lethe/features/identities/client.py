@@ -69,7 +69,7 @@ class Identities(Resource[H]):
 
 
 class RequestIdentities(Resource[H]):
-    """Calls of `client.deletion_requests` about the identifiers that a request covers."""
+    """Methods of `client.deletion_requests` that concern the identifiers that a request covers."""
 
     identities = call(contract.OF_REQUEST)
 

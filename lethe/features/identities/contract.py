@@ -98,7 +98,7 @@ class KindOut(Answer):
     name: str = Field(description="Name of the kind.")
     region: str | None = Field(description="Country assumed for phone numbers without a country code; null if not set.")
     num_identifiers: int = Field(description="Number of identifiers of this kind in the map.")
-    num_datasets: int = Field(description="Number of datasets whose rows identify people by this kind.")
+    num_datasets: int = Field(description="Number of datasets whose rows identify people by this kind of identifier.")
 
 
 class IdentitiesOut(Answer):

@@ -5,7 +5,7 @@ from lethe.features.insight import contract
 
 
 class InsightAccounting(Resource[H]):
-    """Calls of `client.accounting` about the cost of requests: accounts, previews, plans and trajectories."""
+    """Methods of `client.accounting` that concern the cost of requests: accounts, previews, plans and trajectories."""
 
     model = call(contract.MODEL)
     dataset = call(contract.DATASET)
@@ -16,7 +16,7 @@ class InsightAccounting(Resource[H]):
 
 
 class RequestInsights(Resource[H]):
-    """Calls of `client.deletion_requests` for previews and the summary."""
+    """Methods of `client.deletion_requests` for previews and the summary."""
 
     summary = call(contract.SUMMARY)
     preview = call(contract.PREVIEW_REQUEST)

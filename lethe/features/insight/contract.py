@@ -45,7 +45,7 @@ class OptionOut(Answer):
     steps_per_request: float = Field(
         description="Mean number of steps per request if all expected requests are handled this way."
     )
-    epsilon: float = Field(description="Epsilon of `unlearning` after this option's run, in nats.")
+    epsilon: float = Field(description="Epsilon of the `unlearning` guarantee after this option's run, in nats.")
     seconds: float | None = Field(description=_SECONDS)
     reason: str = Field(description="Explanation of this option's number of steps.")
 
@@ -252,8 +252,8 @@ class PlanOut(Answer):
     costs: list[CostOut] = Field(description="Costs, sorted by `epsilon` and then `l2`, both ascending.")
     methods: list[MethodPlanOut] = Field(description="Comparison of the installed methods at the default target.")
     takes: str | None = Field(
-        description="Method with the smallest `adaptive` epsilon after 10 requests; among methods within 1 % of it, "
-        "the one with the fewest passes per request. Null if no method can train such a model."
+        description="Method chosen: among those whose `adaptive` epsilon after 10 requests is within 1 % of the "
+        "smallest, the one with the fewest passes per request. Null if no method can train the planned models."
     )
     measured: list[MeasuredVersionOut] = Field(
         description="Last 100 measured versions of the dataset's models, newest first."

@@ -9,7 +9,7 @@ from lethe.features.leaving import contract as leaving_reasons
 
 
 class LeavingReasons(Resource[H]):
-    """Calls of `client.leaving_reasons`."""
+    """Methods of `client.leaving_reasons`."""
 
     submit = call(leaving_reasons.COUNT)
     estimate = call(leaving_reasons.GET)

@@ -49,7 +49,7 @@ class LedgerIn(Body):
         "(see docs/dp-ledgers.md)."
     )
     relation: Annotated[Relation, Strict(False)] = Field(
-        default=Relation.ADD_OR_REMOVE_ONE, description="Neighbouring relation that the ledger uses for one row."
+        default=Relation.ADD_OR_REMOVE_ONE, description="Neighbouring relation: how two datasets differ in one row."
     )
     delta: Annotated[float, Field(ge=1e-9, le=0.1)] = Field(description="Delta at which epsilon is stated.")
     max_rows_per_person: Annotated[int, Field(ge=1, le=1000)] = Field(
@@ -102,7 +102,7 @@ class DpModelOut(Answer):
     budget_epsilon: float = Field(description="Maximum epsilon for all forgotten rows together.")
     budget_rows: int = Field(description="Maximum number of forgotten rows whose epsilon fits into the budget.")
     forgotten_rows: int = Field(
-        description="Number of rows counted for requests accepted since `trained_from`, including waiting requests."
+        description="Number of rows charged for requests accepted since `trained_from`, including waiting requests."
     )
     retraining_due: bool = Field(description="True if a waiting request exceeds the budget or the next request would.")
     waiting_requests: int = Field(description="Number of requests waiting for the model to be retrained.")

@@ -5,14 +5,14 @@ from lethe.features.lineage import contract
 
 
 class Lineage(Resource[H]):
-    """Calls of `client.lineage`."""
+    """Methods of `client.lineage`."""
 
     of_request = call(contract.OF_REQUEST)
     of_person = call(contract.OF_PERSON)
 
 
 class ModelCopies(Resource[H]):
-    """Calls of `client.models` for copies of weights and for checking whether they may be served."""
+    """Methods of `client.models` for copies of weights and for checking whether they may be served."""
 
     exports = pages(contract.EXPORTS)
     state_copy = call(contract.STATE_COPY)

@@ -60,7 +60,7 @@ class _NewBatch(contract.BatchIn, contract.BatchQuery, Keyed):
 
 
 class RequestLists(Resource[H]):
-    """Calls of `client.deletion_requests` for many requests at once."""
+    """Methods of `client.deletion_requests` that handle many requests at once."""
 
     create_batch = call(contract.CREATE_BATCH, _NewBatch)
     count = call(contract.COUNT)

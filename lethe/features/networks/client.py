@@ -10,7 +10,7 @@ class _Network(networks.NetworkFileIn, Keyed):
 
 
 class Networks(Resource[H]):
-    """Calls of `client.networks`."""
+    """Methods of `client.networks`."""
 
     upload = upload(networks.UPLOAD, _Network)
     list = pages(networks.LIST)
@@ -20,6 +20,6 @@ class Networks(Resource[H]):
 
 
 class DatasetEncodings(Resource[H]):
-    """Calls of `client.datasets` for uploads that a public network encodes."""
+    """Methods of `client.datasets` for uploads that a public network encodes."""
 
     encodings = call(networks.ENCODINGS)

@@ -8,7 +8,7 @@ from lethe.features.people import contract as users
 
 
 class Users(Resource[H]):
-    """Calls of `client.users`."""
+    """Methods of `client.users`."""
 
     create = call(users.CREATE)
     list = pages(users.LIST)

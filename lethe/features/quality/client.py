@@ -5,7 +5,7 @@ from lethe.features.quality import contract
 
 
 class ModelGates(Resource[H]):
-    """Calls of `client.models` for quality gates and remedies."""
+    """Methods of `client.models` for quality gates and remedies."""
 
     update = call(contract.UPDATE)
     remove_gate = call(contract.REMOVE_GATE)

@@ -11,7 +11,7 @@ class _NewRehearsal(contract.RehearsalIn, Keyed):
 
 
 class ModelRehearsals(Resource[H]):
-    """Calls of `client.models` for rehearsals."""
+    """Methods of `client.models` for rehearsals."""
 
     rehearse = call_one(contract.ASK, _NewRehearsal)
     rehearsal = call(contract.GET)

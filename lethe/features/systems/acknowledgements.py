@@ -121,7 +121,7 @@ def signed_statement(
 
 
 def payload(compact_jws: str, public_key: str, *, kind: str) -> bytes | None:
-    """Return the payload if the key with this `x` (base64url of 32 bytes) signed it as `kind`, otherwise None."""
+    """Return the payload if `public_key` (the JWK's `x`: 32 bytes in base64url) signed it as `kind`, otherwise None."""
     try:
         keys = KeySet.import_key_set({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": public_key}]})
     except (JoseError, ValueError, TypeError):

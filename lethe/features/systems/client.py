@@ -28,7 +28,7 @@ class SystemTasks(Resource[H]):
 
 
 class RequestSystems(Resource[H]):
-    """Calls of `client.deletion_requests` concerning the systems that a request reaches."""
+    """Methods of `client.deletion_requests` that concern the systems that a request reaches."""
 
     systems = call(contract.OF_REQUEST)
     bundle = call(contract.BUNDLE)

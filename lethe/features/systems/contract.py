@@ -215,7 +215,7 @@ class LineOut(Answer):
     id: str = Field(description="ID of the system.")
     kind: str = Field(description="Kind of system: rows or model (Lethe's own), task (outside) or a feature's kind.")
     name: str = Field(description="Name of the system.")
-    grade: Grade = Field(description="Grade that the system has reached so far.")
+    grade: Grade = Field(description="Grade that the evidence about this system has reached so far.")
     waiting: bool = Field(description="True if the request is still waiting for this system.")
     opened_at: datetime.datetime | None = Field(description="Time at which the system's part began; null if unknown.")
     ended_at: datetime.datetime | None = Field(description="Time at which the system's part ended; null until then.")

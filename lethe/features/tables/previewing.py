@@ -204,7 +204,7 @@ def _choose(field: str, name: str | None, allowed: Sequence[E], refusal: str) ->
 
 
 def _each(features: fitting.Floats) -> dict[str, slice]:
-    """Map the gateway's name for each of a network's features to the feature's position."""
+    """Return the position of each of a network's features, keyed by the gateway's name for the feature."""
     return {f"feature[{place}]": slice(place, place + 1) for place in range(features.shape[1])}
 
 

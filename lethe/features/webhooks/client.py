@@ -5,7 +5,7 @@ from lethe.features.webhooks import contract as webhook_deliveries
 
 
 class Webhooks(Resource[H]):
-    """Calls of `client.webhooks`: webhook deliveries and the secret that signs them."""
+    """Methods of `client.webhooks`: webhook deliveries and the secret that signs them."""
 
     list = pages(webhook_deliveries.LIST)
     get = call(webhook_deliveries.GET)

@@ -79,7 +79,7 @@ class RedeliveriesOut(Answer):
 
 class SecretOut(Answer):
     secret: str = Field(description="Secret that signs webhooks: `whsec_` and 32 bytes in base64.", repr=False)
-    generation: int = Field(description="Number of the secret; each rotation increases it by 1.")
+    generation: int = Field(description="Generation of the secret; each rotation increases it by 1.")
     rotated_at: datetime.datetime | None = Field(description="Time of the last rotation; null if never rotated.")
     previous_until: datetime.datetime | None = Field(description="End of the previous secret's use; null if none.")
 

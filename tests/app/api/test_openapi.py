@@ -304,13 +304,13 @@ def test_every_response_is_documented_while_a_worker_runs(operation: str, served
     call(operation, served.check, at_length, [HypothesisTestMode.FUZZING])
 
 
-def test_links_lead_to_created_objects(service: Service) -> None:
-    """Following the links in responses in any order leads to created objects, never to deleted ones."""
+def test_links_lead_to_existing_objects(service: Service) -> None:
+    """Links in responses, followed in any order, lead to existing objects and never to deleted ones."""
     follow_links(service, rounds=3, steps=10)
 
 
 @pytest.mark.soak
-def test_links_lead_to_created_objects_while_a_worker_runs(served: Service) -> None:
-    """In a long series of calls during which a worker changes objects, the links in responses lead to created objects
+def test_links_lead_to_existing_objects_while_a_worker_runs(served: Service) -> None:
+    """In a long series of calls during which a worker changes objects, the links in responses lead to existing objects
     and never to deleted ones."""
     follow_links(served, rounds=5, steps=20)

@@ -189,8 +189,8 @@ def test_the_application_gets_the_whole_body() -> None:
 
 @pytest.mark.parametrize(("size", "code"), [(65_536, None), (65_537, "upload_too_large"), (None, "upload_too_large")])
 def test_bodies_without_a_key_are_small(size: int | None, code: str | None) -> None:
-    """A body sent without a key must be short and must declare its length. A body sent with a key can be longer. HTML
-    pages are exempt, because they check bodies themselves."""
+    """A request without an API key must have a short body and declare its length. A request with a key can have a
+    longer body. Routes of HTML pages are exempt, because they check bodies themselves."""
 
     async def story(crowd: Crowd) -> None:
         crowd.end.set()

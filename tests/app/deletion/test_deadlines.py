@@ -70,7 +70,7 @@ def test_each_regulation_has_its_extension(regulation: Regulation, due: str, lat
 def test_deadlines_follow_the_calendar_of_the_zone(
     zone: str, submitted: datetime.datetime, due: datetime.datetime
 ) -> None:
-    """Months and days are counted on the calendar of the tenant's time zone, across every clock change."""
+    """Limits in months and days follow the calendar of the tenant's time zone, across every clock change."""
     assert due_at(LIMITS[Regulation.GDPR], submitted, zone=zone) == due
 
 

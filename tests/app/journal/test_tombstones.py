@@ -61,7 +61,7 @@ def test_an_older_copy_gets_the_missing_retirements(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Recording retirements of models and datasets repeatedly writes only one line per retirement. If the tombstone
+    """However often the retirement of a model or dataset is recorded, only one line is written for it. If the tombstone
     file is replaced with an older copy, the missing retirements are added from the database, so that no restore brings
     back anything that was retired."""
     dataset = new_dataset()
@@ -89,7 +89,7 @@ def test_an_older_copy_gets_the_missing_retirements(
 def test_a_backlog_is_written_in_portions(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, new_dataset: Make, forget: Make
 ) -> None:
-    """A backlog with more lines than a single write allows is written completely and in order, in several portions."""
+    """A backlog with more lines than fit in a single write is written in several portions, completely and in order."""
     monkeypatch.setattr(tombstones, "_AT_ONCE", 2)
     new_dataset()
     asked = [forget(f"p{person}")["id"] for person in range(5)]

@@ -113,7 +113,8 @@ def test_moved_lines_are_found(apart: Installation, file: Path) -> None:
 
 
 def test_a_truncated_tail_is_rewritten(apart: Installation, file: Path) -> None:
-    """A truncated end of the tombstone file, of any length, is rewritten from the requests in the database."""
+    """If the tombstone file is truncated at any point, the missing end is rewritten from the requests in the
+    database."""
     before = [line.of for line in tombstones.journal(apart).lines() if line.request]
     size = file.stat().st_size
     for cut in (1, 77, size // 2, size - 1, size):

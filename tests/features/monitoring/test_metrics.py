@@ -117,7 +117,7 @@ def test_metrics_count_calls_by_route(gateway: TestClient) -> None:
 
 
 def test_labels_are_bounded(gateway: TestClient, new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
-    """No metric names a request, a model, a run or a path, because the code defines all possible label values."""
+    """No metric label identifies a request, a model, a run or a path: the code defines all possible label values."""
     new_dataset()
     made = forget("p1")
     work()

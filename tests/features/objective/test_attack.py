@@ -122,7 +122,7 @@ def test_attack_on_two_versions_catches_a_reused_perturbation(sabotaged, caught)
 
 @pytest.mark.parametrize(("sabotaged", "caught"), [(SystemNoise, False), (PulledNoise, True)])
 def test_attack_after_deletion_catches_a_trace_of_the_previous_version(sabotaged, caught):
-    """An attack on the version after a deletion proves nothing about the person, unless that version depends on the
+    """An attack on the version after a deletion finds no trace of the deleted person unless that version depends on the
     previous one."""
 
     def game(held: bool) -> float:

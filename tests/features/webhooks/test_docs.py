@@ -47,7 +47,7 @@ def test_shell_example_computes_the_signature(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_event_and_pause() -> None:
-    """The table in the documentation lists all events, and its pauses equal the dispatcher's."""
+    """The documentation lists all events, and the delays that it states between attempts match the dispatcher's."""
     for event in WebhookEvent:
         assert event in PAGE or f"`.{event.partition('.')[2]}`" in PAGE
     units = {"s": 1, "min": 60, "h": 3600}

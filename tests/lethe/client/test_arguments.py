@@ -77,7 +77,7 @@ def test_wrong_arguments_are_named(script: Script, scripted_client: Client, made
     ],
 )
 def test_unknown_arguments_raise(script: Script, scripted_client: Client, made: Made) -> None:
-    """Too many, too few or unknown arguments raise `TypeError`, as with any function, and no call is sent."""
+    """Too many, too few or unknown arguments raise `TypeError`, as with any function, and no HTTP request is sent."""
     with pytest.raises(TypeError):
         made(scripted_client)
     assert script.calls == []

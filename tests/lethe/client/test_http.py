@@ -354,8 +354,8 @@ def test_a_password_in_the_url_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("key", ["", " k", "k\n", "k\r\nX: y", "clé"])
 def test_a_malformed_key_is_refused(script: Script, key: str) -> None:
-    """An API key or idempotency key that is not a valid header value is refused before any call is sent, and the error
-    does not quote it."""
+    """An API key or idempotency key that is not a valid header value is refused before any HTTP request is sent, and
+    the error does not quote it."""
     with pytest.raises(NotAllowed) as refused:
         Client(script.url, key)
     assert refused.value.code == "unauthenticated"

@@ -253,8 +253,8 @@ def test_nan_parameters_make_the_gradient_nan(num_classes: int, random_rows: Ran
 
 
 def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) -> None:
-    """Rows of the wrong type, shape or layout, labels outside the classes, and too small a number of classes or threads
-    are refused."""
+    """Rows of the wrong type, shape or layout, labels that are not valid classes, and too few classes or threads are
+    refused."""
     features, labels = random_rows(40, 6)
     wrong: list[tuple[Any, Any, dict[str, Any]]] = [
         (features.astype(np.float64), labels, {}),

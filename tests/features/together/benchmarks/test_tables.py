@@ -17,7 +17,7 @@ ENGINE = {
 
 
 def test_the_table_of_steps_matches_the_results() -> None:
-    """For each batch size in the table, the numbers of steps equal the stored results of the accountants."""
+    """For each batch size in the table, the step counts match the accountants' stored results."""
     names = ("batch", "langevin", "d2d", "replace", "zero_out")
     found = {row["batch"]: [f"{row[name]:,}" for name in names] for row in page.read("accounting")["steps"]}
     rows = re.findall(r"^\| ([\d, |]+) \|$", ACCOUNTING, re.MULTILINE)
