@@ -157,4 +157,4 @@ def test_methods_are_documented() -> None:
     assert inspect.signature(awaited.models.create).return_annotation == Awaitable[ModelOut]
     upload = inspect.signature(blocking.datasets.upload)
     assert upload.parameters["path"].annotation == str | Path | Frame
-    assert "`classes`: Names of the classes" in (inspect.getdoc(blocking.datasets.upload) or "")
+    assert "`classes`: List of class names" in (inspect.getdoc(blocking.datasets.upload) or "")

@@ -25,10 +25,10 @@ def test_an_open_page_updates(officer: Visitor) -> None:
         first = float(bar.get_attribute("value") or 0)
         processes.wait_until(lambda: bar.count() == 0 or float(bar.get_attribute("value") or 0) > first)
         officer.shows("overview-learning")
-        expect(page.get_by_text("within the target")).to_be_visible(timeout=120_000)
+        expect(page.get_by_text("within the target")).to_be_visible(timeout=400_000)
         site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
         made = site.forget("p2")
-        expect(page.get_by_role("link", name=re.compile("^1 ?Completed$"))).to_be_visible(timeout=120_000)
+        expect(page.get_by_role("link", name=re.compile("^1 ?Completed$"))).to_be_visible(timeout=400_000)
         expect(page.get_by_text("days overdue")).to_be_visible()
         officer.shows("overview")
         assert site.api.get(f"/v1/deletion-requests/{made}").json()["status"] == "completed"

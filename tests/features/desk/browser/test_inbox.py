@@ -52,7 +52,7 @@ def test_a_case_takes_at_most_nine_clicks(officer: Visitor, worker: Child) -> No
     click(case.get_by_role("button", name="Approve the request"))
     expect(case.get_by_text("Request approved.")).to_be_visible()
     expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
-    expect(case.get_by_role("heading", name=re.compile("has forgotten this person"))).to_be_visible(timeout=120_000)
+    expect(case.get_by_role("heading", name=re.compile("has forgotten this person"))).to_be_visible(timeout=400_000)
     click(case.get_by_role("button", name="Verify now"))
     expect(case.get_by_text("Verified.")).to_be_visible()
     click(case.get_by_role("link", name="Draft the reply"))

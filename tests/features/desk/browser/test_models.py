@@ -112,4 +112,4 @@ def test_a_missing_curve_is_retried(officer: Visitor, worker: Child) -> None:
     # The browser logs each failed request for the curve, so only the other faults are checked.
     assert (officer.faults(), officer.overflows()) == ([], [])
     officer.page.unroute("**/curve")
-    expect(officer.page.locator("#curve canvas")).to_have_count(2, timeout=120_000)
+    expect(officer.page.locator("#curve canvas")).to_have_count(2, timeout=400_000)

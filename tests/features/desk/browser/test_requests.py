@@ -64,7 +64,7 @@ def test_a_request_is_followed_from_review_to_proof(officer: Visitor, worker: Ch
     page.get_by_role("button", name="Approve …").press("Enter")
     page.get_by_role("button", name="Approve the request").press("Enter")
     expect(page.get_by_text("Request approved.")).to_be_visible()
-    expect(page.get_by_role("heading", name=re.compile("has forgotten this person"))).to_be_visible(timeout=120_000)
+    expect(page.get_by_role("heading", name=re.compile("has forgotten this person"))).to_be_visible(timeout=400_000)
     expect(page.get_by_text("<b>urgent</b>")).to_be_visible()
     models = page.get_by_role("region", name="What the request asks of each model")
     expect(models.get_by_role("link", name="churn")).to_have_attribute("href", re.compile("/admin/models/"))

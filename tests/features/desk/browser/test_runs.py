@@ -18,12 +18,12 @@ def test_a_dead_worker_is_shown(officer: Visitor, site: Site) -> None:
     officer.shows()
     with processes.worker(site.settings, name="blue", hop="mid-chain", act=hops.halt) as blue:
         site.model(site.upload(rows=3000, features=20), l2=0.002, learn_steps=20_000)
-        expect(page.get_by_role("progressbar", name="Learning of churn")).to_be_visible(timeout=120_000)
+        expect(page.get_by_role("progressbar", name="Learning of churn")).to_be_visible(timeout=400_000)
         expect(page.get_by_text("blue", exact=True)).to_be_visible()
         site.until("/v1/runs", lambda runs: runs["items"][0]["steps_done"])
         blue.kill()
     with processes.worker(site.settings, name="green", hop="mid-chain", act=hops.halt):
-        expect(page.get_by_text("green", exact=True)).to_be_visible(timeout=120_000)
+        expect(page.get_by_text("green", exact=True)).to_be_visible(timeout=400_000)
         expect(page.get_by_text("lease_expired").first).to_be_visible()
         expect(page.get_by_text("another run repeats the work")).to_be_visible()
         officer.shows("runs")
