@@ -202,5 +202,7 @@ def test_only_one_package_depends_on_the_database() -> None:
     """No code outside `app/db` depends on which database is in use."""
     root = Path(app.__file__).parents[1]
     sources = (path for folder in ("app", "worker") for path in (root / folder).rglob("*.py"))
-    asking = {path.relative_to(root).parent.as_posix() for path in sources if re.search(r"\bdialect\.[a-z]", path.read_text())}
+    asking = {
+        path.relative_to(root).parent.as_posix() for path in sources if re.search(r"\bdialect\.[a-z]", path.read_text())
+    }
     assert asking == {"app/db"}
