@@ -148,7 +148,7 @@ def test_methods_are_documented() -> None:
     assert signature.parameters["target"].annotation is TargetIn
     assert signature.parameters["l2"].annotation == float | None
     documentation = inspect.getdoc(create) or ""
-    assert documentation.startswith("Freeze the model's mechanism")
+    assert documentation.startswith("Create a model, fix its mechanism")
     assert "`batch_size`: Minimum number of rows that a step reads." in documentation
     assert "Raises `DatasetUnknown`," in documentation
     assert str(inspect.signature(blocking.models.weights)) == "(model_id: str, number: str | int, /) -> bytes"
