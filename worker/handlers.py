@@ -64,7 +64,7 @@ def _register_all() -> None:
 
 
 def examine(installation: Installation, run: ClaimedRun, *, records: int, observed: Observed | None) -> None:
-    """Check a run against its plan and lanes. Raises `AuditFailed` if the lanes refute the guarantee."""
+    """Check a run against its plan and lanes. Raises `AuditFailed` if the lanes refute what would be certified."""
     with tracing.span("examine"), installation.database.reading() as session:
         findings = unlearning.examine(session, run_id=run.run_id, records=records, observed=observed)
     if findings:

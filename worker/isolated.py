@@ -94,8 +94,8 @@ def run(
     At most `threads` CPU threads are used; None allows all. `on_progress` receives the number of steps taken about
     twenty times a second; `on_opened` is called whenever a block of rows has been opened for the next steps. Both block
     the run, and can stop it by raising. The run's process has ended when this function returns or raises. Raises
-    `ChainFailed`, `DatasetTooLarge` if a step's rows may not fit in the available memory, and `RunDiffersFromPlan` if
-    the process counted other than the number of rows given to it.
+    `ChainFailed`, `DatasetTooLarge` if a step's rows may exceed the memory limit, and `RunDiffersFromPlan` if the
+    process's count of non-null rows is not the number given to it.
     """
     if mechanism.num_slots != rows.shape.num_slots:
         raise RunDiffersFromPlan("The dataset has another number of slots than the model's mechanism says.")

@@ -61,7 +61,7 @@ class Child:
 
 
 class Forker:
-    """Forks children from a separate server process; each runs `main(connection, *descriptors)` of a module. If the
+    """Forker of children from a separate server process; each runs `main(connection, *descriptors)` of a module. If the
     module has a function `warm`, the server calls it once, before the first child started with `warm`."""
 
     def __init__(self, module: str) -> None:

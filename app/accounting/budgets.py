@@ -20,7 +20,7 @@ def of(dataset: Dataset) -> Budget | None:
 
 
 def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, accountant.Exposure]:
-    """Return the exposure of a person with `records` records in all versions so far, keyed by model id."""
+    """Map each of a dataset's models to the exposure of a person with `records` records in all versions so far."""
     next_revision = session.get_one(Dataset, dataset_id).revision + 1
     by_model = {}
     for model in repository.models_of(session, dataset_id=dataset_id):

@@ -205,7 +205,7 @@ class Absence:
 
 
 def of(session: Session, keys: Keys, request: tables.DeletionRequest, *, identity_rule: str) -> Absence | None:
-    """Return a signed statement that no rows were held when the request was accepted, or None if there were some.
+    """Return a signed statement that the request's datasets held nothing when it was accepted, or None if they did.
 
     Call it only for callers who may know what is held. `identity_rule` states in words when two identifiers denote the
     same person; the rule is fixed once the tenant has a request.

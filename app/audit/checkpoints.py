@@ -69,8 +69,8 @@ class Head:
 
 def due(session: Session, *, every_seconds: float) -> list[Head]:
     """Return the heads that need a signature: those of audit logs whose last checkpoint is `every_seconds` old or
-    `GROWTH` rows behind, and those of all ledgers that have grown. A chain that contradicts its last checkpoint is
-    logged and not signed again."""
+    `GROWTH` rows behind, and those of all ledgers that have grown. A chain that does not follow from its last
+    checkpoint is logged and not signed again."""
     heads = []
     for chain, seconds in ((AUDIT, every_seconds), (LEDGER, 0.0)):
         for tenant_id, head, signed in repository.heads(session, chain):

@@ -29,8 +29,8 @@ class AdditionTask:
 
 
 def take(session: Session, *, dataset: Dataset) -> list[Addition]:
-    """Assign all waiting batches, if any, to the next revision of `dataset`. Chains that began at an earlier revision
-    can then no longer continue, because the rows may have been written. Return all stored batches."""
+    """Assign all waiting batches to the next revision of `dataset`; without batches, keep the revision. Chains that
+    began earlier cannot continue afterwards, because the rows may have been written. Return all stored batches."""
     staged = repository.staged_additions(session, dataset_id=dataset.id)
     waiting = [addition for addition in staged if addition.revision is None]
     if waiting:

@@ -46,7 +46,7 @@ def up(
 
 @commands.command()
 def serve() -> None:
-    """Run the gateway; start `celery -A worker.celery_app worker --pool threads --concurrency 1` and one `beat` too."""
+    """Run only the gateway; workers: `celery -A worker.celery_app worker --pool threads --concurrency 1` and `beat`."""
     settings = _of_a_service()
     from app import installations, supervisor
 

@@ -32,7 +32,7 @@ class Sealer(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Private:
     """Fields that are sealed together. `key` is the name of their sealing key; None before they are stored. A value is
-    damaged if it or its key differs from what was stored; reading one of its texts then raises `SealedTextDamaged`."""
+    damaged if it or its key differs from what was stored; reading a sealed field then raises `SealedTextDamaged`."""
 
     key: str | None = field(default=None, compare=False)
     is_damaged: bool = field(default=False, compare=False)

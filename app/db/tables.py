@@ -588,7 +588,7 @@ CUT_OFF = sa.text("status IN ('abandoned', 'cancelled', 'failed')")
 class Run(Owned, Table):
     """Run: one attempt, fenced by its id. Only a `running` run can publish, and each dataset has at most one.
     `first_step`: number of steps in the model's chain before the run. `records`: number of records that became null
-    since the parent version's run. `reason`, `reason_facts`: why it was planned (`PlanReason`). `audit`: result of its
+    since the parent version's run. `reason`, `reason_facts`: reason for its plan (`PlanReason`). `audit`: result of its
     canary test. `repeated`: number of runs just before it that ended for the same reason and were not stored."""
 
     __tablename__ = "runs"

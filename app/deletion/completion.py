@@ -69,7 +69,7 @@ def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datet
 
 
 def _ask(new: Submitted, lookup: Lookup, *, besides: Collection[str] = ()) -> None:
-    """Add to `new` the erasures in the request's datasets except `besides`, and the models that may use the rows."""
+    """Add to `new` erasures in the request's datasets except `besides`, and models that used or may use the rows."""
     request = new.request
     holding = sorted(lookup.held(request.subject_refs) - set(besides))
     for dataset_id in holding:
@@ -236,7 +236,7 @@ def asks_for(request: DeletionRequest, dataset_id: str) -> bool:
 
 
 def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
-    """Complete up to `limit` requests that can stop waiting, or add erasures for new rows. Return the number handled.
+    """Complete up to `limit` requests that can stop waiting, or add erasures for rows found only now; return how many.
 
     Requests whose subject may be in damaged records continue to wait. A request without rows waits for its grace period
     like any other, so that callers cannot tell the difference.

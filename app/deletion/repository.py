@@ -166,7 +166,7 @@ def has_clock(
 def to_alert(
     session: Session, *, at: datetime.datetime, horizon: datetime.timedelta, limit: int
 ) -> list[DeletionRequest]:
-    """Return open requests that are overdue, or due within `horizon` on a running clock, and not yet announced."""
+    """Return open requests that are overdue, or due within `horizon` on a running clock, and not announced as such."""
     late = sa.and_(DeletionRequest.deadline <= at, DeletionRequest.alerted == ClockState.AT_RISK)
     query = sa.select(DeletionRequest).where(
         DeletionRequest.status.in_(_OPEN),
@@ -453,7 +453,7 @@ class Lookup:
     Attributes:
         datasets: Tenant of each dataset.
         holding: Datasets with unclaimed rows, keyed by subject reference.
-        models: Models that may have been trained on a dataset's rows, keyed by dataset.
+        models: Models that have been, or may still be, trained on a dataset's rows, keyed by dataset.
         claimed: Latest erasure of an open request, keyed by subject reference and dataset.
         erased: Last erasure of a completed request, keyed by subject reference and dataset.
         nulled: Number of claimed rows, keyed by dataset and revision, where several requests have claimed rows.

@@ -39,7 +39,7 @@ class RequestDraft:
     `refers_to` names an ended request about the same person. `statement` is the identity statement, or the error that
     rejects it; without `identity_verified` the request waits in review. With `strict`, no request is created if nothing
     is held. `alias_refs` are other identifiers of the same person, and `kind` is the kind of `subject_ref`. An identity
-    map adds `resolution`, and `identity_unknown` if no rows use `kind` or a linked kind (extension socket `RESOLVES`).
+    map adds `resolution`, and `identity_unknown` if no identifier can identify rows (extension socket `RESOLVES`).
     `other_cases` are identifiers of other people whose ids differ from these only in case: a `strict` refusal states
     how many have rows."""
 

@@ -137,7 +137,7 @@ def _signed(row: Checkpoint) -> JournalLine:
 
 
 def _requests(session: Session, *, after: int, limit: int | None = None) -> Iterator[JournalLine]:
-    """Yield the journal lines of all request events after event `after`; only the first batch if `limit` is given."""
+    """Yield the lines of the journal's request events after event `after`; only the first batch if `limit` is given."""
     while True:
         batch = repository.telling_events(session, after=after, limit=_AT_ONCE)
         for number, happened_at, request in batch:

@@ -65,7 +65,7 @@ class Shape:
 
 
 class ManifestEntry(NamedTuple):
-    """Reference from a manifest node to a block or to a lower node. `records` counts the non-null rows below it."""
+    """Reference from a manifest node to a block or to a lower node. `records` counts the non-null rows there."""
 
     name: bytes
     records: int

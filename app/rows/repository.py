@@ -41,8 +41,8 @@ def datasets_to_verify(session: Session, *, before: datetime.datetime) -> Iterat
 
 
 def row_roots(session: Session) -> dict[str, str]:
-    """Return the recorded roots of all rows in use, keyed by rows id. Pending batches, whose rows disappear soonest,
-    come first; datasets that are not retired follow."""
+    """Return the recorded roots of all rows still needed, keyed by rows id. Pending batches, whose rows disappear
+    soonest, come first; datasets that are not retired follow."""
     batches = sa.select(Addition.id, Addition.digest).where(Addition.staged, Addition.status == AdditionStatus.PENDING)
     datasets = sa.select(Dataset.id, Dataset.digest).where(Dataset.retired_at.is_(None))
     results = (session.execute(batches.order_by(Addition.id)), session.execute(datasets.order_by(Dataset.id)))

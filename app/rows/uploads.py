@@ -103,7 +103,7 @@ class Shuffle:
     """Uniformly random permutation of a stream of rows, in bounded memory.
 
     Every row is assigned to a random part, and each part is permuted. `most_bytes` bounds the total size of the rows.
-    Memory holds up to `held_bytes` of rows while they arrive, then one or two parts. The rest is spooled to `folder`.
+    Memory holds about `held_bytes` of rows while they arrive, then one or two parts. The rest is spooled to `folder`.
     """
 
     def __init__(

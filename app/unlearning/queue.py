@@ -64,7 +64,7 @@ def claim(
 
     Workers claim under the write lock (`Database.writing`), so no run is claimed twice. Runs with an expired lease are
     abandoned first. At most one run per dataset is in progress, because each run starts from the recorded rows and
-    replaces them. No run is claimed if the dataset, or a record that the run would erase, is damaged.
+    replaces them. A dataset's run is not claimed if the dataset, or a record that the run would erase, is damaged.
     """
     at = now(session)
     for run in repository.expired_runs(session, at=at):

@@ -294,7 +294,7 @@ class pieces(_Method[P]):
 
 
 class saved(_Method[P]):
-    """Method that writes a long response to an open file or a path, where it replaces a file only when complete."""
+    """Method that writes a long response to an open file, or to a path that only a complete response replaces."""
 
     first = (inspect.Parameter("to", inspect.Parameter.POSITIONAL_ONLY, annotation=Target),)
 

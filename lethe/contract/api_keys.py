@@ -48,7 +48,7 @@ class RotationIn(Body):
     overlap_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
         default=0, description="Seconds that the old key remains valid after the rotation, unless it expires earlier."
     )
-    expires_at: Moment | None = optional("Expiry of the new key (RFC 3339). Default: the old key's lifetime.")
+    expires_at: Moment | None = optional("Expiry of the new key (RFC 3339). Default: the old key's lifetime from now.")
 
 
 _KEYS = ResourceOperations("API keys", "/v1/api-keys", KeyUnknown)

@@ -106,7 +106,7 @@ VERIFY = _CERTIFICATES.operation(
     repeat="idempotent",
     problems=(CertificateInvalid, CertificateBeyondLimits),
     does="Verify a certificate's signature with this installation's public keys and recompute every number from the "
-    "statement alone. If limits are given, also refuse a certificate whose guarantees are weaker.",
+    "statement alone. If limits are given, also refuse a certificate with weaker `unlearning` or `deletion`.",
 )
 PUBLIC_KEYS = ResourceOperations("Operations", "/.well-known/jwks.json").operation(
     "jwks",

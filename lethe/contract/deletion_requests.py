@@ -59,7 +59,7 @@ class DeletionRequestIn(SubjectIn):
     )
     identity_verified: bool = Field(
         default=True,
-        description="True if identity is verified. If not, the request is held and the clock paused if the law allows.",
+        description="False if not verified: the request is held in review, its clock paused if the regulation allows.",
     )
     identity_statement: Annotated[Text, Field(max_length=16_000)] | None = optional(
         "JWT in which a registered issuer confirms the subject's identity; valid for one request."
@@ -157,7 +157,7 @@ class DeletionRequestOut(Answer):
     source: str | None = Field(description="Deletion list or protocol through which the request arrived; null if none.")
     refers_to: str | None = Field(description="ID of the earlier request that this one follows up; null if none.")
     created_at: datetime.datetime = Field(description="Time at which the request was created.")
-    completed_at: datetime.datetime | None = Field(description="Time of completion; null if the request is incomplete.")
+    completed_at: datetime.datetime | None = Field(description="Time of completion; null if not completed.")
     kept: str = Field(
         description="Data that is still stored under the tenant's policy. details: everything; request: all except "
         "external_id, metadata, callback_url, reasons and explanations; trace: the same, but no longer linked to the "

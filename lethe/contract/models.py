@@ -56,7 +56,7 @@ class MechanismOut(Answer):
     strong_convexity: float | None = _unless_none("Strong convexity m of the objective (l2); absent if not used.")
     smoothness: float | None = _unless_none("Smoothness L of the objective; absent if the method does not use it.")
     gradient_bound: float | None = _unless_none("Bound M on the gradient norm of a record's loss; absent if not used.")
-    step_size: float | None = _unless_none("Step size eta before the cool-down; absent if the method has no steps.")
+    step_size: float | None = _unless_none("Step size eta before the cool-down; absent if not used.")
     contraction: float | None = _unless_none("Lipschitz constant c < 1 of a step without noise; absent if not used.")
     noise_scale: float = Field(description="Noise scale sigma.")
     step_variance: float | None = _unless_none("Noise variance per step and coordinate: 2 step_size noise_scale^2.")
@@ -122,7 +122,7 @@ class BatchingIn(Body):
 
 class AuditIn(Body):
     lanes: Annotated[int, Field(ge=0, le=4096, multiple_of=2)] = Field(
-        default=256, description="Number of coordinates per canary test, half of them with a canary; 0 disables it."
+        default=256, description="Number of coordinates tested in every run, half with a canary; 0 disables tests."
     )
     chains: Annotated[int, Field(ge=1, le=64)] = Field(
         default=16, description="Factor by which `lanes` is multiplied when a canary test is requested."
@@ -207,7 +207,7 @@ class BatchingOut(Answer):
 
 
 class AuditingOut(Answer):
-    lanes: int = Field(description="Number of coordinates per canary test, half of them with a canary; 0 disables it.")
+    lanes: int = Field(description="Number of coordinates tested in every run, half with a canary; 0 disables tests.")
     chains: int = Field(description="Factor by which `lanes` is multiplied when a canary test is requested.")
     asked_at: datetime.datetime | None = Field(description="Time at which a pending test was requested; null if none.")
     last: runs.AuditOut | None = Field(description="Result of the most recent canary test; null if none has been run.")

@@ -18,9 +18,9 @@ Repeat = Literal["never", "keyed", "idempotent"]
 class Operation(Generic[P, T]):
     """Operation of the API, with the Python parameters `P` and the response type `T`.
 
-    `name` is unique and is the operation's ID in the OpenAPI document. `scope` is the scope the key needs; None if none
-    is needed. `takes` is the type of the JSON body, `query` that of the query parameters. `repeat` states what makes a
-    repetition safe if the method alone does not. `keyed`: the call takes an `Idempotency-Key` and fails with
+    `name` is unique and is the operation's ID in the OpenAPI document. `scope` is the scope the key needs; None if no
+    key is needed. `takes` is the type of the JSON body, `query` that of the query parameters. `repeat` states what
+    makes a repetition safe if the method alone does not. `keyed`: the call takes an `Idempotency-Key` and fails with
     `IdempotencyConflict` if it was used for another body; `idempotent`: calling twice has the effect of calling once.
     """
 

@@ -12,7 +12,7 @@ class HealthOut(Answer):
 
 
 class ReadyOut(Answer):
-    status: str = Field(description="State: ready, full (no disk space) or database_not_migrated.")
+    status: str = Field(description="State: ready, full (calls are refused) or database_not_migrated.")
     queue_age_seconds: float | None = optional(
         "Seconds that the oldest request has been waiting for a worker; 0 if none is. Null without metrics:read."
     )

@@ -344,7 +344,7 @@ class ModelOrder(ClosedSet):
 
 
 class ModelDanger(ClosedSet):
-    """Reason why a model in use needs attention, as counted in the overview."""
+    """Reason why a model in service needs attention, as counted in the overview."""
 
     WAITING = "waiting"
     FAILED = "failed"

@@ -52,7 +52,7 @@ class Spec:
         return {"name": self.name, "unknown": unknown, "max_unknown": maximum, "edition": self.edition}
 
     def range(self) -> tuple[float, float]:
-        """Return a numeric column's public range."""
+        """Return the public range of a numeric column or a target."""
         low, high = number_in(self.settings.get("min")), number_in(self.settings.get("max"))
         for key, bound in (("min", low), ("max", high)):
             if math.isinf(bound):

@@ -22,8 +22,8 @@ MAX_COUNT = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetColumn:
-    """A target's public range, and what happens to values `outside` it. With `counts`, values are integers >= 0: those
-    above `high` may be clipped, and all other numbers are invalid."""
+    """A target's public range, and what happens to values `outside` it. With `counts`, only integers >= 0 are valid;
+    those above `high` may be clipped."""
 
     low: float
     high: float

@@ -157,7 +157,7 @@ def law(mechanism: Mechanism, plan: CanaryPlan, *, records: int | None = None) -
     """Return the law of the lanes in a run.
 
     A canary has `records` worst-case records, by default as many as it takes to move the lane at the worst place by
-    `_APART`. The canaries are spread evenly over distinct batches that include the batch with the largest effect.
+    `_APART`. The canaries are spread evenly over the batches, one of them in the batch with the largest effect.
     """
     steps_before, steps, sensitivity = plan.steps_before, plan.steps, mechanism.sensitivity(Adjacency.ZERO_OUT)
     before, effect = _run(mechanism, steps_before, first=0), _run(mechanism, steps, first=steps_before)

@@ -158,7 +158,7 @@ class Evidence:
         history: The chain's runs so far, oldest first. They start with the learning run unless `accountant.compact`
             dropped it and the other runs that made up the first `steps_before` steps.
         records: Number of the person's records, >= 1.
-        steps_present: Number of steps that the chain took before the records became null; 0 if they were always null.
+        steps_present: Number of steps that the chain took before the records became null; 0 if null from the start.
         exposures: For each model trained on the records, keyed by id, the versions published while they were present.
         budgets: Budgets of the person's datasets, keyed by dataset id; datasets without a budget are absent.
         steps_before: Number of steps dropped from the history.

@@ -44,9 +44,9 @@ class Mechanism:
     Attributes:
         num_slots: Number of slots n0 >= 1, public and fixed per dataset. A deletion writes a null record to a slot.
         num_classes: C >= 2 (2 for the hinge, 1 for a regression); at most `MAX_LABELS` labels.
-        l2: Regularisation > 0. Every parameter is regularised. step_size, noise_scale, radius: eta > 0, sigma > 0, and
-        radius R > 0 of the ball around the origin. learn_steps, cool_down: Steps T of the learning run and q of the
-        cool-down, 1 <= q <= T.
+        l2: Regularisation > 0. Every parameter is regularised.
+        step_size, noise_scale, radius: eta > 0, sigma > 0, and radius R > 0 of the ball around the origin.
+        learn_steps, cool_down: Steps T of the learning run and q of the cool-down, 1 <= q <= T.
         grid: Power of two g. Before the projection, any step may round its mean and its noisy result to multiples of g
             in each of `num_parameters` d >= 1 coordinates; 0 for no rounding.
         batch_size: b, at least 1 and at most num_slots; 0 for all slots.
@@ -276,7 +276,7 @@ def _stated(**document: Any) -> Mechanism:
 
 
 def finest_grid(*, noise_std: float, radius: float) -> float:
-    """Return the grid: at most 2^-32 of a step's noise, or float64's resolution in the ball if that is coarser.
+    """Return the grid: the largest power of two <= 2^-32 `noise_std`, or float64's resolution in the ball if coarser.
 
     >>> finest_grid(noise_std=1.0, radius=1.0) == 2.0**-32
     True

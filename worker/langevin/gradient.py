@@ -46,7 +46,7 @@ _AHEAD_BYTES = 12 * 2**10
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Rows for the kernels: whole blocks divided into shares, followed by padding that the kernels may read."""
+    """Rows for the kernels: whole blocks divided into shares, followed by other numbers that the kernels may read."""
 
     features: NDArray[np.float32]  # (rows * d + LANES - 1 or more,)
     labels: NDArray[np.int32]  # (rows,)
@@ -120,7 +120,7 @@ class HostRows:
             _overwrite(self._weights, body.totals, tail.totals)
 
     def look(self, slots: Sequence[slice]) -> None:
-        """Overwrite and discard everything copied from rows. Call this before the rows outside `slots` leave memory."""
+        """Overwrite and discard everything copied from rows, because rows outside `slots` leave memory."""
         for body, tail in self._parts.values():
             _overwrite(body.labels, body.factors, body.totals, tail.totals, tail.features, tail.labels, tail.factors)
         self._parts.clear()

@@ -56,8 +56,8 @@ class Shown:
         schedule: Schedule,
         show: Show | None = None,
     ) -> None:
-        """Check and store the rows. Without `show`, all of the run's rows are in memory. Raises ValueError, naming the
-        condition, for arrays of the wrong type or shape."""
+        """Store the rows. Without `show`, all of the run's rows are in memory. Raises ValueError, naming the condition,
+        for arrays of the wrong type or shape."""
         if features.ndim != 2 or features.dtype != np.float32:
             raise ValueError("Expected features to be a float32 matrix")
         if stored.shape not in (features.shape[:1], (len(features), 2)) or stored.dtype != np.int32:

@@ -176,7 +176,7 @@ class _SubjectKey:
 
 
 def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Journal | None:
-    """Open the tombstones, and check that they are at least as new as the backup. Return None if no file is given.
+    """Open the tombstones, which must reach back to the backup and not be older. Return None if no file is given.
 
     The key for the tombstones' references to people comes from the archive, because nothing is on disk yet.
     """

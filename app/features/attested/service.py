@@ -134,7 +134,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
 
 
 def follow(session: Session, changes: Sequence[history.Change]) -> None:
-    """Start the waits of accepted requests, and end those of withdrawn requests, in the same transaction."""
+    """Start the waits of accepted requests and end those of withdrawn requests, in the transaction of `changes`."""
     if accepted := {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}:
         _open(session, accepted)
     if withdrawn := {change.request.id: change.at for change in changes if change.kind in _WITHDRAWN}:

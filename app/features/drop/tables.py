@@ -35,8 +35,8 @@ class DropLine(Owned, Table):
 
 
 class DropHash(Owned, Table):
-    """Keyed hash by which a DROP list may refer to the person with this identifier; empty if the hashed data is not
-    held. `kind`: kind of the identifier. Several people may share a hash."""
+    """Keyed hash by which a DROP list may refer to the person with this identifier; empty if the data that the list
+    hashes is not held. `kind`: kind of the identifier. Several people may share a hash."""
 
     __tablename__ = "drop_hashes"
     subject_ref: Mapped[str] = mapped_column(primary_key=True)

@@ -71,8 +71,8 @@ def references(call: Call, kind: str) -> Callable[[Iterable[str]], list[str]]:
 
 
 def normal(identifier: str, kind: str, rule: SubjectRule, region: str | None) -> str:
-    """Return the normal form of an identifier. `rule` is the tenant's rule for subject ids, `region` the country
-    assumed for phone numbers without a country code (refused if it is None). Raises `InputInvalid`."""
+    """Return the normal form of an identifier. `rule` is the tenant's subject-id rule, `region` the country assumed for
+    phone numbers without a country code (refused if None). Raises `InputInvalid`, without the identifier."""
     if kind == CUSTOMER_ID:
         text = subjects.normal(identifier, rule)
     elif kind == EMAIL:

@@ -112,7 +112,7 @@ def renew(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) ->
 
 
 def retire(session: Session, model: DpModel) -> None:
-    """Retire a model, and close the requests that are waiting for its retraining. Repeating the call is a no-op."""
+    """Retire a model, and close the requests waiting for it as not reached. Repeating the call is a no-op."""
     if model.retired_at is not None:
         return
     model.retired_at = now(session)

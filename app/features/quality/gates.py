@@ -93,7 +93,7 @@ def judge(session: Session, model: Model, version: Version) -> None:
 
 
 def describe(model: Model, version: Version | None) -> QualityOut | None:
-    """Return a model's gate and whether `version` meets it; None if the model has no gate."""
+    """Return a model's gate with the metric of `version`, and whether it passes or is held; None without a gate."""
     gate = gate_of(model)
     if gate is None:
         return None

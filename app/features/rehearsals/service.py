@@ -251,8 +251,8 @@ def sampled(slots: Sequence[int]) -> tuple[int, ...]:
 
 
 def complete(session: Session, run: Run, report: dict[str, Any]) -> None:
-    """Complete a run's rehearsal with its report. Measurements on test rows are left out if people were erased during
-    the run or another rehearsal has measured these rows."""
+    """Complete a run's rehearsal with its report. Measurements on test rows are left out if any of the rows were erased
+    during the run or another rehearsal has measured them."""
     tested_on = session.get_one(Model, run.model_id).evaluation_dataset_id
     rehearsal = _of(session, run)
     if tested_on is not None and (

@@ -32,7 +32,7 @@ class AtOrder:
 def renyi_to_epsilon_mironov(*, order: float, divergence: float, delta: float) -> float:
     """Return epsilon = divergence + log(1/delta) / (order - 1).
 
-    `renyi_to_epsilon_cks` never gives a larger value; this conversion is provided for comparison only.
+    `renyi_to_epsilon_cks` never gives a larger value; this conversion is provided for comparison.
 
     Edge cases: divergence = 0 means P = Q and gives epsilon 0.
 

@@ -30,7 +30,7 @@ class BoundParameterOut(Answer):
     description: str = Field(description="Meaning and valid range of the parameter.")
     meaning: str = Field(description="Meaning of the parameter.")
     unit: str = Field(description="Unit of the value, or of each value in a list; empty if it has none.")
-    interval: str | None = Field(description='Allowed interval for the value or list items, such as "(0, 1]", or null.')
+    interval: str | None = Field(description='Interval for the value or each list item, as "(0, 1]"; null if none.')
     low: float | None = Field(description="Lower end of the interval; null if there is none.")
     high: float | None = Field(description="Upper end of the interval; null if there is none.")
     is_hypothesis: bool = Field(

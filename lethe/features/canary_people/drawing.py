@@ -26,7 +26,7 @@ _MAX_TRIES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canaries:
-    """Two groups of canaries drawn together: `planted` canaries enter one training run, `never` canaries enter none."""
+    """Canaries drawn together from one distribution: `planted` ones enter one training run, `never` ones enter none."""
 
     planted: "pa.Table"
     never: "pa.Table"

@@ -13,7 +13,7 @@ class LedgerAccounting(Resource[H]):
 
 
 class Ledger(Resource[H]):
-    """`client.ledger`: all models' versions in hash-chained entries, which `lethe ledger verify` checks."""
+    """`client.ledger`: all models' versions in hash-chained entries, which `lethe ledger verify` recomputes."""
 
     head = call(contract.HEAD)
     export = pieces(contract.EXPORT)

@@ -65,7 +65,7 @@ class LinesIn(LargeBody):
         description="Lines of the file. They can be split across calls in any way."
     )
     num_lines: Annotated[int, Field(ge=0, lt=2**31)] | None = optional(
-        "Number of lines in the whole file, given in its last call. The file is answered once all are loaded."
+        "Number of lines in the whole file, given in its last call. The file has no answer before all are loaded."
     )
 
     @model_validator(mode="after")

@@ -19,7 +19,7 @@ MAX_BATCH = 500
 
 
 class LoadTotals(pydantic.BaseModel):
-    """Totals for all calls of one load. `suppressed` names links left out because their person has been forgotten."""
+    """Totals for all calls of one load. `suppressed`: positions of links left out because the person was forgotten."""
 
     num_links: int = 0
     num_new: int = 0

@@ -82,7 +82,7 @@ class LoadedOut(Answer):
         "identifiers in such a link. Null for callers without accounting:read."
     )
     suppressed: list[int] = Field(
-        description="Positions in `links` of the first 20 suppressed links; empty for callers without accounting:read."
+        description="Indexes in `links` of the first 20 suppressed links; empty for callers without accounting:read."
     )
 
 

@@ -167,7 +167,7 @@ class CompletionOut(Answer):
     requests: int = Field(description="Number of requests completed during `weeks`.")
     median_days: int | None = Field(description="Median number of days to completion; null if none was completed.")
     p90_days: int | None = Field(description="90th percentile of days to completion; null if none was completed.")
-    share_in_time: float | None = Field(description="Fraction completed by the deadline; null if none was completed.")
+    share_in_time: float | None = Field(description="Fraction completed before the deadline; null if none completed.")
 
 
 class SummaryOut(Answer):
@@ -435,7 +435,7 @@ class AccountOut(Answer):
     releases: int = Field(description="Number of the model's versions on record, including destroyed ones.")
     next_request: NextRequestOut = Field(description="Run that would be needed to forget one more record.")
     releases_left: ReleasesLeftOut = Field(description="Number of versions that still fit into an `adaptive` budget.")
-    reset: ResetOut | None = Field(description="Run that meets the target with `reset`; null if over LETHE_MAX_STEPS.")
+    reset: ResetOut | None = Field(description="Run meeting the target with `reset`; null if none in LETHE_MAX_STEPS.")
 
 
 class StatementOut(Answer):

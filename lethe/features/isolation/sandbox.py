@@ -104,7 +104,7 @@ def enter(*, memory_bytes: int, cpu_seconds: int | None = None) -> None:
 
 
 def _close_files(libc: ctypes.CDLL) -> bool:
-    """Use Landlock to block access to files, TCP and other processes' signals. Return False if the kernel lacks it."""
+    """Use Landlock to block files, TCP, and signals to other processes. Return False if the kernel lacks it."""
     # With this flag the call returns the version of Landlock.
     version = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)
     if version < 1:

@@ -48,7 +48,7 @@ class ReasonOut(Answer):
 
 
 class SurveyOut(Answer):
-    odds: int = Field(description="Ratio of the probability of sending the true reason to that of any other reason.")
+    odds: int = Field(description="Ratio of the probability of sending the true reason to that of each other reason.")
     epsilon: float = Field(description="Local differential privacy of each answer, in nats: ln(odds).")
     num_answers: int = Field(description="Number of answers in the survey.")
     reasons: list[ReasonOut] = Field(description="Estimates for each reason.")

@@ -98,7 +98,7 @@ class DpModelOut(Answer):
     max_rows_per_person: int = Field(description="Number of rows that every request counts as.")
     trained_from: datetime.datetime = Field(description="Time at which the model's training run read its data.")
     epsilon: float = Field(description="Epsilon for the rows of one person, recomputed from the ledger and rounded up.")
-    curve: list[CurvePoint] = Field(description="Epsilon for each number of rows, up to just above the budget.")
+    curve: list[CurvePoint] = Field(description="Epsilon for some numbers of rows, up to just above the budget.")
     budget_epsilon: float = Field(description="Maximum epsilon for all forgotten rows together.")
     budget_rows: int = Field(description="Maximum number of forgotten rows whose epsilon fits into the budget.")
     forgotten_rows: int = Field(
@@ -138,7 +138,7 @@ GET = _DP_MODELS.of_one(
     "/{dp_model_id}",
     scope=Scope.MODELS_READ,
     gives=DpModelOut,
-    does="Return a model with its ledger, its epsilon for each number of rows, and its remaining budget.",
+    does="Return a model with its ledger, its epsilon by number of rows, and its remaining budget.",
 )
 RENEW = _DP_MODELS.of_one(
     "renew_dp_model",
@@ -148,8 +148,8 @@ RENEW = _DP_MODELS.of_one(
     takes=LedgerIn,
     gives=DpModelOut,
     repeat="idempotent",
-    does="Replace a model's ledger after a retraining. Requests accepted before `trained_from` no longer count; those "
-    "among them that were waiting proceed. A ledger is refused if its budget does not cover the other requests.",
+    does="Replace a model's ledger after a retraining. Requests accepted before `trained_from` no longer count; if "
+    "waiting, they proceed, as do others that now fit. Refused if the budget does not cover the others counted so far.",
 )
 RETIRE = _DP_MODELS.of_one(
     "retire_dp_model",
@@ -158,5 +158,5 @@ RETIRE = _DP_MODELS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Retire a model. Requests that were waiting for its retraining stop waiting, and their headlines say so.",
+    does="Retire a model. Requests stop waiting for its retraining; their headlines state that it was not reached.",
 )

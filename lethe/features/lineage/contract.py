@@ -169,7 +169,7 @@ class CarryingVersionOut(Answer):
 class FirstWithoutOut(Answer):
     number: int = Field(description="Number of the first version without the person's rows.")
     published_at: datetime.datetime = Field(description="Time of publication.")
-    certificate_id: str | None = Field(description="ID of the version's certificate; null if there is none.")
+    certificate_id: str | None = Field(description="ID of the person's certificate for the version; null if none.")
 
 
 class ModelLineageOut(Answer):

@@ -30,7 +30,7 @@ class ModelsCountOut(Answer):
     degraded: int = Field(description="Number of models whose live version fails the quality gate.")
     held: int = Field(description="Number of degraded models that are not served.")
     first_due_at: datetime.datetime | None = optional(
-        "Earliest deadline of a request about a person on whose data a live version was trained; null if there is none."
+        "Earliest deadline of a request about a person whom a live version must still forget; null if there is none."
     )
 
 
@@ -46,7 +46,7 @@ class OverviewOut(Answer):
     overdue: int = Field(description="Number of open requests past their deadline.")
     queue_age_seconds: float = Field(description="Seconds that the oldest request has waited for a worker; 0 if none.")
     running: int = Field(description="Number of runs that are in progress.")
-    workers: WorkerState = Field(description="State of the workers: alive, silent (no heartbeat for 60 s) or failing.")
+    workers: WorkerState = Field(description="Workers: alive, silent (no heartbeat for 60 s) or failing (runs fail).")
     worker_seen_at: datetime.datetime | None = Field(description="Time of a worker's last heartbeat; null if none.")
     hosts: list[HostOut] = Field(description="Hosts sharing the data folder with a worker heartbeat in the last week.")
     models: ModelsCountOut = Field(description="Number of models in each state.")

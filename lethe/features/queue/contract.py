@@ -32,7 +32,7 @@ class HourOut(Answer):
 
 
 class QueueOut(Answer):
-    at: datetime.datetime = Field(description="Time at which the queue was read.")
+    at: datetime.datetime = Field(description="Time at which the response was computed.")
     next: list[QueuedOut] = Field(
         description="Datasets that need a run but have none yet, in the order workers claim them; at most 100 per rule."
     )

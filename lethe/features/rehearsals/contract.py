@@ -120,7 +120,7 @@ class RehearsalReport(Answer):
 class RehearsalOut(Answer):
     id: str = Field(description="ID of the rehearsal.")
     model_id: str = Field(description="ID of the model.")
-    people: int = Field(description="Number of people drawn at random.")
+    people: int = Field(description="Number of people to draw at random.")
     status: RehearsalStatus = Field(description="Status of the rehearsal.")
     run_id: str | None = Field(description="ID of the rehearsal's run; null until it starts.")
     progress: models.ProgressOut | None = Field(description="Progress of the rehearsal's run; null if not in progress.")

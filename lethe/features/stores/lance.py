@@ -150,7 +150,7 @@ def _is_vector(kind: Any) -> bool:
 
 
 def _index_again(table: Any, index: Any) -> None:
-    """Create an index like `index` on a table. Raises `StoreError` if LanceDB does not know its kind."""
+    """Create an index like `index` on a table. Raises `StoreError` if LanceDB cannot create it again."""
     import dataclasses
 
     import lancedb.index as kinds

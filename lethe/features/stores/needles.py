@@ -31,9 +31,9 @@ class StoreRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needle:
-    """Vector, text or id whose `samples` are sought: arrays of float64, or bytes. Finding any one of them is enough. A
-    needle without samples is not distinctive; `why` is then `too_short` or `too_plain`. `is_held` is True if the store
-    returned the needle, which its files must then contain before the deletion."""
+    """Vector, text or id whose `samples` are sought: arrays of float64, or bytes. Any sample found reveals it. A needle
+    without samples is not distinctive; `why` is then `too_short` or `too_plain`. `is_held` is True if the store
+    returned the needle; the store's files must then contain it before the deletion."""
 
     kind: str
     samples: tuple[bytes | np.ndarray[Any, Any], ...] = field(repr=False)

@@ -82,7 +82,7 @@ def of_package(name: str, module: str, tested: str) -> str:
 
 
 def require_unused(folder: Path) -> None:
-    """Raise `StoreError` if another process has a file in the folder open, or if this cannot be determined."""
+    """Raise `StoreError` if another process that this user can inspect has a file in the folder open."""
     import psutil
 
     inside = os.path.realpath(folder) + os.sep

@@ -44,8 +44,8 @@ def sign(
     """Return a task's signed acknowledgement (compact JWS), given the `data` of its webhook.
 
     `private_jwk` is the system's Ed25519 key (RFC 8037, with `x` and `d`), `by` the person or role that confirms, and
-    `evidence_sha256` the digest (hex) of a document that proves the deletion. `at` is the time of confirmation, with
-    its time zone; the default is now.
+    `evidence_sha256` the digest (hex) of a document that shows the deletion. `at` is the time of confirmation, with its
+    time zone; the default is now.
 
     Raises:
         ValueError: if the key is not a private Ed25519 key, or a field is malformed.

@@ -51,8 +51,8 @@ class Preview:
     row of median norm, each as column, position in the column and number, with the bias last. `second_moment`: the
     largest eigenvalue of the second moment of any random batch; None for a tangent model. `majority`: the accuracy of
     the best constant prediction. `scikit_learn`: the accuracy of the tuned `scikit_learn_model` on the same features;
-    None for log_loss or if scikit-learn is not installed. `network`: the network used. `lengths`, `row` and warnings
-    describe its outputs or, for a tangent model (with `num_moved` trained parameters), its inputs."""
+    None for log_loss, constant training values or without scikit-learn. `network`: the network used. `lengths`, `row`
+    and warnings describe its outputs or, for a tangent model (with `num_moved` trained parameters), its inputs."""
 
     num_rows: int
     num_features: int

@@ -50,11 +50,11 @@ class TableOut(Answer):
     columns: list[ColumnOut] = Field(description="Columns visible to trainers.")
     num_rows: int | None = Field(description="Number of remaining rows; null for callers without accounting:read.")
     created_at: datetime.datetime = Field(description="Time of the upload.")
-    retired_at: datetime.datetime | None = Field(description="Time at which the rows were destroyed; null until then.")
+    retired_at: datetime.datetime | None = Field(description="Time at which the table was retired; null until then.")
 
 
 class NewTableOut(TableOut):
-    warnings: list[str] = Field(description="Warnings about subject IDs that requests might not find. Shown only once.")
+    warnings: list[str] = Field(description="Subject IDs that requests might not find, with the remedy. Shown once.")
 
 
 Command = Annotated[list[Annotated[Text, Field(min_length=1, max_length=1000)]], Field(min_length=1, max_length=50)]

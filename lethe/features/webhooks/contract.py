@@ -49,7 +49,7 @@ class DeliveryOut(Answer):
     attempts: int = Field(description="Number of attempts so far.")
     error: str | None = Field(description="Stable error code of the last attempt; null if there was no error.")
     next_attempt_at: datetime.datetime | None = Field(description="Time of the next attempt; null unless pending.")
-    created_at: datetime.datetime = Field(description="Time of the delivery's creation; nothing is sent earlier.")
+    created_at: datetime.datetime = Field(description="Time from which the delivery may be sent.")
     ended_at: datetime.datetime | None = Field(description="Time at which the delivery ended; null while pending.")
 
 

@@ -22,7 +22,7 @@ def run(mechanism: Mechanism, plan: CanaryPlan, *, on_progress: Callable[[int], 
     """Return the statistics of the lanes after the steps of `plan`. The plan's `steps_before` steps are taken first.
 
     `on_progress(steps_done)` is called after every step and may raise to stop the run. Raises `AuditFailed` if the
-    learned canaries deviate from their law, which happens in a correct run with probability <= `FALSE_ALARM`.
+    lanes deviate from their law after learning, which happens in a correct run with probability <= `FALSE_ALARM`.
     """
     law, start = canary_test.law(mechanism, plan), torch.zeros(plan.lanes, dtype=torch.float64)
     if plan.steps_before:

@@ -220,7 +220,7 @@ class DeviceRows:
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
-        """Enter the rows' device and stream (graphs need one), with full precision and without autograd."""
+        """Enter the rows' device and stream (graphs need a separate stream), in full precision without autograd."""
         with ExitStack() as stack:
             stack.enter_context(torch.no_grad())
             stack.enter_context(passes.full_precision())

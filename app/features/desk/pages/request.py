@@ -381,7 +381,7 @@ def next_step(request: contract.DeletionRequestOut, *, may_reply: bool) -> Marku
 
 
 def waits(model: ModelToForgetOut) -> Markup:
-    """Describe what a model is waiting for before it forgets, when that wait will end, and how long its run takes."""
+    """Describe what a model is waiting for before it forgets, the latest end of that wait, and its run's duration."""
     reason = labels("reasons").get(model.reason or "none", str(model.reason))
     if model.reason == WaitReason.BATCH:
         of_batch = gettext("waits for a batch: {waiting} of {batch} requests so far")
