@@ -43,12 +43,16 @@ class Edge:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60, source_address=(source, 0))
 
     def get(self, path: str, *, source: str = "127.0.0.1", **headers: str) -> httpx.Response:
-        transport = httpx.HTTPTransport(local_address=source)
-        with httpx.Client(base_url=self.url, transport=transport, headers=headers, timeout=60) as client:
-            return client.get(path)
+        return get(f"{self.url}{path}", source=source, **headers)
 
 
 Start = Callable[..., Edge]
+
+
+def get(url: str, *, source: str, **headers: str) -> httpx.Response:
+    """Call `url` from the local address `source`."""
+    with httpx.Client(transport=httpx.HTTPTransport(local_address=source), headers=headers, timeout=60) as client:
+        return client.get(url)
 
 
 def caddy() -> str:
@@ -230,31 +234,37 @@ def test_problems_are_compressed(edge: Start) -> None:
         assert "content-encoding" not in proxy.get("/admin/login").headers
 
 
-def refused_until_limited(call: Callable[[dict[str, str]], httpx.Response]) -> int:
-    """Return the number of calls with a wrong key, of at most 30, that are refused before the first that is
-    rate-limited. It is higher than the limit if a minute of the gateway's clock ends in between."""
-    for number in range(30):
-        answer = call({"Authorization": "Bearer no", "X-Forwarded-For": f"10.0.0.{number}"})
-        if answer.status_code == 429:
-            return number
-        assert answer.status_code == 401
-    return 30
+def statuses_within_a_minute(url: str) -> list[int]:
+    """Return the statuses of six calls with a wrong key that one address makes within a minute of the clock. Each call
+    claims to come from another address."""
+    for number in range(2, 250):
+        minute = time.time() // 60
+        statuses = [
+            get(
+                url,
+                source=f"127.0.0.{number}",
+                **{"Authorization": "Bearer no", "X-Forwarded-For": f"10.0.0.{claimed}"},
+            ).status_code
+            for claimed in range(6)
+        ]
+        if time.time() // 60 == minute:
+            return statuses
+    raise TimeoutError("Six calls took a minute")
 
 
 def test_the_address_of_a_client_is_passed_on(gateway: str, edge: Start) -> None:
     """A call with a wrong key counts against the address that it is sent from, whatever address the client claims to
     have."""
     proxy = edge(gateway)
-    assert 5 <= refused_until_limited(lambda headers: proxy.get("/v1/models", source="127.0.0.2", **headers)) < 30
-    assert proxy.get("/v1/models", source="127.0.0.3", Authorization="Bearer no").status_code == 401
+    assert statuses_within_a_minute(f"{proxy.url}/v1/models") == [401] * 5 + [429]
+    assert proxy.get("/v1/models", source="127.0.1.1", Authorization="Bearer no").status_code == 401
 
 
 def test_untrusted_proxies_are_ignored(settings: Settings) -> None:
     """A gateway without trusted proxies counts calls with wrong keys by the connection's address, even on the loopback
     interface."""
     with processes.gateway(settings.model_copy(update={"failed_calls_per_minute": 5})) as (_, address):
-        refused = refused_until_limited(lambda headers: httpx.get(f"{address}/v1/models", headers=headers, timeout=60))
-    assert 5 <= refused < 30
+        assert statuses_within_a_minute(f"{address}/v1/models") == [401] * 5 + [429]
 
 
 def test_an_unreachable_gateway_returns_a_problem(edge: Start) -> None:

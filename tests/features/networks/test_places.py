@@ -30,7 +30,7 @@ def test_one_tenants_uploads_do_not_delay_other_tenants(gateway: TestClient) -> 
     ]
     for one in uploads:
         one.start()
-    wait_until(lambda: len(answers) == len(uploads) - service.OF_TENANT)
+    wait_until(lambda: len(answers) >= len(uploads) - service.OF_TENANT)
     assert gateway.get("/v1/networks", headers=theirs).json()["items"] == []
     registered = upload(gateway, nets.linear(), **theirs)
     refused = list(answers)
