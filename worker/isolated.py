@@ -30,7 +30,7 @@ DIED = "run_process_died"
 """Error code for a run whose process was killed or could not be started."""
 
 _SECONDS_BETWEEN_SIGNS = 0.05
-"""Seconds after which the run's holder is told again that the run is continuing, even without progress."""
+"""Maximum seconds between reports to the run's holder that the run is continuing, even without progress."""
 
 _FORKER = process.Forker("worker.chain_process")
 

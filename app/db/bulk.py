@@ -87,7 +87,7 @@ def store(
 
 @contextmanager
 def together(session: Session) -> Iterator[None]:
-    """At the end of the block, send all rows stored in it, in order; to PostgreSQL in one round trip if they are few.
+    """Send all rows stored in the block at its end, in order; to PostgreSQL in one round trip if they are few.
     The block must not read rows that it stored."""
     pending: list[_Stored] = []
     session.info[_WAITING] = pending

@@ -389,7 +389,7 @@ class DeletionRequest(Owned, Table):
     clock was paused. `held_until`: time before which no worker starts; null for no delay. `doubted_at`: time since
     which damaged records may hide the person's rows; they are looked up again before it completes. `source`: list or
     protocol through which it arrived. `maker`: line of the API key that made it; null if unknown. `discreet`: whether
-    its maker must not be told if anything is held. `refers_to`: ended request that it cites. `alerted`: last alert sent
+    its maker must not learn if anything is held. `refers_to`: ended request that it cites. `alerted`: last alert sent
     to receivers, `at_risk` or `overdue`. `reported_at`: time at which discreet callers see it completed, fixed at
     acceptance. `ended_at`: its end, after which the tenant's policy lowers `kept` (`app.deletion.retention`).
     `external_ref`: reference of its external id. `assignee`: id of the person in charge. `erased_by`: request about the

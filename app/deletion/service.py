@@ -35,7 +35,7 @@ _due_at = functools.lru_cache(maxsize=100)(deadlines.due_at)
 class RequestDraft:
     """Request as submitted by a caller. `by` is the caller with their tenant, whose `policy` applies. `maker` is the
     lineage of the caller's key; with `own_only` they may refer only to requests of that lineage, and with `discreet`
-    they must not be told whether rows are held. `dataset_ids` restricts the request; None covers all datasets.
+    they must not learn whether rows are held. `dataset_ids` restricts the request; None covers all datasets.
     `refers_to` names an ended request about the same person. `statement` is the identity statement, or the error that
     rejects it; without `identity_verified` the request waits in review. With `strict`, no request is created if nothing
     is held. `alias_refs` are other identifiers of the same person, and `kind` is the kind of `subject_ref`. An identity

@@ -26,7 +26,7 @@ class PlanReason(StrEnum):
     ONE_BY_ONE = "one_by_one"
     """Facts: number of `requests`, and total number of `steps` of their runs."""
     FRESH_NOISE = "fresh_noise"
-    """With this method, each version is trained from scratch with fresh noise."""
+    """Each version of a model by this method is trained from scratch with fresh noise."""
     NO_INFLUENCE = "no_influence"
     """Deleted records have no influence on a model trained from scratch."""
 

@@ -208,7 +208,7 @@ class Metric(ClosedSet):
 
 
 class OnBreach(ClosedSet):
-    """What happens if a version fails its gate. Either way, it replaces the previous one and forgets the records."""
+    """Action taken if a version fails its gate. Either way, it replaces the previous one and forgets the records."""
 
     PUBLISH_DEGRADED = "publish_degraded"
     HOLD = "hold"

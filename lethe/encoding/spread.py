@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 _PARALLEL = 0.98
-"""Mean cosine between two rows above which rows can hardly be told apart."""
+"""Mean cosine between two rows above which rows can hardly be distinguished."""
 _LONG = 100.0
 """Ratio of the longest row to the shortest above which scaling discards information that is in the lengths."""
 _MAX_COLUMNS = 10

@@ -282,7 +282,7 @@ def _check_link(entry: Entry, *, model_id: str, sequence: int, previous: str) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _History:
-    """Those runs of a model's current chain that affect its numbers (`accountant.recent`), each with its version,
+    """Runs of a model's current chain that affect its numbers (`accountant.recent`), each with its version,
     oldest first; the number of steps before them; and the chain after the last run."""
 
     runs: tuple[tuple[int, Run], ...]

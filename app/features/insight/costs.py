@@ -20,7 +20,7 @@ from lethe.proof.accountant import Chain
 
 def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | None:
     """Return the minimum number of steps on the current data after which a model's initial parameters matter no more
-    than its target permits, and the resulting guarantee; None if above `at_most`, or if every run starts anew."""
+    than its target permits, and the resulting guarantee; None if above `at_most`, or if every run is from scratch."""
     mechanism = stored_mechanism(model.mechanism)
     if not methods.of(mechanism).continues:
         return None

@@ -1,4 +1,4 @@
-"""What external protocols share: raw request bodies, submission of requests, and errors in a protocol's own format."""
+"""Common parts of external protocols: raw request bodies, request submission, and errors in a protocol's own format."""
 
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence

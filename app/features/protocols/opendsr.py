@@ -119,8 +119,8 @@ class SubjectRequestState:
 
 def read(body: bytes, *, identity_types: Collection[str], domain: str) -> SubjectRequest:
     """Parse a controller's request; `identity_types` are the types of the tenant's subject ids. Raises `InputInvalid`,
-    also if the tenant has declared no types, because an identity of the wrong type would match nobody and its request
-    would complete as if no data were held."""
+    also if the tenant has declared no types, because an identity of the wrong type would match no person and its
+    request would complete as if no data were held."""
     request = parsed(SubjectRequest, body)
     if not identity_types:
         raise InputInvalid("This processor has not stated which identities are its subject ids (opendsr_identities).")

@@ -215,7 +215,7 @@ def for_trainer(table: pa.Table, *, group_ids: bool) -> pa.Table:
 
 
 def split(table: pa.Table, *, holdout: float) -> tuple[pa.Table, pa.Table]:
-    """Return the training rows and the holdout rows. The holdout is a share of the people, drawn anew each time from
+    """Return the training rows and the holdout rows. The holdout is a share of the people, drawn again each time from
     the system's randomness, with at least one person in each part if possible. If `holdout` is 0, it is empty."""
     people = table.column(GROUP).unique().to_pylist()
     number = min(max(1, round(holdout * len(people))), len(people) - 1) if holdout else 0

@@ -173,7 +173,7 @@ def dataset_infer(
         list[str] | None, typer.Option("--values", help="NAME=ONE,OTHER: values chosen by you; can be repeated")
     ] = None,
     public: Annotated[
-        bool, typer.Option("--public", help="Confirm that nobody in FILE can ever ask to be forgotten")
+        bool, typer.Option("--public", help="Confirm that no person in FILE can ever ask to be forgotten")
     ] = False,
 ) -> None:
     """Propose a schema from a public sample, or from ranges that you state, to be reviewed and edited.

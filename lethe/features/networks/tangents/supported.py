@@ -1,4 +1,4 @@
-"""Which networks can be differentiated here. This module does not need torch."""
+"""Networks that can be differentiated here. This module does not need torch."""
 
 from collections.abc import Iterable
 
