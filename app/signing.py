@@ -34,7 +34,7 @@ Wanted: TypeAlias = tuple[Any, Callable[[], Any]]
 
 
 class NotSigned(Exception):
-    """Error for signatures that a transaction needs but that were not made in advance."""
+    """A transaction needs a signature that was not made before it began."""
 
 
 class SignedAhead:

@@ -19,8 +19,8 @@ class TraceSpan(Protocol):
 
 
 class Tracer(Protocol):
-    """Sender of spans. A feature's `traces` module lists, as `TRACERS`, functions that create one from an endpoint and
-    a `service`, or return None if the packages they need are missing."""
+    """Interface of a tracer, which sends spans. A feature's `traces` module lists functions as `TRACERS`: each takes an
+    endpoint and a `service`, and returns a tracer, or None if the packages it needs are missing."""
 
     def span(
         self, name: str, parent: str | None, attributes: dict[str, str | int | float]

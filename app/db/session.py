@@ -109,8 +109,8 @@ class Database:
             yield session
 
     def refuse_callers(self, reason: Problem | None) -> None:
-        """Refuse all sessions of actors in this process for `reason`; None lifts the refusal. The service's own
-        sessions continue."""
+        """Make this process refuse all sessions on behalf of an actor by raising `reason`, or accept them again if it
+        is None. The service's own sessions are not affected."""
         _refused[self._url] = reason
 
     def require_served(self) -> None:

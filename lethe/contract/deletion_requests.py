@@ -148,7 +148,7 @@ class DeletionRequestOut(Answer):
     metadata: dict[str, str] = Field(description="Caller's additional data; empty if not given, or erased.", repr=False)
     submitted_at: datetime.datetime = Field(description="Time of the person's request; deadlines run from it.")
     time_zone: str = Field(description="Time zone of the deadlines, as set in the policy when the request was created.")
-    due_at: datetime.datetime = Field(description="Deadline before any extension; pauses of the clock postpone it.")
+    due_at: datetime.datetime = Field(description="Deadline before any extension. Pausing the clock postpones it.")
     extended_due_at: datetime.datetime | None = Field(description="Deadline after extension; null if never extended.")
     extension_reason: str | None = Field(description="Reason for the extension; null if none or erased.", repr=False)
     clock: ClockOut = Field(description="State of the request's clock and deadline.")

@@ -114,9 +114,10 @@ def started(mechanism: Mechanism) -> Chain:
 
 
 def imported(mechanism: Mechanism, *, steps: int = 0) -> Chain:
-    """Return the chain of an imported model, or of a model after `steps` >= 0 steps without a recorded history.
+    """Return the chain of a model without a recorded history, such as an imported one, that has taken `steps` steps.
 
-    Both chains of the comparison start at arbitrary points of the ball, 2R apart (`docs/mathematics/reset.md`).
+    The two chains that are compared start anywhere in the ball of radius R, so up to 2R apart
+    (`docs/mathematics/reset.md`).
     """
     require_count(0, steps=steps)
     distance = 2 * mechanism.radius

@@ -120,7 +120,8 @@ def read_attachment(session: Session, *, request_id: str, attachment_id: str) ->
 
 
 def attachment_key(session: Session, *, request_id: str, attachment_id: str) -> str:
-    """Return the key (possibly destroyed) to destroy before `delete_attachment`. Raises `AttachmentUnknown`."""
+    """Return the attachment's key, which must be destroyed before `delete_attachment` and may already have been. Raises
+    `AttachmentUnknown`."""
     attachment = repository.attachment(session, request_id=request_id, attachment_id=attachment_id)
     if attachment is None or attachment.name.key is None:
         raise _unknown_attachment()

@@ -75,7 +75,7 @@ def segments(
 def _points(
     before: Chain, run: Run, largest: int | None, exposures: tuple[Exposure, ...], *, delta: float, at_most: int
 ) -> tuple[Point, ...]:
-    """Return a run's points: only its two ends if the method retrains for each version, since the rest is unknown."""
+    """Return the points of a run's curve, or only its two ends if the method retrains for each version."""
     method = methods.of(before.mechanism)
     if method.continues:
         return curve.points(before, run, largest=largest, exposures=exposures, delta=delta, at_most=at_most)

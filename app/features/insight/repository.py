@@ -38,7 +38,7 @@ def count_received(session: Session, edges: Sequence[datetime.datetime]) -> list
 
 
 def count_completed(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[int]:
-    """Return the number of requests whose completion time, as the reader sees it, lies between consecutive edges."""
+    """Return the number of requests completed between each pair of consecutive edges, at the time that `view` shows."""
     return _counted(session, edges, lambda since, before: was_completed(view, since=since, before=before))
 
 

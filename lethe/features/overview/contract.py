@@ -36,7 +36,9 @@ class ModelsCountOut(Answer):
 
 class BackupsOut(Answer):
     last_at: datetime.datetime | None = Field(description="Time at which the last backup completed; null if none.")
-    is_late: bool = Field(description="True if there was no backup or first start in the last LETHE_BACKUP_DAYS days.")
+    is_late: bool = Field(
+        description="True if the last backup, or the first start without one, is more than LETHE_BACKUP_DAYS days ago."
+    )
 
 
 class OverviewOut(Answer):

@@ -128,8 +128,9 @@ class TrainerIn(Body):
     )
     canary_people: Annotated[int, Field(ge=0, le=200)] = Field(
         default=150,
-        description="Number of synthetic people added to each training run, whom the next must forget; at most a tenth "
-        "of the rows. If 0, below 20 or without score_command, none are added and forgetting is not tested.",
+        description="Number of synthetic people added to each training run, whom the next run must forget; at most a "
+        "tenth of the rows. None are added if fewer than 20 would be or score_command is null; then forgetting is not "
+        "tested.",
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=60 * 86_400)] = Field(
         default=0,

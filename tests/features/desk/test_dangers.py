@@ -140,8 +140,9 @@ def test_every_tile_links_to_its_list(
 
 
 def test_the_calendar_links_to_its_lists(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """Each number in the calendar (days, overdue and later requests, bars) links to a list with exactly that number of
-    requests. Days are counted in the policy's time zone. A day without requests has no link."""
+    """Each number in the calendar links to a list with exactly that number of requests: the numbers of a day, of
+    overdue requests, of later ones, and of each bar of the chart. Days are counted in the policy's time zone. A day
+    without requests has no link."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
     now = datetime.datetime.now(datetime.UTC)
     for n, (days, regulation) in enumerate([(100, "ccpa"), (35, "ccpa"), (35, "ccpa"), (20, "ccpa"), (1, "ccpa")]):

@@ -147,8 +147,8 @@ def test_requests_are_searched_by_subject(
 
 
 def test_requests_are_searched_by_email_or_phone(officer: Browser, forget: Make) -> None:
-    """A request by e-mail address or phone number is found by another spelling of that identifier, but not by searching
-    for it as a subject id."""
+    """A request that identifies a person by e-mail address or phone number is found by another spelling of the address
+    or number, but not by searching for either as a subject id."""
     mail, phone = forget("ada@example.org", kind="email"), forget("+49 30 901820", kind="phone")
     for by, sought, made in (("email", "ada@EXAMPLE.org", mail), ("phone", "+4930901820", phone)):
         answer = officer.post("/admin/requests/search", by=by, sought=sought)

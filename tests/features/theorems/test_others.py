@@ -121,8 +121,8 @@ def test_gradient_clipping_without_steps_has_an_infinite_bound():
 
 @given(eps=st.floats(0.01, 2.8), T=st.integers(1, 200))
 def test_printed_noise_meets_its_target_by_the_shift_bound(eps, T):
-    """Up to eps = log(1/delta)/4, the printed noise meets its target according to the shift bound, with and without
-    weight decay."""
+    """Up to eps = log(1/delta)/4, the noise printed in the paper achieves the (eps, delta) that it is printed for, by
+    the shift bound, with and without weight decay."""
     for lam in (0.0, 6.0):
         at = {"C0": 1.0, "C1": 0.1, "gamma": 0.1, "T": T, "lam": lam}
         sigma2 = evaluate("koloskova_sigma2", at | {"eps": eps, "delta": 1e-5})["sigma2"]
