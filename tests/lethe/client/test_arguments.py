@@ -74,6 +74,9 @@ def test_wrong_arguments_are_named(script: Script, scripted_client: Client, made
         lambda client: client.runs.list("mdl_1"),
         lambda client: client.datasets.upload(),
         lambda client: client.datasets.upload("/none", kind="csv"),
+        pytest.param(
+            lambda client: client.deletion_requests.attach("dr_1", "/none", idempotency_key="x"), marks=WITH_FEATURES
+        ),
     ],
 )
 def test_unknown_arguments_raise(script: Script, scripted_client: Client, made: Made) -> None:
