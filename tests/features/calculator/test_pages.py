@@ -3,7 +3,6 @@
 import urllib.parse
 from collections.abc import Callable
 
-from lethe.contract.sets import Scope
 from lethe.features.theorems import CALCULATOR, evaluate
 from tests.features.desk.browsing import Browser
 from tests.tables import each
@@ -70,8 +69,6 @@ def test_a_denied_hypothesis_is_refused(officer: Browser) -> None:
     assert "not established" in page.text
 
 
-def test_the_calculator_needs_a_scope(officer: Browser, somebody_with: SomebodyWith) -> None:
-    """The calculator's pages need the scope accounting:read. The page of an unknown theorem returns 404."""
-    assert somebody_with(Scope.ACCOUNTING_READ).get("/admin/calculator/gdp_eps").status_code == 200
-    assert somebody_with(Scope.REQUESTS_READ).get("/admin/calculator").status_code == 403
+def test_an_unknown_theorem_is_a_404(officer: Browser) -> None:
+    """The page of an unknown theorem returns 404."""
     assert officer.get("/admin/calculator/nothing").status_code == 404

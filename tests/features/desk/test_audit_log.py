@@ -15,7 +15,6 @@ import sqlalchemy as sa
 
 from app.installations import Installation
 from app.operations import periodic_jobs
-from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
 
 Get = Callable[[str], Any]
@@ -65,17 +64,6 @@ def test_checkpoints_are_downloaded(officer: Browser, installation: Installation
     answer = officer.get("/admin/audit-log/checkpoints.json")
     assert "attachment" in answer.headers["content-disposition"]
     assert json.loads(answer.text) == get("/audit-log/checkpoints")["items"]
-
-
-def test_the_audit_log_is_hidden_from_viewers(somebody_with: Callable[..., Browser]) -> None:
-    """Officers can see the audit log, recompute its hash chain, and download its entries and signatures. Viewers
-    cannot."""
-    viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
-    decider = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ, Scope.REQUESTS_REVIEW)
-    for browser, status in ((viewer, 403), (decider, 200)):
-        assert browser.post("/admin/audit-log/verify").status_code == status
-        for page in ("", "/totals", "/export", "/export?format=json", "/checkpoints.json"):
-            assert browser.get(f"/admin/audit-log{page}").status_code == status, page
 
 
 def test_entries_are_filtered_by_days(officer: Browser, gateway: Any, keys: list[str]) -> None:

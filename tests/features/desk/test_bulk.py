@@ -9,7 +9,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.features.desk.pages import requests
-from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]
@@ -84,13 +83,6 @@ def test_a_decision_about_selected_requests_keeps_the_filters(officer: Browser, 
     assert "regulation=ccpa" in where
     assert "status=in_review" in where
     assert "size=100" in where
-
-
-def test_bulk_decisions_are_for_officers(somebody_with: Callable[..., Browser]) -> None:
-    """Users who may not decide are not offered the bulk decision and are refused at its URL."""
-    reader = somebody_with(Scope.REQUESTS_READ)
-    assert reader.get("/admin/requests/decide").status_code == 403
-    assert "requests/decide" not in reader.get("/admin/requests").text
 
 
 @pytest.mark.usefixtures("many")

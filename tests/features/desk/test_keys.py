@@ -89,14 +89,6 @@ def test_the_page_of_a_key_offers_revocation(officer: Browser, gateway: TestClie
     assert officer.get("/admin/keys/key_none").status_code == 404
 
 
-def test_only_admins_see_keys(somebody_with: Callable[..., Browser]) -> None:
-    """Callers without the admin scope have no menu entry for keys, and can neither list nor create them."""
-    browser = somebody_with(Scope.MODELS_READ, Scope.MODELS_WRITE)
-    assert 'href="/admin/keys"' not in browser.get("/admin/datasets").text
-    assert browser.get("/admin/keys").status_code == 403
-    assert browser.post("/admin/keys", name="mine", scopes=["models:read"]).status_code == 403
-
-
 def test_no_admin_grants_more_scopes_than_their_own(somebody_with: Callable[..., Browser]) -> None:
     """An admin who is not an operator is not offered the operator scope and cannot grant it."""
     browser = somebody_with(Scope.ADMIN)

@@ -8,7 +8,6 @@ import pytest
 import sqlalchemy as sa
 
 from app.installations import Installation
-from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]
@@ -46,12 +45,3 @@ def test_head_and_ledger_are_downloaded(officer: Browser, get: Get) -> None:
     answer = officer.get("/admin/ledger/ledger.jsonl")
     assert "attachment" in answer.headers["content-disposition"]
     assert json.loads(answer.text.splitlines()[-1]) == {"head": get("/ledger/head")["jws"]}
-
-
-def test_the_ledger_is_hidden_without_the_scope(somebody_with: Callable[..., Browser]) -> None:
-    """The ledger page requires the same scope as the ledgers of individual models."""
-    browser = somebody_with(Scope.REQUESTS_READ)
-    for path in ("ledger", "ledger/head.json", "ledger/ledger.jsonl"):
-        assert browser.get(f"/admin/{path}").status_code == 403
-    assert browser.post("/admin/ledger/verify").status_code == 403
-    assert "Nothing" not in somebody_with(Scope.ACCOUNTING_READ).get("/admin/ledger").text

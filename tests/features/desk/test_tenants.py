@@ -156,16 +156,6 @@ def test_operators_create_tenants(officer: Browser, gateway: TestClient) -> None
     assert officer.post("/admin/tenants", name="").status_code == 422
 
 
-def test_tenants_are_for_operators(somebody_with: Callable[..., Browser]) -> None:
-    """An admin sees the policy of the admin's own tenant, and an operator sees the list of tenants. Neither is offered
-    the other page."""
-    admin, operator = somebody_with(Scope.ADMIN), somebody_with(Scope.OPERATOR)
-    assert admin.get("/admin/tenants").status_code == 403
-    assert operator.get("/admin/tenant").status_code == 403
-    assert 'href="/admin/tenants"' not in admin.get("/admin/tenant").text
-    assert 'href="/admin/tenant"' not in operator.get("/admin/tenants").text
-
-
 def test_time_limits_in_force_are_shown(officer: Browser, gateway: Any) -> None:
     """The policy's page shows each time limit with the law that sets it, or the tenant's own limit where one is set."""
     page = _lines(officer.get("/admin/tenant").text)

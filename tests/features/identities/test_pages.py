@@ -5,7 +5,6 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]
@@ -37,10 +36,3 @@ def test_a_case_shows_which_kinds_it_covers(
     assert "no identity map leads from it" in unknown
     assert "Approve the request" in unknown
     assert "Kinds of identifiers" not in officer.get(f"/admin/requests/{forget('p2')['id']}").text
-
-
-def test_the_page_needs_the_accounting_scope(somebody_with: Callable[..., Browser]) -> None:
-    """A key without accounting:read gets 403 for the page and no menu entry."""
-    reader = somebody_with(Scope.REQUESTS_READ)
-    assert reader.get("/admin/identities").status_code == 403
-    assert "/admin/identities" not in reader.get("/admin/requests").text

@@ -1,12 +1,10 @@
 """Reasons for leaving, on a page: estimates with error bars, and no personal data."""
 
 import re
-from collections.abc import Callable
 
 import pytest
 from fastapi.testclient import TestClient
 
-from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
 
 
@@ -48,13 +46,3 @@ def test_an_empty_survey_is_explained(officer: Browser) -> None:
     assert "No answers yet" in officer.get("/admin/leaving-reasons").text
     assert "Choose a longer period" in officer.get("/admin/leaving-reasons?weeks=13").text
     assert officer.get("/admin/leaving-reasons?weeks=5").status_code == 422
-
-
-def test_the_page_needs_the_scope(somebody_with: Callable[..., Browser]) -> None:
-    """Users who may read requests find the page in their menu. All other users are refused access."""
-    reader = somebody_with(Scope.REQUESTS_READ)
-    assert reader.get("/admin/leaving-reasons").status_code == 200
-    assert "/admin/leaving-reasons" in reader.get("/admin/suppressions").text
-    learner = somebody_with(Scope.MODELS_READ)
-    assert learner.get("/admin/leaving-reasons").status_code == 403
-    assert "/admin/leaving-reasons" not in learner.get("/admin/datasets").text
