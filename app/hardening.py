@@ -11,10 +11,6 @@ import gc
 import os
 import sys
 
-import numpy as np
-import numpy.typing as npt
-
-from app import telemetry
 from lethe.hardening import OVERWRITING, harden
 
 _MLOCK_ONFAULT = 1
@@ -27,13 +23,21 @@ _NOT_LOCKED = "The memory may be swapped out: allow it to be locked (ulimit -l u
 def ensure() -> None:
     """Harden the process; call this first in a long-lived program, after configuring logging. May re-execute the
     program. Log what the system does not permit."""
-    overwrites = overwrites_freed_memory()
-    if not overwrites and sys.platform == "linux" and (missing := _missing()):
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | missing)  # noqa: S606
-    if not overwrites:
+    from app import telemetry
+
+    if not re_executed():
         telemetry.logger().warning("memory.freed_not_overwritten", advice=_NOT_OVERWRITTEN)
     if not harden():
         telemetry.logger().warning("memory.not_locked", advice=_NOT_LOCKED)
+
+
+def re_executed() -> bool:
+    """Return True if this process overwrites freed memory. Otherwise re-execute the program with the allocator settings
+    that it lacks, or return False. Call this before imports, which the program would repeat."""
+    overwrites = overwrites_freed_memory()
+    if not overwrites and sys.platform == "linux" and (missing := _missing()):
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | missing)  # noqa: S606
+    return overwrites
 
 
 class _Room(ctypes.Structure):
@@ -43,6 +47,8 @@ class _Room(ctypes.Structure):
 def forget() -> None:
     """Collect reference cycles, and overwrite numpy's cached buffers and the unused stack of this thread. Call this
     every second in an idle program, after `gc.freeze` of its permanent objects."""
+    import numpy as np
+
     gc.collect()
     for size in range(1, _SMALL):
         _ = [np.zeros(size, np.uint8) for _ in range(_KEPT)]
@@ -50,12 +56,12 @@ def forget() -> None:
     ctypes.CDLL(None).getpid(_Room())
 
 
-def lock(memory: npt.NDArray[np.uint8]) -> bool:
-    """Keep each page of `memory` out of swap from its first use. Return False if the system limits locked memory."""
+def lock(address: int, size: int) -> bool:
+    """Keep each page of this memory out of swap from its first use. Return False if the system limits locked memory."""
     if sys.platform != "linux":
         return False
-    start, size = ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(memory.nbytes)
-    return bool(ctypes.CDLL(None).mlock2(start, size, _MLOCK_ONFAULT) == 0)
+    start, length = ctypes.c_void_p(address), ctypes.c_size_t(size)
+    return bool(ctypes.CDLL(None).mlock2(start, length, _MLOCK_ONFAULT) == 0)
 
 
 def overwrites_freed_memory() -> bool:

@@ -34,7 +34,7 @@ class Memory:
             raise
         if hasattr(mmap, "MADV_DONTDUMP"):
             self._mapped.madvise(mmap.MADV_DONTDUMP)
-        hardening.lock(self._bytes())
+        hardening.lock(self._bytes().ctypes.data, size)
 
     def view(self) -> memoryview:
         return memoryview(self._mapped)
