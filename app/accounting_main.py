@@ -15,9 +15,7 @@ def _mounts() -> list[Mount]:
     return [*core, *(mount for mount in of_features() if mount.by_accounting)]
 
 
-DESCRIPTION = (
-    """Influence that records still have on models, the cost of the next request, and the theorems behind both."""
-)
+DESCRIPTION = "Influence that records still have on models, the cost of the next request, and the theorems behind both."
 
 
 def create_app(settings: config.Settings) -> FastAPI:

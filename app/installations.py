@@ -218,20 +218,16 @@ def key_encryption_of(settings: Settings) -> KeyEncryptionFile:
 def places(settings: Settings) -> list[StorageLocation]:
     """Return the storage locations marked with their installation: the data folder, and the folder or bucket that holds
     rows and weights."""
-    locations = [_data_folder(settings)]
+    locations = [_folder("data folder", settings.data_dir)]
     if settings.in_bucket:
         locations.append(_bucket(settings))
     elif settings.store_folder().resolve() != settings.data_dir.resolve():
-        locations.append(_store_folder(settings))
+        locations.append(_folder("folder", settings.store_folder()))
     return locations
 
 
-def _data_folder(settings: Settings) -> StorageLocation:
-    return StorageLocation(name=f"the data folder {settings.data_dir}", objects=FolderStore(settings.data_dir))
-
-
-def _store_folder(settings: Settings) -> StorageLocation:
-    return StorageLocation(name=f"the folder {settings.store_folder()}", objects=FolderStore(settings.store_folder()))
+def _folder(kind: str, folder: Path) -> StorageLocation:
+    return StorageLocation(name=f"the {kind} {folder}", objects=FolderStore(folder))
 
 
 def _bucket(settings: Settings) -> StorageLocation:
@@ -239,9 +235,9 @@ def _bucket(settings: Settings) -> StorageLocation:
 
 
 def _guard(settings: Settings, database: Database, keys: Keys, *, partly: bool = False) -> Guard:
-    of_folders = {settings.data_dir: _data_folder(settings)}
+    of_folders = {settings.data_dir: _folder("data folder", settings.data_dir)}
     if not settings.in_bucket:
-        of_folders[settings.store_folder()] = _store_folder(settings)
+        of_folders[settings.store_folder()] = _folder("folder", settings.store_folder())
     return Guard(
         database,
         keys=keys,
@@ -267,11 +263,7 @@ def _close_to_others(settings: Settings) -> None:
 def _is_anything_kept(settings: Settings) -> bool:
     """Return True if rows, weights or callers' texts exist, whichever installation they belong to."""
     keys = (path for name in _KINDS for path in settings.data_dir.glob(f"{name}/keys/[!.]*.key"))
-    return any(keys) or any(_pages(settings))
-
-
-def _pages(settings: Settings) -> list[Path]:
-    return list(settings.data_dir.glob("vault/[!.]*.page"))
+    return any(keys) or any(settings.data_dir.glob("vault/[!.]*.page"))
 
 
 def _rows(settings: Settings) -> RowStore:

@@ -47,8 +47,7 @@ AUDIT = StoredChain(
     table=AuditEntry,
 )
 LEDGER = StoredChain(
-    **{part.name: getattr(chains.LEDGER, part.name) for part in fields(chains.LEDGER)},
-    table=LedgerLink,
+    **{part.name: getattr(chains.LEDGER, part.name) for part in fields(chains.LEDGER)}, table=LedgerLink
 )
 CHAINS = (AUDIT, LEDGER)
 

@@ -212,8 +212,7 @@ derive("datasets.list", line="{item.id}  {item.num_records:>9} of {item.num_slot
     ),
 )
 def model_create(
-    call: CommandCall,
-    wait: Annotated[bool, typer.Option(help="Wait, with a progress bar, until it is trained")] = True,
+    call: CommandCall, wait: Annotated[bool, typer.Option(help="Wait, with a progress bar, until it is trained")] = True
 ) -> None:
     """Train a model."""
     created = call()

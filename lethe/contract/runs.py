@@ -88,12 +88,7 @@ LIST = _RUNS.operation(
     does="List runs, newest first by default. If given, the model and status filters must both match.",
 )
 GET = _RUNS.of_one(
-    "get_run",
-    "GET",
-    "/{run_id}",
-    scope=Scope.MODELS_READ,
-    gives=RunOut,
-    does="Return a run's progress or result.",
+    "get_run", "GET", "/{run_id}", scope=Scope.MODELS_READ, gives=RunOut, does="Return a run's progress or result."
 )
 CANCEL = _RUNS.of_one(
     "cancel_run",

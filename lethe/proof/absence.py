@@ -19,15 +19,8 @@ LIMITS = [
     " their own.",
 ]
 
-_REQUEST: wellformed.Fields = {
-    "id": wellformed.named("dr"),
-    "submitted_at": wellformed.moment,
-}
-_LOOKED: wellformed.Fields = {
-    "at": wellformed.moment,
-    "identity_rule": wellformed.text,
-    "records": wellformed.zero,
-}
+_REQUEST: wellformed.Fields = {"id": wellformed.named("dr"), "submitted_at": wellformed.moment}
+_LOOKED: wellformed.Fields = {"at": wellformed.moment, "identity_rule": wellformed.text, "records": wellformed.zero}
 _PARTS = {"format", "request", "looked", "datasets", "limits"}
 
 

@@ -157,11 +157,7 @@ class Mechanism:
     def smoothness(self) -> float:
         """Smoothness L of the objective. The bound is tight: some datasets attain it."""
         return losses.smoothness(
-            self.objective,
-            self.num_classes,
-            self.l2,
-            loss_width=self.loss_width,
-            second_moment=self.second_moment,
+            self.objective, self.num_classes, self.l2, loss_width=self.loss_width, second_moment=self.second_moment
         )
 
     @cached_property

@@ -138,11 +138,7 @@ def run(
 
 
 def _require_gradient(
-    rows: engines.OpenRows,
-    parameters: NDArray[np.float64],
-    shown_rows: Shown,
-    mechanism: Mechanism,
-    block: slice,
+    rows: engines.OpenRows, parameters: NDArray[np.float64], shown_rows: Shown, mechanism: Mechanism, block: slice
 ) -> None:
     """Raise `AuditFailed` if the gradient computed for the run's last batch differs from these rows' gradient."""
     at = torch.from_numpy(parameters)

@@ -137,12 +137,7 @@ def open_rows(
     if mechanism.is_tangent or (device.type != "cpu" and backend.device != "auto"):
         raise ValueError(f"Expected an engine that computes this mechanism on {device}: install the feature")
     return HostRows(
-        features,
-        labels,
-        weights,
-        num_classes=mechanism.num_classes,
-        loss=Loss.of(mechanism),
-        threads=backend.threads,
+        features, labels, weights, num_classes=mechanism.num_classes, loss=Loss.of(mechanism), threads=backend.threads
     )
 
 
