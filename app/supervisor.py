@@ -11,8 +11,11 @@ import datetime
 import fcntl
 import functools
 import gc
+import importlib
+import multiprocessing
 import os
 import resource
+import runpy
 import signal
 import socket
 import subprocess
@@ -20,6 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from types import FrameType
 
@@ -46,12 +50,14 @@ def up(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     telemetry.configure(settings.log_level)
     folders.make(settings.data_dir)
     with _locked(settings.data_dir), _listening(settings) as listener:
+        # Pages of objects that are never collected stay shared with the workers.
+        gc.freeze()
+        workers = [Worker(settings, number=number) for number in range(1, settings.workers + 1)]
         installations.set_up(settings)
         with installations.opened(settings) as installation:
             periodic_jobs.sweep_rows(installation, unclaimed_for=datetime.timedelta(0))
-            workers = [Worker(settings, installation, number=number) for number in range(1, settings.workers + 1)]
             for worker in workers:
-                worker.start()
+                worker.start(installation)
             try:
                 host, port = listener.getsockname()[:2]
                 address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -87,10 +93,10 @@ def serve(
         timeout_graceful_shutdown=10,
     )
     _raise_descriptor_limit()
-    server = _Server(config)
+    # Collecting what exists before any personal data would take long and free nothing.
+    gc.freeze()
+    server = _Server(config, on_ready)
     config.callback_notify = _Forgetting(server)
-    ready = threading.Thread(target=_when_started, args=(server, on_ready), daemon=True)
-    ready.start()
 
     def stop(*_: object) -> None:
         server.should_exit = True
@@ -107,8 +113,9 @@ def serve(
 class _Server(uvicorn.Server):
     """Server that ticks once per second instead of ten times, and never garbage-collects objects created at startup."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
+        self._on_ready = on_ready
         self._stop: Callable[[], object] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -122,6 +129,9 @@ class _Server(uvicorn.Server):
         gc.collect()
         gc.freeze()
         gc.enable()
+        if self.started:
+            # What it prints may block, or fail, without consequence.
+            threading.Thread(target=self._on_ready, daemon=True).start()
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):
@@ -174,40 +184,82 @@ class _Forgetting:
         hardening.forget()
 
 
+class _Forked(ForkProcess):
+    """Child process that is no new program, and that is waited for like one."""
+
+    def wait(self) -> int | None:
+        self.join()
+        return self.exitcode
+
+
 class Worker:
     """Child process that performs runs and is restarted when it dies. Worker number 2 claims only runs that carry out
-    deletions, so that deletions need not wait while a model is being trained."""
+    deletions, so that deletions need not wait while a model is being trained.
 
-    def __init__(self, settings: Settings, installation: installations.Installation, *, number: int = 1) -> None:
+    The first child is forked at once, before this process opens or starts anything, and waits for `start`. It need not
+    repeat the imports. Later children are new programs, because by then this process has served callers."""
+
+    def __init__(self, settings: Settings, *, number: int = 1) -> None:
         # Unique, because the supervisor takes back all runs claimed under this name.
         suffix = "" if number == 1 else f"-{number}"
         self.name = f"embedded{suffix}@{socket.gethostname()}"
         self._arguments = [self.name, *(["--deletions-only"] if number == 2 else [])]
         self._settings = settings
-        self._installation = installation
         self._stopping = threading.Event()
-        self._child: subprocess.Popen[bytes] | None = None
+        waiting, self._started = os.pipe()
+        self._child: _Forked | subprocess.Popen[bytes] = _Forked(
+            target=self._be_the_first, args=(waiting, os.getpid()), daemon=True
+        )
+        self._child.start()
+        os.close(waiting)
         # The parent-death signal is bound to the forking thread; this thread lives as long as the process.
         self._thread = threading.Thread(target=self._watch, name="worker-watch", daemon=True)
 
-    def start(self) -> None:
+    def start(self, installation: installations.Installation) -> None:
+        self._installation = installation
         self._thread.start()
 
     def stop(self) -> None:
         """Ask the child to finish its run and exit."""
         self._stopping.set()
-        if self._child and self._child.poll() is None:
-            self._child.terminate()
+        self._child.terminate()
 
     def join(self) -> None:
         """Wait until the child has exited."""
         self._thread.join()
 
+    def _be_the_first(self, waiting: int, parent: int) -> None:
+        """Be the worker, in the forked child. Nothing that its parent has opened stays open here."""
+        _die_with_parent(parent)
+        multiprocessing.current_process().daemon = False  # a worker may have children
+        os.dup2(waiting, 0)
+        os.closerange(3, _DESCRIPTORS)
+        try:
+            importlib.import_module("worker.embedded")
+            if os.read(0, 1):
+                os.environ.update(_environment(self._settings))
+                sys.argv[1:] = self._arguments
+                runpy.run_module("worker", run_name="__main__")
+        # The hook logs less than `multiprocessing` would.
+        except Exception:  # noqa: BLE001
+            sys.excepthook(*sys.exc_info())
+            sys.exit(1)
+
     def _watch(self) -> None:
         pause = 0.25
-        while not self._stopping.is_set():
-            self._take_back()
+        self._take_back()
+        with contextlib.suppress(BrokenPipeError):  # of a child that has died
+            os.write(self._started, b"!")
+        while True:
             started = time.monotonic()
+            status = self._child.wait()
+            self._take_back()
+            if self._stopping.is_set():
+                break
+            pause = 0.25 if time.monotonic() - started > 10 else min(pause * 2, _MAX_PAUSE_SECONDS)
+            telemetry.logger().warning("worker.died", worker=self.name, status=status, again_in_seconds=pause)
+            if self._stopping.wait(pause):
+                break
             self._child = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-m", "worker", *self._arguments],
                 env=_environment(self._settings),
@@ -215,14 +267,6 @@ class Worker:
             )
             if self._stopping.is_set():
                 self._child.terminate()
-            status = self._child.wait()
-            if self._stopping.is_set():
-                break
-            pause = 0.25 if time.monotonic() - started > 10 else min(pause * 2, _MAX_PAUSE_SECONDS)
-            telemetry.logger().warning("worker.died", worker=self.name, status=status, again_in_seconds=pause)
-            self._take_back()
-            self._stopping.wait(pause)
-        self._take_back()
 
     def _take_back(self) -> None:
         """Release the dead child's runs immediately, without waiting for their leases to expire."""
@@ -245,7 +289,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Make Linux kill the child when its parent dies. This runs in the child before exec."""
+    """Make Linux kill the child when its parent dies. This runs in the child before anything else."""
     # Ctrl-C is for the supervisor, which then stops the child.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
@@ -254,14 +298,6 @@ def _die_with_parent(parent: int) -> None:
         # The parent died before prctl took effect.
         if os.getppid() != parent:
             os._exit(1)
-
-
-def _when_started(server: uvicorn.Server, on_ready: Callable[[], None]) -> None:
-    while not server.started:
-        if server.should_exit:
-            return
-        time.sleep(0.02)
-    on_ready()
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ def main(settings: config.Settings, *, name: str, deletions_only: bool = False) 
     that a deletion request is waiting for."""
     telemetry.configure(settings.log_level)
     hardening.ensure()
+    gc.freeze()
     isolated.prepare(device=settings.device)
     telemetry.trace_to(settings.otlp_endpoint, service="lethe-worker")
     stopping = threading.Event()

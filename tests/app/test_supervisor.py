@@ -72,19 +72,25 @@ def test_up_replaces_a_killed_worker_until_sigterm(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_up_restarts_on_its_data_folder(tmp_path: Path) -> None:
-    """A `lethe up` with two workers, the second for deletions only, is not disturbed by a second `lethe up`. On Ctrl-C,
-    it exits with code 0 after both workers have exited. When restarted on the same data folder, it has the same keys.
-    On SIGTERM during a run, it lets the worker publish the run before it exits."""
+    """A `lethe up` with two workers, the second for deletions only, replaces both under their names when they end, and
+    is not disturbed by a second `lethe up`. On Ctrl-C, it exits with code 0 after both workers have exited. When
+    restarted on the same data folder, it has the same keys. On SIGTERM during a run, it lets the worker publish the run
+    before it exits."""
     data = tmp_path / "data"
     with processes.up(data, workers="2") as up:
         address = up.address()
         wait_until(lambda: up.log.read_text().count('"worker.started"') == 2)
-        workers = [
-            child for child in psutil.Process(up.process.pid).children() if child.cmdline()[1:3] == ["-m", "worker"]
-        ]
-        names = sorted(worker.cmdline()[3:] for worker in workers)
+        for first in psutil.Process(up.process.pid).children():
+            first.terminate()
+        wait_until(lambda: up.log.read_text().count('"worker.started"') == 4)
+        workers = psutil.Process(up.process.pid).children()
+        names = sorted(worker.cmdline()[1:] for worker in workers)
         host = socket.gethostname()
-        assert names == [[f"embedded-2@{host}", "--deletions-only"], [f"embedded@{host}"]]
+        assert names == [
+            ["-m", "worker", f"embedded-2@{host}", "--deletions-only"],
+            ["-m", "worker", f"embedded@{host}"],
+        ]
+        assert all(up.log.read_text().count(f'"worker": "{name[2]}", "event": "worker.started"') == 2 for name in names)
         second = _run("up", data)
         assert (second.returncode, second.stdout) == (1, "")
         assert second.stderr.startswith("error: already_running: ")
@@ -105,7 +111,7 @@ def test_up_restarts_on_its_data_folder(tmp_path: Path) -> None:
             wait_until(lambda: client.get(f"/v1/models/{model['id']}").json()["progress"])
         assert up.end() == 0
     assert "unlearning.run_ended" in up.log.read_text()
-    assert "worker.died" not in up.log.read_text()
+    assert up.log.read_text().count('"worker.died"') == 2
     assert "Traceback" not in up.log.read_text()
 
 

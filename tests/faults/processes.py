@@ -246,9 +246,11 @@ def forked_up(data_dir: Path, **environment: str) -> Iterator[ForkedUp]:
 
 def _worker_of(pid: int | None) -> psutil.Process:
     def found() -> psutil.Process | None:
-        for child in psutil.Process(pid).children():
+        up = psutil.Process(pid)
+        for child in up.children():
             with contextlib.suppress(psutil.Error):
-                if child.cmdline()[1:3] == ["-m", "worker"]:
+                # The first worker is forked, and its successors are programs.
+                if child.cmdline() == up.cmdline() or child.cmdline()[1:3] == ["-m", "worker"]:
                     return child
         return None
 
