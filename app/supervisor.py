@@ -50,8 +50,7 @@ def up(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     telemetry.configure(settings.log_level)
     folders.make(settings.data_dir)
     with _locked(settings.data_dir), _listening(settings) as listener:
-        # Pages of objects that are never collected stay shared with the workers.
-        gc.freeze()
+        gc.freeze()  # pages of objects that are never collected stay shared with the workers
         workers = [Worker(settings, number=number) for number in range(1, settings.workers + 1)]
         installations.set_up(settings)
         with installations.opened(settings) as installation:
@@ -93,8 +92,7 @@ def serve(
         timeout_graceful_shutdown=10,
     )
     _raise_descriptor_limit()
-    # Collecting what exists before any personal data would take long and free nothing.
-    gc.freeze()
+    gc.freeze()  # collecting what exists before any personal data would take long and free nothing
     server = _Server(config, on_ready)
     config.callback_notify = _Forgetting(server)
 

@@ -37,15 +37,18 @@ TELLING = sa.or_(
     RequestEvent.kind.in_(sorted(OF_THE_CLOCK)),
 )
 """Condition for events that change a request's scope or deadline; the journal records no others."""
+_PROGRESS = sa.select(
+    sa.exists().where(RequestEvent.id == sa.bindparam("event"), RequestEvent.request_id == sa.bindparam("of")),
+    sa.exists().where(Checkpoint.number == sa.bindparam("signed")),
+    sa.exists().where(RequestEvent.id > sa.bindparam("event"), TELLING),
+    sa.exists().where(Checkpoint.number > sa.bindparam("signed")),
+)
 
 
 def progress(session: Session, *, event: int, of: str | None, signed: int) -> tuple[bool, bool]:
     """Return whether the database has event number `event` of request `of` and checkpoint number `signed` (0 always
     counts as present), and whether it has later events or checkpoints that belong in the journal."""
-    has_event = sa.exists().where(RequestEvent.id == event, RequestEvent.request_id == of)
-    has_signed = sa.exists().where(Checkpoint.number == signed)
-    later = sa.exists().where(RequestEvent.id > event, TELLING), sa.exists().where(Checkpoint.number > signed)
-    row = session.execute(sa.select(has_event, has_signed, *later)).one()
+    row = session.execute(_PROGRESS, {"event": event, "of": of, "signed": signed}).one()
     return (row[0] or event == 0) and (row[1] or signed == 0), row[2] or row[3]
 
 

@@ -94,9 +94,12 @@ class Installation:
         """Return the process that does runs, waiting until it exists."""
 
         def found() -> psutil.Process | None:
-            for process in self.services.get("worker", self.gateway).processes():
+            processes = self.services.get("worker", self.gateway).processes()
+            for process in processes:
                 with contextlib.suppress(psutil.Error):
-                    if {"worker", "worker.celery_app"} & set(process.cmdline()):
+                    # The first worker of `lethe up` is a fork of it.
+                    is_forked = process != processes[0] and process.cmdline() == processes[0].cmdline()
+                    if is_forked or {"worker", "worker.celery_app"} & set(process.cmdline()):
                         return process
             return None
 
