@@ -398,6 +398,8 @@ def _logged(target: Callable[..., None], log: Path, *arguments: Any) -> None:
     # `hardening.ensure` would execute the program of the fork server again to set the allocator. With the settings in
     # the environment, it logs memory.freed_not_overwritten and continues.
     os.environ.update(hardening.OVERWRITING)
+    # `lethe up` has children, which `multiprocessing` refuses to a daemon.
+    multiprocessing.current_process().daemon = False
     target(*arguments)
 
 
