@@ -147,22 +147,6 @@ def mu_of(spans: Iterable[Span[float]]) -> float:
     return _past_rounding(math.hypot(*(_cost(piece) for piece, _ in string.pieces)), len(spans))
 
 
-def restarts(spans: Iterable[Span[float]], *, apart: float) -> Iterator[float]:
-    """Yield, for each of `spans` (last first), the mu that `mu_of` returns for it and all later spans if the chains
-    start `apart` > 0 apart just before it."""
-    # Pieces of the taut string, last first, each with the cost from it to the end.
-    later: list[tuple[Span[float], float]] = []
-    for count, span in enumerate(spans, start=1):
-        while later and span.steeper(later[-1][0]):
-            span = span.then(later.pop()[0])
-        later.append((span, math.hypot(_cost(span), later[-1][1] if later else 0.0)))
-        first, rest = Span(apart, 0.0, 1.0), len(later)
-        while rest and first.steeper(later[rest - 1][0]):
-            rest -= 1
-            first = first.then(later[rest][0])
-        yield _past_rounding(math.hypot(_cost(first), later[rest - 1][1] if rest else 0.0), count)
-
-
 def _past_rounding(mu: float, spans: int) -> float:
     """Round `mu` up. W and V each have 8 rounding errors from their span's closed form, and 4 more per merged span."""
     return mu * (1 + (16 + 6 * spans) * 2.0**-53)

@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.features.analysis import taut_string
-from lethe.features.analysis.taut_string import Span, Stretch
+from lethe.features.analysis.taut_string import Stretch
 from lethe.proof.errors import DomainError
 from tests.features.analysis.stretches import (
     any_contraction,
     chain_of,
     chains,
-    contracting,
     nonnegative,
     positive,
     random_steps,
@@ -111,27 +110,6 @@ def test_mu_of_several_slots_is_subadditive(seeds, place):
     each = [mu_with(pushes) for pushes in slots]
     assert at_most(mu_with(sum(slots)), math.fsum(each))
     assert mu_with(3 * slots[0]) == pytest.approx(3 * each[0], rel=1e-12)
-
-
-@given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=6), apart=positive)
-def test_each_restart_equals_a_chain_that_starts_there(stretches, apart):
-    """When mu is computed for all possible restarts at once, one at each stretch, each value equals the mu of a chain
-    that starts at that stretch with the given initial distance."""
-    alike = [
-        Stretch(steps=stretch.steps, contraction=stretch.contraction, variance=stretch.variance, push=stretch.push)
-        for stretch in stretches
-    ]
-    spans = [
-        Span(
-            sum(stretch.push * stretch.contraction**k for k in range(stretch.steps)),
-            sum(stretch.variance * stretch.contraction ** (2 * k) for k in range(stretch.steps)),
-            stretch.contraction**stretch.steps,
-        )
-        for stretch in alike
-    ]
-    expected = [taut_string.mu(alike[index:], apart=apart) for index in range(len(alike))]
-    assert list(taut_string.restarts(spans[::-1], apart=apart)) == pytest.approx(expected[::-1], rel=1e-11)
-    assert list(taut_string.restarts([], apart=apart)) == []
 
 
 # --- ends ------------------------------------------------------------------------------------------------------------
