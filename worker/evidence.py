@@ -158,15 +158,15 @@ def differs(
         block = slice(start, start + _BLOCK_ROWS)
         x = rows[: len(features[block])]
         x[:] = features[block]
-        residuals = _residuals(x @ parameters.T, labels[block], objective, loss_width)
+        slopes = residuals(x @ parameters.T, labels[block], objective, loss_width)
         if class_weights is not None:
-            residuals *= np.array(class_weights)[labels[block]][:, None]
+            slopes *= np.array(class_weights)[labels[block]][:, None]
         if weights is not None:
-            residuals *= (weights[block] / UNIT)[:, None]
-        theirs += residuals.T @ x
+            slopes *= (weights[block] / UNIT)[:, None]
+        theirs += slopes.T @ x
         present = x.any(axis=1)
-        lengths, records = lengths + float(np.linalg.norm(residuals, axis=1) @ present), records + int(present.sum())
-        residuals.fill(0)
+        lengths, records = lengths + float(np.linalg.norm(slopes, axis=1) @ present), records + int(present.sum())
+        slopes.fill(0)
     apart = float(np.linalg.norm(theirs - ours))
     for buffer in (theirs, rows):
         buffer.fill(0)
@@ -186,8 +186,8 @@ def _curvature(objective: Objective, loss_width: float | None) -> float:
             return 0.0
 
 
-def _residuals(
-    scores: NDArray[np.float64], labels: NDArray[np.int32], objective: Objective, loss_width: float | None
+def residuals(
+    scores: NDArray[np.float64], labels: NDArray[np.int32], objective: Objective, loss_width: float | None = None
 ) -> NDArray[np.float64]:
     """Return the slope of each row's loss with respect to its scores  # (b, 1) or (b, C)"""
     if objective is Objective.POISSON_REGRESSION and loss_width is not None:

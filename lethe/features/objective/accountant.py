@@ -140,8 +140,7 @@ def adaptive_delta(published: Sequence[Releases], *, epsilon: float, mu: float =
     """Return the joint delta(epsilon) of all versions, comparing the records with null, for observers who read every
     version and adapt requests to it. `mu` >= 0 bounds what other mechanisms published about the same records."""
     require_nonnegative(epsilon=epsilon, mu=mu)
-    curve, _ = _adaptive(published, mu)
-    return min(curve(epsilon), gdp_delta(epsilon=epsilon, mu=adaptive_mu(published, mu=mu)))
+    return min(_adaptive(published, mu)(epsilon), gdp_delta(epsilon=epsilon, mu=adaptive_mu(published, mu=mu)))
 
 
 def adaptive_epsilon(published: Sequence[Releases], *, delta: float, mu: float = 0.0) -> float:
@@ -151,8 +150,7 @@ def adaptive_epsilon(published: Sequence[Releases], *, delta: float, mu: float =
     by_mu = gdp_epsilon(mu=adaptive_mu(published, mu=mu), delta=delta)
     if not mu and len(published) == 1 and published[0].versions == 1:
         return _epsilon(published[0].mechanism, delta=delta, records=published[0].records)
-    curve, _ = _adaptive(published, mu)
-    return min(by_mu, _inverse(curve, delta, by_mu))
+    return min(by_mu, _inverse(_adaptive(published, mu), delta, by_mu))
 
 
 def adaptive_mu(published: Sequence[Releases], *, mu: float = 0.0) -> float:
@@ -189,18 +187,14 @@ def _mass_beyond(gauss: float, kappa: float) -> float:
     P(L > t) - e^-kappa Q(L > t) = P(L > 0) - Q(L > 0)."""
 
     def excess(t: float) -> float:
-        beyond = _upper(t / gauss - gauss / 2) - math.exp(-kappa) * _upper(t / gauss + gauss / 2)
-        return beyond - math.erf(gauss / math.sqrt(8))
+        under_p, under_q = (float(scipy.special.ndtr(sign * gauss / 2 - t / gauss)) for sign in (1, -1))
+        return under_p - math.exp(-kappa) * under_q - math.erf(gauss / math.sqrt(8))
 
     low, high = 0.0, gauss * (gauss / 2 + 40)
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) > _MARGIN * gauss else (low, middle)
-    return _upper(low / gauss + gauss / 2) * (1 + _MARGIN)
-
-
-def _upper(z: float) -> float:
-    return 0.5 * math.erfc(z * math.sqrt(0.5))
+    return float(scipy.special.ndtr(-low / gauss - gauss / 2)) * (1 + _MARGIN)
 
 
 def _with_solver(curve: Callable[[float], float], solver_mu: float) -> Callable[[float], float]:
@@ -232,12 +226,12 @@ def _inverse(curve: Callable[[float], float], delta: float, at_most: float) -> f
     return high
 
 
-def _adaptive(published: Sequence[Releases], mu: float) -> tuple[Callable[[float], float], float]:
+def _adaptive(published: Sequence[Releases], mu: float) -> Callable[[float], float]:
     parts = tuple((part.mechanism, part.versions, part.records) for part in published if part.versions)
     laws = _laws(parts, Adjacency.ZERO_OUT, mu)
     squares = [up(versions * up(mechanism.solver_mu**2)) for mechanism, versions, _ in parts]
     solver_mu = up(math.sqrt(sum_rounded_up(0.0, *squares)))
-    return _with_solver(lambda at: max((law.delta(at) for law in laws), default=0.0), solver_mu), solver_mu
+    return _with_solver(lambda at: max((law.delta(at) for law in laws), default=0.0), solver_mu)
 
 
 @lru_cache(maxsize=256)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from lethe.encoding.targets import UNIT
 from lethe.proof.losses import Objective
+from worker.evidence import residuals
 
 _BLOCK_ROWS = 512
 _EPS = 2.0**-53
@@ -42,7 +43,7 @@ def gradient_norm_bound(
     for start in range(0, len(features), _BLOCK_ROWS):
         block = slice(start, start + _BLOCK_ROWS)
         x = features[block].astype(np.float64)
-        slopes = _slopes(np.einsum("ij,kj->ik", x, point), labels[block], objective)
+        slopes = residuals(np.einsum("ij,kj->ik", x, point), labels[block], objective)
         if class_weights is not None:
             slopes *= np.array(class_weights)[labels[block]][:, None]
         if weights is not None:
@@ -58,15 +59,3 @@ def gradient_norm_bound(
         used.fill(0)
     norm = math.sqrt(math.fsum(value * value for value in sums))
     return norm * (1 + 8 * _EPS) + 1.01 * error
-
-
-def _slopes(scores: Floats, labels: NDArray[np.int32], objective: Objective) -> Floats:
-    """Return the slope of each row's loss with respect to its scores  # (b, 1) or (b, C)"""
-    classes = np.arange(scores.shape[1])
-    if objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
-        return 1 / (1 + np.exp(-np.clip(scores, -700, 700))) - (labels[:, None] >> classes & 1)
-    if len(classes) == 1:
-        return 1 / (1 + np.exp(-np.clip(scores, -700, 700))) - labels[:, None]
-    logs = scores - scores.max(axis=1, keepdims=True)
-    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
-    return np.asarray(np.exp(logs) - (labels[:, None] == classes))
