@@ -72,16 +72,6 @@ def of(
     return mechanism
 
 
-def lanes_of(model: ModelIn) -> int:
-    """Return the number of lanes (coordinates) in the model's canary tests; 0 for a method whose runs have no canaries.
-    Raises `PreconditionFailed` if the request asks for canaries with such a method."""
-    if methods.named(model.method).has_canaries:
-        return model.audit.lanes
-    if "audit" in model.model_fields_set and model.audit.lanes:
-        raise _refused("Runs of this method have no canary test.", **{"audit.lanes": "expected 0"})
-    return 0
-
-
 @contextmanager
 def refusals() -> Iterator[None]:
     """Convert the accountant's errors to request problems."""

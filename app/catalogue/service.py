@@ -107,7 +107,6 @@ def create_model(
     _check_target(body.target.epsilon, mechanisms.delta_of(dataset, body.target), weakest)
     encoder = datasets.network_of(session, dataset)
     mechanism = mechanisms.of(dataset, body, max_steps=max_steps, tangent=tangent, encoder=encoder)
-    lanes = mechanisms.lanes_of(body)
     model = Model(
         id=new_id("mdl"),
         tenant_id=actor(session).tenant_id,
@@ -120,7 +119,7 @@ def create_model(
         delta=mechanisms.delta_of(dataset, body.target),
         max_requests=body.batching.max_requests,
         max_wait_seconds=body.batching.max_wait_seconds,
-        audit_lanes=lanes,
+        audit_lanes=body.audit.lanes,
         audit_chains=body.audit.chains,
         quality=stored_gate(body.quality, mechanism, is_evaluated=evaluation_dataset is not None),
         status=ModelStatus.LEARNING,

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy  # which loads scipy.special when it is first used
 
-from lethe.proof import accountant, conversion, errors, guarantees
+from lethe.proof import accountant, conversion, errors, guarantees, methods
 from lethe.proof.mechanism import Adjacency, Mechanism
 
 
@@ -83,7 +83,7 @@ ERROR = FALSE_ALARM / _TESTS
 guesses, so that a bound above the certified value refuses the run and is never reported."""
 _DOWN = 1 - 2.0**-40
 """Factor that lowers a lower bound by more than its rounding error."""
-_APART = 2.5
+APART = 2.5
 """Distance in standard deviations between lanes with and without a canary at the end of a run. At this distance, a
 bound from few samples is tightest, and a few hundred lanes can refute a guarantee."""
 _FARTHEST = 1e6
@@ -154,11 +154,18 @@ class Law:
 
 
 def law(mechanism: Mechanism, plan: CanaryPlan, *, records: int | None = None) -> Law:
-    """Return the law of the lanes in a run.
+    """Return the law of the lanes in a run, whatever its method.
 
     A canary has `records` worst-case records, by default as many as it takes to move the lane at the worst place by
-    `_APART`. The canaries are spread evenly over the batches, one of them in the batch with the largest effect.
+    `APART`.
     """
+    of_lanes: Law = methods.of(mechanism).law(mechanism, plan, records)
+    return of_lanes
+
+
+def law_of_steps(mechanism: Mechanism, plan: CanaryPlan, records: int | None) -> Law:
+    """Return the law of the lanes in a run of noisy steps. The canaries are spread evenly over the batches, one of them
+    in the batch with the largest effect."""
     steps_before, steps, sensitivity = plan.steps_before, plan.steps, mechanism.sensitivity(Adjacency.ZERO_OUT)
     before, effect = _run(mechanism, steps_before, first=0), _run(mechanism, steps, first=steps_before)
     start, mean = before.moved, effect.decay * before.moved if steps_before else effect.moved
@@ -167,7 +174,7 @@ def law(mechanism: Mechanism, plan: CanaryPlan, *, records: int | None = None) -
     start, mean = start[place], mean[place]
     witnesses, witnessed = _witnesses(effect, plan.groups)
     if records is None:
-        apart = _APART * math.sqrt(variance) / most if (most := float(np.abs(mean).max())) else math.inf
+        apart = APART * math.sqrt(variance) / most if (most := float(np.abs(mean).max())) else math.inf
         far = float(np.abs(start).max())
         farthest = _FARTHEST * math.sqrt(before.variance) / far if far else math.inf
         records = max(1, math.ceil(min(apart, farthest, errors.LARGEST_COUNT)))
@@ -246,9 +253,10 @@ def _summed(ratio: float, terms: int) -> float:
 def certified_mu(mechanism: Mechanism, plan: CanaryPlan, *, records: int = 1) -> float:
     """Return the certified mu (`zero_out`) of `records` records in a run: the release mu for a learning run, otherwise
     the deletion mu."""
-    steps_before, steps = plan.steps_before, plan.steps
-    chain = accountant.replay(mechanism, [accountant.Run(steps=k) for k in (steps_before, steps) if k])
-    return accountant.deletion_mu(chain, records=records, steps_present=steps_before or steps)
+    method = methods.of(mechanism)
+    before = plan.steps_before if method.continues else 0
+    chain = methods.replay(mechanism, [accountant.Run(steps=k) for k in (before, plan.steps) if k])
+    return method.deletion_mu(chain, records=records, steps_present=before if plan.steps_before else plan.steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

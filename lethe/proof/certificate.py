@@ -31,6 +31,7 @@ A run that violates one of them is not published.
 """
 
 COMMON_LIMITS = [
+    "The canary test detects faults in the code that ran, not fraud: the signer could have invented its results.",
     "Copies of weights made before the deletion still carry the person; only the adaptive guarantee covers them.",
     "Rows under another subject id, and rows that copy this person's content, are not covered.",
     "The fact that a deletion was requested is not hidden.",
@@ -50,7 +51,6 @@ COMMON_LIMITS = [
 LIMITS = [
     "The guarantee is for real arithmetic; gradients were computed in float32, at parameters kept in float64.",
     "If the mechanism states a second moment, `release` compares only with other records that keep to it.",
-    "The canary test detects faults in the code that ran, not fraud: the signer could have invented its results.",
     *COMMON_LIMITS,
 ]
 

@@ -2,13 +2,12 @@
 
 from functools import partial
 
-from lethe.proof import accountant, calibration, certificate, mechanism, methods
+from lethe.proof import accountant, calibration, canary_test, certificate, mechanism, methods
 
 LANGEVIN = methods.Method(
     name=mechanism.Mechanism.method,
     theorem=accountant.THEOREM,
     continues=True,
-    has_canaries=True,
     invariants=certificate.INVARIANTS,
     limits=certificate.LIMITS,
     calibrate=calibration.mechanism_for,
@@ -18,6 +17,7 @@ LANGEVIN = methods.Method(
     recent=accountant.recent,
     unlearning_mu=accountant.unlearning_mu,
     deletion_mu=accountant.deletion_mu,
+    law=canary_test.law_of_steps,
     release_mu=partial(accountant.release_mu, adjacency=mechanism.Adjacency.REPLACE),
     squares=accountant.squares,
 )

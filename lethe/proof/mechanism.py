@@ -5,7 +5,7 @@ recomputes them. A mechanism contains only public facts: objective, sizes and se
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -188,6 +188,11 @@ class Mechanism:
     def num_batches(self) -> int:
         """Number B of batches."""
         return self.num_slots // self.batch_size
+
+    def on_null_rows(self) -> "Mechanism":
+        """Return a mechanism that takes the same steps with one parameter, on one null row per batch."""
+        alone = replace(self, num_slots=self.num_batches, batch_size=1, num_parameters=1, network=None)
+        return replace(alone, num_classes=min(2, self.num_classes), class_weights=None, weight_bound=None)
 
     def steady(self, steps: int) -> int:
         """Return the number of initial steps at the full step size in a run of `steps` K >= 0."""

@@ -23,7 +23,6 @@ class Method:
     Attributes:
         name, theorem: Names of the method and of its bound, used in the API, ledgers and certificates.
         continues: True if a run can continue from the live version. Otherwise each version is trained from scratch.
-        has_canaries: True if canary-test lanes can take part in the method's runs.
         invariants, limits: Texts included in each of the method's certificates.
         calibrate: Return the mechanism for settings and the keywords of `calibration.mechanism_for`. Raises
             `PrivacyError` for anything that the method does not support; nothing may be ignored.
@@ -33,6 +32,7 @@ class Method:
             first.
         unlearning_mu: mu of a chain against training on the current data, after `records` more records became null.
         deletion_mu: mu of a chain for a person's `records`, which became null after `steps_present` steps.
+        law: Given a mechanism, a canary plan, and the records of a canary or None, return the law of the plan's lanes.
         release_mu: mu that publishing the version from a run of `steps` costs a record, under replacement by another.
         squares: Squared mu of an exposure's versions against a null record. The squares are added to compose versions.
         epsilon: Return an epsilon at a delta, tighter than the one converted from mu, for exposures to this method
@@ -42,7 +42,6 @@ class Method:
     name: str
     theorem: str
     continues: bool
-    has_canaries: bool
     invariants: Mapping[str, str]
     limits: Sequence[str]
     calibrate: Callable[..., Any]
@@ -52,6 +51,7 @@ class Method:
     recent: Callable[[Mechanism, Iterable[tuple[int, accountant.Run]]], list[accountant.Run]]
     unlearning_mu: Callable[..., float]
     deletion_mu: Callable[..., float]
+    law: Callable[..., Any]
     release_mu: Callable[..., float]
     squares: Callable[[accountant.Exposure], Iterator[float]]
     epsilon: Callable[..., float] | None = None

@@ -16,7 +16,7 @@ from app.unlearning import kinds, planner
 from app.unlearning import service as unlearning
 from lethe.contract import problems
 from lethe.contract.sets import QueueRule, RunKind, RunStatus
-from lethe.proof import accountant
+from lethe.proof import methods
 from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.mechanism import Mechanism
 
@@ -82,9 +82,11 @@ class CanaryTest:
 
 def _plan(mechanism: Mechanism, *, epsilon: float, delta: float) -> planner.Plan:
     """Plan a canary test that trains on canaries and forgets them in as many steps as the first deletion would take."""
-    learned = planner.after(accountant.started(mechanism), planner.learn(mechanism), records=0)
+    method = methods.of(mechanism)
+    learned = planner.after(method.started(mechanism), planner.learn(mechanism), records=0)
     forgetting = planner.forget(learned, records=1, epsilon=epsilon, delta=delta)
-    steps = mechanism.learn_steps + (forgetting.steps if forgetting.kind == RunKind.UNLEARN else 0)
+    forgets = forgetting.kind == RunKind.UNLEARN or not method.continues
+    steps = mechanism.learn_steps + (forgetting.steps if forgets else 0)
     return planner.Plan(kind=RunKind.AUDIT, steps=steps, reason=planner.PlanReason.CANARY_TEST_REQUESTED)
 
 

@@ -1,15 +1,19 @@
 """Objective perturbation as a method: its mechanism, its guarantees, and the texts of its certificates."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from lethe.features.objective import accountant, calibration
 from lethe.features.objective.accountant import Releases
 from lethe.features.objective.mechanism import ObjectivePerturbation, require_proved
-from lethe.proof.accountant import Chain, Exposure, Run
+from lethe.proof.accountant import Chain, Run
 from lethe.proof.calibration import ModelSettings
+from lethe.proof.canary_test import APART, CanaryPlan, Law
 from lethe.proof.certificate import COMMON_LIMITS, INVARIANTS
 from lethe.proof.errors import PreconditionError
 from lethe.proof.guarantees import Notion
@@ -60,6 +64,11 @@ class Perturbed(ObjectivePerturbation):
     def batch_size(self) -> int:
         """Number of slots that a step reads: all slots."""
         return self.num_slots
+
+    def on_null_rows(self) -> "Perturbed":
+        """Return a mechanism with the same noise and Lambda for one null row with one column."""
+        alone = replace(self, num_slots=1, l2=self.num_slots * self.l2, num_columns=1, num_classes=2)
+        return replace(alone, class_weights=None, weight_bound=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings that are not None, and the name of the method."""
@@ -146,10 +155,6 @@ def advance(chain: Chain, run: Run) -> Chain:
     return Versions(mechanism=chain.mechanism, steps=run.steps, runs=((chain.mechanism, run.steps),))
 
 
-def _recent(mechanism: Any, newest_first: Iterable[tuple[int, Run]]) -> list[Run]:
-    return [run for _, run in list(newest_first)[:1]]
-
-
 def _unlearning_mu(chain: Any, *, records: int = 0) -> float:
     """Return the mu relative to training on the current data, covering records nulled since the last version."""
     present = chain.edits + records
@@ -162,8 +167,26 @@ def _deletion_mu(chain: Any, *, records: int, steps_present: int, steps_absent: 
     return accountant.mu(chain.mechanism, records=records) if is_present else accountant.deletion_mu(chain.mechanism)
 
 
-def _release_mu(mechanism: Any, *, steps: int) -> float:
-    return accountant.mu(mechanism, adjacency=Adjacency.REPLACE)
+def _law(mechanism: Any, plan: CanaryPlan, records: int | None) -> Law:
+    """Return the law of the lanes: coordinates of the minimiser with noise, where a canary is `records` records whose
+    loss is linear with the largest slope (Theorem 5). Every run starts them at the origin, even to forget canaries."""
+    strength, origin, groups = mechanism.regularisation, np.zeros(plan.lanes // 2), plan.groups
+    slope = math.sqrt(mechanism.num_parts * (2 if mechanism.num_scores > 1 else 1))
+    spread = math.hypot(mechanism.noise_scale / strength, mechanism.output_noise)
+    records = records or max(1, math.ceil(APART * spread * strength / slope))
+    return Law(
+        records=records,
+        place=origin.astype(int),
+        start=origin,
+        start_variance=0.0,
+        push=-records * slope,
+        mean=origin if plan.steps_before else origin + records * slope / strength,
+        decay=0.0,
+        unforeseen=spread**2,
+        variance=spread**2,
+        witnesses=np.zeros((1, groups)),
+        witnessed=np.zeros(groups),
+    )
 
 
 def _squares(exposure: Any) -> Iterator[float]:
@@ -184,10 +207,6 @@ def _epsilon_of(notion: Notion, exposures: tuple[Any, ...], delta: float) -> flo
     return accountant.adaptive_epsilon(published, delta=delta)
 
 
-def _epsilon(notion: Notion, exposures: Sequence[Exposure], *, delta: float) -> float:
-    return _epsilon_of(notion, tuple(exposures), delta)
-
-
 _SHARED_INVARIANTS = (
     "rows_null_read_back",
     "row_norms_at_most_one",
@@ -202,7 +221,6 @@ METHOD = Method(
     name=NAME,
     theorem=THEOREM,
     continues=False,
-    has_canaries=False,
     invariants={name: INVARIANTS[name] for name in _SHARED_INVARIANTS}
     | {
         "started_at_the_origin": "the solver started at the origin, was given no earlier version, and drew a new"
@@ -224,11 +242,12 @@ METHOD = Method(
     read=Perturbed.from_json,
     started=started,
     advance=advance,
-    recent=_recent,
+    recent=lambda mechanism, newest_first: [run for _, run in list(newest_first)[:1]],
     unlearning_mu=_unlearning_mu,
     deletion_mu=_deletion_mu,
-    release_mu=_release_mu,
+    law=_law,
+    release_mu=lambda mechanism, *, steps: accountant.mu(mechanism, adjacency=Adjacency.REPLACE),
     squares=_squares,
-    epsilon=_epsilon,
+    epsilon=lambda notion, exposures, *, delta: _epsilon_of(notion, tuple(exposures), delta),
 )
 METHODS = (METHOD,)

@@ -53,6 +53,19 @@ def test_a_canary_test_runs_its_whole_plan(plan: CanaryPlan) -> None:
     assert 0.75 < document["mu_lower_bound"] / document["mu"] <= 1
 
 
+@pytest.mark.parametrize("weights", [{"class_weights": (1.0, 0.5, 0.5)}, {"weight_bound": 2.0}])
+def test_a_model_with_weights_has_a_canary_test(weights: dict[str, Any]) -> None:
+    """A canary test on request also works for a model of three classes with class weights or row weights."""
+    made = calibration.mechanism_for(
+        calibration.ModelSettings(l2=0.05, epsilon=1.0, delta=1e-3, learn_steps=80),
+        num_slots=60,
+        num_classes=3,
+        num_parameters=12,
+        **weights,
+    )
+    assert canaries.run(made, FORGETTING, on_progress=lambda steps_done: None).findings(made) == ()
+
+
 def test_a_progress_callback_can_stop_the_test() -> None:
     """An exception from `on_progress` stops the canary test at once."""
 

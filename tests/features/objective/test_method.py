@@ -2,20 +2,26 @@
 
 import copy
 import functools
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from lethe.features.objective import accountant as objective_accountant
 from lethe.features.objective.methods import METHOD, Perturbed, calibrate
 from lethe.proof import accountant, certificate, methods
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.calibration import ModelSettings
+from lethe.proof.canary_test import CanaryPlan, Guesses, Observed
 from lethe.proof.errors import PreconditionError
 from lethe.proof.guarantees import Evidence
 from lethe.proof.losses import Objective
+from tests.lethe.proof import lanes
 from tests.tables import each
 
 DELTA = 1e-4
+COIN = Guesses(true_positives=64, members=128, false_positives=64, nonmembers=128)
+"""Guesses that are no better than a coin's."""
 
 
 @functools.cache
@@ -36,7 +42,10 @@ def exposure(count: int, **further: int) -> Exposure:
     return Exposure(mechanism=mechanism(), records=1, releases=((mechanism().learn_steps, count),), **further)
 
 
-def statement(**changed: Any) -> dict[str, Any]:
+PLAN = CanaryPlan(lanes=256, steps_before=0, steps=300)
+
+
+def statement(observed: Observed | None = None, **changed: Any) -> dict[str, Any]:
     """Return a statement about a person whose single row was part of three versions."""
     evidence: Any = {
         "mechanism": mechanism(),
@@ -56,7 +65,7 @@ def statement(**changed: Any) -> dict[str, Any]:
         epsilon=1.0,
         ledger={"sequence": 4, "hash": "0" * 64},
         evidence=Evidence(**evidence | changed),
-        observed=None,
+        observed=observed,
     )
 
 
@@ -100,6 +109,55 @@ def test_an_altered_statement_is_refused(path: tuple[Any, ...], value: Any, name
     place[last] = value
     with pytest.raises(PreconditionError) as refused:
         certificate.check(document)
+    assert refused.value.name == named
+
+
+def test_a_canary_test_is_recomputed() -> None:
+    """A statement with a run's canary test is recomputed from its counts. It states the release of one record as the
+    accountant does, and a lower bound below it and below the statement's own release."""
+    document = statement(lanes.observed(PLAN, mechanism()))
+    *_, release = certificate.check(document)
+    audit = document["audit"]
+    assert (audit["notion"], audit["mu"]) == ("release", objective_accountant.mu(mechanism()))
+    assert 0 < audit["epsilon_lower_bound"] <= min(audit["epsilon"], release.epsilon)
+    assert 0 < audit["mu_lower_bound"] <= min(audit["mu"], release.mu)
+
+
+@each(
+    ("changed", "named"),
+    [
+        ({"mu_lower_bound": 0.0}, "numbers_recompute"),
+        ({"mu_lower_bound": 9.0}, "audit_within_guarantee"),
+        ({"epsilon": 0.01}, "audit_within_guarantee"),
+        ({"findings": ["noise"]}, "numbers_recompute"),
+        ({"notion": "deletion"}, "numbers_recompute"),
+        ({"records": 500}, "records_of_plan"),
+        ({"steps_before": 300}, "numbers_recompute"),
+    ],
+)
+def test_an_altered_canary_test_is_refused(changed: dict[str, Any], named: str) -> None:
+    """A statement is refused if a number of its canary test does not follow from the counts."""
+    document = statement(lanes.observed(PLAN, mechanism()))
+    document["audit"] |= changed
+    with pytest.raises(PreconditionError) as refused:
+        certificate.check(document)
+    assert refused.value.name == named
+
+
+@each(
+    ("observed", "named"),
+    lambda: [
+        (lanes.observed(PLAN, mechanism(), squares=60.0), "audit_passed"),
+        (lanes.observed(PLAN, mechanism(), drift=9.0), "audit_passed"),
+        (lanes.observed(PLAN, mechanism(), visits=200.0), "audit_passed"),
+        (lanes.observed(replace(PLAN, steps_before=300), mechanism(), guesses=COIN), "audit_of_run"),
+        (lanes.observed(replace(PLAN, steps=299), mechanism()), "learned_anew"),
+    ],
+)
+def test_a_canary_test_that_refutes_its_run_or_is_of_another_is_refused(observed: Observed, named: str) -> None:
+    """No statement can be made about a run whose lanes refute it, or with the canary test of another run."""
+    with pytest.raises(PreconditionError) as refused:
+        statement(observed)
     assert refused.value.name == named
 
 

@@ -12,7 +12,9 @@ from app.unlearning import queue, service
 from lethe import verification
 from lethe.features.objective.methods import NAME, THEOREM
 from lethe.proof import accountant
+from tests.features.objective.test_lanes import _noise
 from tests.tables import each
+from tests.worker.evidence.test_faults import here as here
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -41,7 +43,7 @@ def test_a_person_is_forgotten_and_the_certificate_verifies(
 ) -> None:
     """A deletion request leads to a version that is trained from scratch. Its certificate names the method and verifies
     offline."""
-    assert (model["method"], model["audit"]["lanes"]) == (NAME, 0)
+    assert (model["method"], model["audit"]["lanes"]) == (NAME, 256)
     assert model["mechanism"]["settings"].keys() == {"num_columns", "tolerance", "output_noise", "max_iterations"}
     assert "step_size" not in model["mechanism"]
     request = forget("p3")
@@ -52,7 +54,11 @@ def test_a_person_is_forgotten_and_the_certificate_verifies(
     verified = verification.verify_file(json.dumps(proof), jwks)
     [verdict] = verified.verdicts
     statement = verdict.statement
-    assert (statement["theorem"], statement["run"]["kind"], statement["audit"]) == (THEOREM, "relearn", None)
+    assert (statement["theorem"], statement["run"]["kind"]) == (THEOREM, "relearn")
+    audit = statement["audit"]
+    assert (audit["notion"], audit["lanes"], audit["findings"]) == ("release", 256, [])
+    assert 0 < audit["epsilon_lower_bound"] <= audit["epsilon"]
+    assert audit == get("/runs?limit=1")["items"][0]["audit"]
     assert "gradient_within_tolerance" in statement["invariants"]
     stated = by_notion(statement["guarantees"])
     assert stated["unlearning"]["epsilon"] == stated["deletion"]["epsilon"] == 0
@@ -118,7 +124,6 @@ def test_a_reclaimed_run_is_repeated_and_not_counted(
         {"second_moment": 0.5},
         {"batch_size": 10},
         {"noise_scale": 1.0},
-        {"audit": {"lanes": 16}},
         {"mechanism": "langevin"},
     ],
 )
@@ -131,18 +136,60 @@ def test_unsupported_settings_are_refused(gateway: TestClient, dataset: str, ask
 
 
 def test_features_for_gradient_steps_are_refused(gateway: TestClient, model: dict[str, Any]) -> None:
-    """For a model trained by objective perturbation, requests for remedies, rehearsals, canary tests or previews of a
-    given number of steps are refused with a specific error."""
+    """For a model trained by objective perturbation, requests for remedies, rehearsals or previews of a given number of
+    steps are refused with a specific error."""
     path = f"/v1/models/{model['id']}"
     preview = {"model_id": model["id"], "num_records": 1}
     assert gateway.post("/v1/accounting/preview", json=preview).status_code == 200
     answers = [
         gateway.get(f"{path}/remedies"),
         gateway.post(f"{path}/rehearsals", json={"people": 16}),
-        gateway.post(f"{path}/audit"),
         gateway.post("/v1/accounting/preview", json=preview | {"steps": 3}),
     ]
     assert [answer.json()["code"] for answer in answers] == ["precondition_failed"] * len(answers)
+
+
+def test_a_canary_test_on_request_forgets_its_canaries(
+    gateway: TestClient, model: dict[str, Any], work: Work, get: Get
+) -> None:
+    """A canary test on request learns sixteen times as many canaries, solves without them, and finds nothing of them:
+    the certified deletion epsilon and the proved one are both 0. The model's version stays the same."""
+    assert gateway.post(f"/v1/models/{model['id']}/audit").status_code == 202
+    assert work() == 1
+    run = get("/runs?limit=1")["items"][0]
+    assert (run["kind"], run["status"], run["steps_total"]) == ("audit", "published", 600)
+    audit = run["audit"]
+    assert (audit["notion"], audit["lanes"], audit["findings"]) == ("deletion", 16 * 256, [])
+    assert (audit["epsilon"], audit["epsilon_lower_bound"]) == (0, 0)
+    found = get(f"/models/{model['id']}")
+    assert (found["live_version"], found["audit"]["asked_at"], found["audit"]["last"]) == (1, None, audit)
+
+
+def test_a_model_without_lanes_has_no_canary_test(
+    gateway: TestClient, new_dataset: Make, new_model: Make, work: Work, get: Get
+) -> None:
+    """The canary test of a model by this method can be turned off, and then a test on request is refused."""
+    model = new_model(new_dataset()["id"], method=NAME, audit={"lanes": 0})
+    assert work() == 1
+    assert get("/runs?limit=1")["items"][0]["audit"] is None
+    assert gateway.post(f"/v1/models/{model['id']}/audit").json()["code"] == "precondition_failed"
+
+
+def test_a_run_whose_lanes_refute_it_publishes_nothing(
+    installation: Installation, model: dict[str, Any], forget: Make, work: Work, get: Get, here: None
+) -> None:
+    """If the noise of a run is half of what was planned, its lanes refute it: the run fails with the findings, nothing
+    is published, and the request stays open."""
+    request = forget("p3")
+    with pytest.MonkeyPatch.context() as patch:
+        _noise(0.5, 0)(patch)
+        assert work() == 1
+    [last] = get("/runs?limit=1")["items"]
+    assert (last["status"], last["error_code"]) == ("failed", "audit_failed")
+    assert "noise" in last["audit"]["findings"]
+    assert get(f"/models/{model['id']}")["live_version"] == 1
+    assert len(installation.weights.version_ids()) == 1
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
 
 
 def test_an_unknown_method_is_refused(gateway: TestClient, dataset: str) -> None:

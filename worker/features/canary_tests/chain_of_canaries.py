@@ -1,4 +1,4 @@
-"""Canary test: many lanes are trained on their canaries and then forget them, in the same steps that runs take.
+"""Canary test: many lanes are trained on their canaries and then forget them, as runs of the model's method do.
 
 No person's row is read: all rows are null, one per batch. The noise is drawn in this process and hides no data.
 """
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from app.errors import AuditFailed
-from lethe.proof import canary_test
+from lethe import sockets
+from lethe.proof import canary_test, methods
 from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.mechanism import Mechanism
 from worker.evidence import Lanes
@@ -40,7 +41,7 @@ def run(mechanism: Mechanism, plan: CanaryPlan, *, on_progress: Callable[[int], 
             lanes,
             plan.steps,
             lambda steps_done: on_progress(plan.steps_before + steps_done),
-            first_step=plan.steps_before,
+            first_step=plan.steps_before if methods.of(mechanism).continues else 0,
         ),
     )
 
@@ -48,13 +49,14 @@ def run(mechanism: Mechanism, plan: CanaryPlan, *, on_progress: Callable[[int], 
 def _run_lanes(
     mechanism: Mechanism, lanes: Lanes, steps: int, on_progress: Callable[[int], None], *, first_step: int = 0
 ) -> Tensor:
-    rows, classes = mechanism.num_batches, min(2, mechanism.num_classes)
-    result = chain.run(
-        mechanism=replace(mechanism, num_slots=rows, batch_size=1, num_classes=classes, num_parameters=1, network=None),
+    rows, alone = mechanism.num_batches, mechanism.on_null_rows()
+    runners = dict(sockets.plugs("worker.features", "methods", "METHODS"))
+    result = runners.get(mechanism.method, chain.run)(
+        mechanism=alone,
         # The gradient of a null row is 0.
         features=np.zeros((rows, 1), np.float32),
         labels=np.zeros(rows, np.int32),
-        initial=init.origin(num_classes=classes, num_features=1, objective=mechanism.objective),
+        initial=init.origin_of(alone, 1),
         first_step=first_step,
         steps=steps,
         noise=noise.SystemNoise(),
@@ -62,5 +64,5 @@ def _run_lanes(
         backend=engines.Backend(threads=1),
         lanes=lanes,
     )
-    assert result.lanes is not None
-    return result.lanes
+    ended: Tensor = result.lanes
+    return ended

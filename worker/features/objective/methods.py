@@ -4,13 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from app.errors import RunDiffersFromPlan
 from lethe.features.objective.methods import NAME, Perturbed
+from worker.evidence import Lanes
 from worker.features.objective.solver import minimise
 from worker.langevin.chain import Ran
 from worker.langevin.noise import Noise
+from worker.langevin.step import no_lanes
 from worker.langevin.window import Show
 
 
@@ -24,34 +27,41 @@ def run(
     steps: int,
     noise: Noise,
     on_progress: Callable[[int], None],
-    show: Show,
+    lanes: Lanes | None = None,
+    show: Show | None = None,
     **others: Any,
 ) -> Ran:
     """Train a version on the current rows with fresh noise. The arguments are those of `chain.run`.
 
     No progress is reported before the end, because the number of iterations depends on the rows. Raises
-    `RunDiffersFromPlan` if the run should continue an earlier version, has lanes or should report checkpoints, and the
-    errors of `solver.minimise`.
+    `RunDiffersFromPlan` if the run should continue an earlier version or report checkpoints, and the errors of
+    `solver.minimise`.
     """
     is_anew = first_step == 0 and steps == mechanism.learn_steps and not initial.any()
     checkpoints = others.get("checkpoints")
-    if not is_anew or others.get("lanes") is not None or (checkpoints is not None and checkpoints.steps):
-        raise RunDiffersFromPlan("A version of this method is learned from scratch, without lanes or checkpoints.")
-    window = show(0)
-    if (window.until, window.slots) != (steps, (slice(0, mechanism.num_slots),)):
+    if not is_anew or (checkpoints is not None and checkpoints.steps):
+        raise RunDiffersFromPlan("A version of this method is learned from scratch, without checkpoints.")
+    if show and ((window := show(0)).until, window.slots) != (steps, (slice(0, mechanism.num_slots),)):
         raise RunDiffersFromPlan("What the run reads is not in memory.")
+    start, canaries = (lanes.start(noise), lanes.push.canaries) if lanes else (no_lanes(), None)
     minimised = minimise(
-        mechanism=mechanism, features=features, labels=labels, noise=noise, on_progress=lambda iterations: None
+        mechanism=mechanism,
+        features=features,
+        labels=labels,
+        noise=noise,
+        on_progress=lambda iterations: None,
+        slopes=(torch.zeros_like(start) if canaries is None else canaries).numpy(),
     )
     on_progress(steps)
+    ended = torch.from_numpy(minimised.lanes)
     return Ran(
         mechanism=mechanism,  # type: ignore[arg-type]
         parameters=minimised.parameters,
         first_step=0,
         steps=steps,
         records=minimised.records,
-        lanes=None,
-        observed=None,
+        lanes=ended,
+        observed=lanes.observed(start, ended) if lanes else None,
     )
 
 

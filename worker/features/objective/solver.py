@@ -4,15 +4,16 @@ Passes are in double precision: the tolerance is far below what single precision
 the origin whatever was published before, so a version depends only on the current rows and fresh noise.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.special import chdtr, chdtrc
 
-from app.errors import NotConverged
+from app.errors import AuditFailed, NotConverged
 from lethe.encoding.rows import labels_in, weights_in
 from lethe.encoding.targets import UNIT
 from lethe.features.objective.mechanism import ObjectivePerturbation
@@ -29,16 +30,19 @@ _MAX_HALVINGS = 60
 
 Floats = NDArray[np.float64]
 
+FALSE_ALARM = 1e-7
+"""Maximum probability that the output noise of a correct run is refused."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minimised:
-    """Released version, with `parameters` on the mechanism's grid  # (1, d) or (C, d) float64
+    """Released version, with `parameters` (1, d) or (C, d) and `lanes` (p,) on the mechanism's grid.
 
     `records` counts the non-null rows that were read.
     """
 
     parameters: Floats
-    mechanism: ObjectivePerturbation
+    lanes: Floats
     records: int
 
 
@@ -49,8 +53,13 @@ def minimise(
     labels: NDArray[np.int32],  # (n,), or (n, 2) with weights
     noise: Noise,
     on_progress: Callable[[int], None],
+    slopes: Sequence[float] | Floats = (),  # (p,)
 ) -> Minimised:
     """Draw a perturbation, minimise the perturbed objective from the origin, and return the minimiser plus noise.
+
+    Lanes are coordinates on which only canaries depend, with a linear loss whose slope is in `slopes` (0 for no
+    canary). Their noise is drawn together with that of the parameters, and the same solver minimises them. They do not
+    depend on rows, nor the parameters on them.
 
     `on_progress(iterations)` is called after each iteration and may raise to stop the run. The number of iterations
     depends on the rows and must not be published; the cap is public. The perturbation, minimiser and gradients are
@@ -59,14 +68,19 @@ def minimise(
     Raises:
         ValueError: naming the condition, if the rows violate an assumption of the guarantee.
         NotConverged: if the certified gradient is above the tolerance after `max_iterations`.
+        AuditFailed: if the output noise of the lanes does not have its variance.
     """
     rows = _Rows(mechanism, features, labels)
-    size = mechanism.num_parameters
-    perturbation = noise.rounded_normal(size, mechanism.noise_scale / mechanism.noise_grid).numpy()
-    perturbation = np.multiply(perturbation, mechanism.noise_grid, out=perturbation).reshape(mechanism.shape)
-    point = np.zeros(mechanism.shape)
+    size, shape = mechanism.num_parameters, mechanism.shape
+    drawn = noise.rounded_normal(size + len(slopes), mechanism.noise_scale / mechanism.noise_grid).numpy()
+    drawn *= mechanism.noise_grid
+    perturbation, point, lanes = drawn[:size].reshape(shape), np.zeros(shape), np.zeros((len(slopes), 1))
     try:
         _solve(rows, mechanism, perturbation, point, on_progress)
+        if len(slopes):
+            _solve(
+                _Canaries(np.reshape(slopes, (-1, 1))), mechanism, drawn[size:, None], lanes, lambda iterations: None
+            )
         bound = gradient_norm_bound(
             point,
             features=features,
@@ -80,13 +94,36 @@ def minimise(
         if not bound <= mechanism.gradient_tolerance:
             raise NotConverged("The solver did not reach its tolerance.")
         grid = mechanism.grid
-        released = noise.rounded_normal(size, mechanism.output_noise / grid).numpy().reshape(mechanism.shape)
-        released = np.add(released, np.round(point / grid), out=released)
+        released = noise.rounded_normal(len(drawn), mechanism.output_noise / grid).numpy()
+        released += np.round(np.concatenate([point.ravel(), lanes.ravel()]) / grid)
         released *= grid
-        return Minimised(parameters=released, mechanism=mechanism, records=rows.records)
+        parameters, ended = released[:size].reshape(shape), released[size:]
+        _require_variance((ended - lanes.ravel()) / mechanism.output_noise)
+        return Minimised(parameters=parameters, lanes=ended, records=rows.records)
     finally:
-        perturbation.fill(0)
+        drawn.fill(0)
         point.fill(0)
+
+
+def _require_variance(residuals: Floats) -> None:
+    """Raise `AuditFailed` if standard normal residuals have another sum of squares than expected; in a correct run,
+    with probability at most `FALSE_ALARM`."""
+    squares, size = float(residuals @ residuals), len(residuals)
+    if size and not 2 * min(chdtr(size, squares), chdtrc(size, squares)) >= FALSE_ALARM:
+        raise AuditFailed("The output noise of the lanes does not have its variance.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Canaries:
+    """Records of the lanes: linear losses with the given slopes  # (p, 1)"""
+
+    slopes: Floats
+
+    def gradient(self, point: Floats) -> Floats:
+        return self.slopes.copy()
+
+    def gradient_and_hessians(self, point: Floats) -> tuple[Floats, list[Floats]]:
+        return self.slopes.copy(), [np.zeros((1, 1)) for _ in point]
 
 
 class _Rows:
@@ -177,7 +214,7 @@ class _Rows:
 
 
 def _solve(
-    rows: _Rows,
+    rows: _Rows | _Canaries,
     mechanism: ObjectivePerturbation,
     perturbation: Floats,
     point: Floats,
@@ -200,7 +237,7 @@ def _solve(
 
 
 def _newton(
-    rows: _Rows, gradient: Callable[[Floats], Floats], strength: float, perturbation: Floats, point: Floats
+    rows: _Rows | _Canaries, gradient: Callable[[Floats], Floats], strength: float, perturbation: Floats, point: Floats
 ) -> Iterator[float]:
     """Take Newton steps, halving each until the gradient's norm falls; yield that norm before each step."""
     while True:
