@@ -16,11 +16,11 @@ def test_page_table_matches_the_stored_results() -> None:
 
 
 def test_adult_is_as_accurate_as_stated() -> None:
-    """On Adult, the accuracy is 85.1 % at an adaptive epsilon of 1.45, which is more than the chain reaches at the same
-    epsilon."""
+    """On Adult, the accuracy is at least 85.1 % at an adaptive epsilon of 1.45. It is more than half a point above the
+    accuracy of the chain, whose adaptive epsilon is no smaller, and equal to two digits."""
     [row] = [row for row in RESULTS["tables"] if row["name"] == "Adult"]
-    assert row["targets"][0]["epsilon"] >= 1.45 > row["chain_adaptive"]
-    assert row["targets"][0]["accuracy"][0] >= max(0.851, row["chain"])
+    assert row["targets"][0]["epsilon"] == 1.45 <= row["chain_adaptive"] < 1.455
+    assert row["targets"][0]["accuracy"][0] >= max(0.851, row["chain"] + 0.005)
 
 
 @pytest.mark.slow
