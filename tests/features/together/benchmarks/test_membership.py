@@ -95,19 +95,17 @@ def test_the_page_states_what_was_proved() -> None:
                 assert fine_tuning["mu_at_least"] > unlearning["certified_mu"]
 
 
-def test_the_page_names_the_estimate_above_its_certificate() -> None:
-    """After unlearning, the separation estimated by the attack exceeds the certified mu in only one case, and there by
-    less than the estimate's standard error."""
-    above = {}
+def test_no_estimate_is_above_its_certificate() -> None:
+    """After unlearning, every separation estimated by the attack is below the certified mu. The page names the largest
+    estimate."""
+    estimates = {}
     for problem in page.read("membership")["problems"]:
         for name, request in problem["requests"].items():
             attack = request["attack"]["unlearning"]
-            error = math.sqrt(1 / attack["guesses"]["members"] + 1 / attack["guesses"]["nonmembers"])
-            if attack["separation"] >= attack["certified_mu"]:
-                above[problem["name"], name] = (attack["separation"] - attack["certified_mu"]) / error
-    assert list(above) == [("Adult", "telling")]
-    assert above["Adult", "telling"] < 1
-    assert "Adult's telling row, is above it: 0.54, where 0.39 is certified" in PAGE.read_text()
+            assert attack["separation"] < attack["certified_mu"]
+            estimates[problem["name"], name] = attack["separation"]
+    assert max(estimates, key=lambda request: estimates[request]) == ("Adult", "group")
+    assert "The largest is that of Adult's group: 0.32, where 0.39 is certified." in " ".join(PAGE.read_text().split())
 
 
 @pytest.mark.parametrize("table", tables.ALL, ids=lambda table: table.__name__)
