@@ -107,7 +107,6 @@ def _name(span: tracing.TraceSpan, run: queue.ClaimedRun) -> None:
 
 def destroy_unneeded(installation: Installation) -> None:
     """Destroy the weights that the database records as superseded or as left by runs that ended without publishing."""
-    periodic_jobs.destroy_retired(installation)
     periodic_jobs.destroy_orphans(installation)
 
 

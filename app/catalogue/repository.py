@@ -104,23 +104,24 @@ def versions(session: Session, *, model_id: str, limit: int, cursor: str | None)
 def forget_metrics(session: Session, *, evaluation_dataset_id: str) -> None:
     """Delete the metrics measured on an evaluation dataset from which people have since been erased."""
     measured = sa.select(Model.id).where(Model.evaluation_dataset_id == evaluation_dataset_id)
-    session.execute(sa.update(Version).where(Version.model_id.in_(measured)).values(metrics={}))
-
-
-def retired_version_ids(session: Session) -> list[str]:
-    return list(session.scalars(sa.select(Version.id).where(Version.status == VersionStatus.RETIRED)))
+    forgotten = sa.update(Version).where(Version.model_id.in_(measured)).values(metrics={})
+    session.execute(forgotten, execution_options={"synchronize_session": False})
 
 
 def mark_destroyed(session: Session, *, version_ids: Collection[str], at: datetime.datetime) -> None:
     retired = sa.and_(Version.id.in_(version_ids), Version.status == VersionStatus.RETIRED)
-    session.execute(sa.update(Version).where(retired).values(status=VersionStatus.DESTROYED, destroyed_at=at))
+    destroyed = sa.update(Version).where(retired).values(status=VersionStatus.DESTROYED, destroyed_at=at)
+    session.execute(destroyed, execution_options={"synchronize_session": False})
 
 
-def needed_version_ids(session: Session) -> set[str]:
-    """Return the ids of versions whose weights must be retained: live versions, and those that a current run may
-    publish."""
-    running = sa.select(Run.version_id).where(Run.status == RunStatus.RUNNING)
-    return set(session.scalars(sa.union(running, sa.select(Version.id).where(Version.status == VersionStatus.LIVE))))
+def needed_and_retired(session: Session) -> tuple[set[str], set[str]]:
+    """Return the ids of versions whose weights must be retained (live versions, and those that a current run may
+    publish), and the ids of superseded versions whose weights may still be stored."""
+    kept = sa.select(Version.id, Version.status).where(Version.status.in_((VersionStatus.LIVE, VersionStatus.RETIRED)))
+    running = sa.select(Run.version_id, Run.status).where(Run.status == RunStatus.RUNNING)
+    found = dict(iter(session.execute(sa.union_all(kept, running))))
+    retired = {version_id for version_id, status in found.items() if status == VersionStatus.RETIRED}
+    return found.keys() - retired, retired
 
 
 def running_run(session: Session, *, model_id: str) -> Run | None:

@@ -8,7 +8,7 @@ import datetime
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -61,26 +61,26 @@ class PeriodicJob:
     urgent: bool = False
 
 
-def destroy_retired(installation: Installation) -> None:
-    """Destroy superseded weights, and record which of them were destroyed."""
+def destroy_retired(installation: Installation, *, stored: Collection[str] = ()) -> None:
+    """Destroy superseded weights, and those of the `stored` weights that are neither in service nor needed by a run in
+    progress. Record which superseded weights were destroyed."""
     with installation.database.reading() as session:
-        retired = catalogue_repository.retired_version_ids(session)
-    if destroyed := catalogue.destroy(installation.weights, retired):
+        needed, retired = catalogue_repository.needed_and_retired(session)
+    destroyed = catalogue.destroy(installation.weights, retired | (set(stored) - needed))
+    if superseded := retired.intersection(destroyed):
         with installation.database.writing() as session:
-            catalogue_repository.mark_destroyed(session, version_ids=destroyed, at=now(session))
+            catalogue_repository.mark_destroyed(session, version_ids=superseded, at=now(session))
 
 
 def destroy_orphans(installation: Installation) -> None:
-    """Destroy weights left by dead runs: stored weights that are neither in service nor needed by a run in progress."""
+    """Destroy superseded weights, and weights left by dead runs."""
+    stored: set[str] = set()
     try:
         # List these before the needed versions, so that a run that begins in between cannot lose its weights.
         stored = installation.weights.version_ids()
     except OSError as error:
         telemetry.logger().error("registry.weights_not_listed", error=type(error).__name__)
-        return
-    with installation.database.reading() as session:
-        needed = catalogue_repository.needed_version_ids(session)
-    catalogue.destroy(installation.weights, stored - needed)
+    destroy_retired(installation, stored=stored)
 
 
 def destroy_of_retired(installation: Installation) -> None:
