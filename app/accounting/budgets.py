@@ -23,8 +23,7 @@ def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, a
     """Map each of a dataset's models to the exposure of a person with `records` records in all versions so far."""
     next_revision = session.get_one(Dataset, dataset_id).revision + 1
     by_model = {}
-    for model in repository.models_of(session, dataset_id=dataset_id):
-        published = repository.releases_before(session, model_id=model.id, revision=next_revision)
+    for model, published in repository.releases_before(session, dataset_id=dataset_id, revision=next_revision):
         mechanism, lost = stored_mechanism(model.mechanism), len(model.lost_releases)
         by_model[model.id] = accountant.exposed(mechanism, published, records=records, lost=lost)
     for model_id, mechanism, steps in repository.lost_models(session, dataset_id=dataset_id):

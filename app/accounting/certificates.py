@@ -136,15 +136,10 @@ class Evidences:
         """Return one tuple for each of a dataset's models with versions that were lost or published before `revision`:
         model id, mechanism, counts of these versions keyed by the steps of their runs, and number of lost versions."""
         if (dataset_id, revision) not in self._releases:
-            models = repository.models_of(self._session, dataset_id=dataset_id)
+            releases = repository.releases_before(self._session, dataset_id=dataset_id, revision=revision)
             released = [
-                (
-                    model.id,
-                    tables.stored_mechanism(model.mechanism),
-                    repository.releases_before(self._session, model_id=model.id, revision=revision),
-                    len(model.lost_releases),
-                )
-                for model in models
+                (model.id, tables.stored_mechanism(model.mechanism), counts, len(model.lost_releases))
+                for model, counts in releases
             ]
             for model_id, mechanism, steps in repository.lost_models(self._session, dataset_id=dataset_id):
                 released.append((model_id, mechanism, Counter(steps), len(steps)))

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from app.accounting import repository
 from app.audit import repository as chains
 from app.audit.checkpoints import LEDGER
+from app.db import bulk
 from app.db.tables import LedgerEntry, LedgerLink, Model, Run, Version
 from lethe.proof import accountant, guarantees, methods
 from lethe.proof.mechanism import Mechanism
@@ -70,7 +71,7 @@ def post(
         previous_hash=previous,
         hash=link_hash(previous, body),
     )
-    session.add(entry)
+    bulk.store(session, LedgerEntry, [entry])
     link(session, tenant_id=model.tenant_id, kind="entry", model_id=model.id, entry=entry.sequence, hash=entry.hash)
     return entry
 
@@ -87,7 +88,7 @@ def link(session: Session, *, tenant_id: str, kind: str, **fields: Any) -> Ledge
     linked = LedgerLink(
         tenant_id=tenant_id, sequence=sequence, body=body, previous_hash=previous, hash=link_hash(previous, body)
     )
-    session.add(linked)
+    bulk.store(session, LedgerLink, [linked])
     return linked
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
+from app.db import rows
 from app.db.bulk import in_parts
 from app.db.tables import (
     OWED,
@@ -30,6 +31,27 @@ from lethe.contract.sets import RequestStatus, RunKind
 from lethe.proof.mechanism import Mechanism
 
 _AT_ONCE = 64
+_MODEL_ID, _DATASET_ID = sa.bindparam("model_id", type_=sa.String), sa.bindparam("dataset_id", type_=sa.String)
+_RUNS = sa.select(Version.number, Run.kind, Run.first_step, Run.steps_total, Run.records, Run.revision)
+_RUNS = _RUNS.join(Version, Version.run_id == Run.id).where(Version.model_id == _MODEL_ID)
+_RUNS = _RUNS.order_by(Version.number.desc()).limit(_AT_ONCE)
+_BEGAN = sa.select(Version.revision).join(Run, Run.id == Version.run_id).order_by(Version.number.desc()).limit(1)
+_BEGAN_AT = _BEGAN.where(Version.model_id == _MODEL_ID, Run.kind != RunKind.UNLEARN).scalar_subquery()
+_SUM = sa.select(sa.func.coalesce(sa.func.sum(Addition.num_records), 0)).where(Addition.dataset_id == _DATASET_ID)
+_LATER, _WAITING = _SUM.where(Addition.revision > _BEGAN_AT), _SUM.where(Addition.revision.is_(None))
+_ADDED = sa.select(_BEGAN_AT, _LATER.scalar_subquery(), _WAITING.scalar_subquery())
+_LIVE = sa.select(Version.revision).where(Version.model_id == _MODEL_ID, Version.number == sa.bindparam("number"))
+_NULLED = sa.select(sa.func.coalesce(sa.func.sum(Erasure.num_claimed), 0)).where(Erasure.dataset_id == _DATASET_ID)
+_NULLED_LATER = _NULLED.where(Erasure.revision > _LIVE.scalar_subquery())
+_PERSON = sa.union_all(
+    sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == Erasure.request_id).correlate(Erasure),
+    sa.select(RequestAlias.subject_ref).where(RequestAlias.request_id == Erasure.request_id).correlate(Erasure),
+)
+_THEIRS = sa.and_(Record.dataset_id == Erasure.dataset_id, Record.subject_ref.in_(_PERSON))
+_NUM_HELD = sa.select(sa.func.count()).select_from(Record).where(_THEIRS).correlate(Erasure).scalar_subquery()
+_WITH_ROWS = sa.select(Erasure, Dataset, sa.func.coalesce(Erasure.num_records, _NUM_HELD))
+_WITH_ROWS = _WITH_ROWS.join(Dataset, Dataset.id == Erasure.dataset_id)
+_WITH_ROWS = _WITH_ROWS.where(Erasure.request_id.in_(sa.bindparam("these", expanding=True)))
 
 
 class PublishedRun(NamedTuple):
@@ -46,47 +68,40 @@ class PublishedRun(NamedTuple):
 def chain_backwards(session: Session, *, model_id: str) -> Iterator[PublishedRun]:
     """Yield the published runs of the model's current chain, newest first, back to the run that started the chain. Runs
     are read in batches as the iterator advances."""
-    runs = sa.select(Version.number, Run.kind, Run.first_step, Run.steps_total, Run.records, Run.revision)
-    runs = runs.join(Version, Version.run_id == Run.id).where(Version.model_id == model_id)
-    runs = runs.order_by(Version.number.desc()).limit(_AT_ONCE)
-    batch = session.execute(runs).all()
+    batch = list(rows(session, _RUNS, {"model_id": model_id}))
     while batch:
         for number, kind, *of_run in batch:
             yield PublishedRun(number, *of_run)
             if kind != RunKind.UNLEARN:
                 return
-        batch = session.execute(runs.where(Version.number < number)).all()
+        batch = list(session.execute(_RUNS.where(Version.number < number), {"model_id": model_id}))
 
 
 def chain_steps(session: Session, *, model_id: str) -> int:
     """Return the number of steps in the model's current chain, or 0 if the model has no versions."""
-    last = sa.select(Run.first_step + Run.steps_total).join(Version, Version.run_id == Run.id)
-    last = last.where(Version.model_id == model_id).order_by(Version.number.desc())
-    return session.scalars(last.limit(1)).first() or 0
+    return next((run.first_step + run.steps for run in chain_backwards(session, model_id=model_id)), 0)
 
 
 def records_added_to_chain(session: Session, model: Model, *, waiting: bool = False) -> int | None:
     """Return the number of rows added to a model's dataset since its current chain began, or None if the model has
     never been trained. With `waiting`, include rows that are still to be added."""
-    learned = sa.select(Version.revision).join(Run, Run.id == Version.run_id)
-    learned = learned.where(Version.model_id == model.id, Run.kind != RunKind.UNLEARN)
-    began = learned.order_by(Version.number.desc()).limit(1).scalar_subquery()
-    is_later = sa.or_(Addition.revision > began, Addition.revision.is_(None) if waiting else sa.false())
-    added = sa.select(sa.func.coalesce(sa.func.sum(Addition.num_records), 0))
-    added = added.where(Addition.dataset_id == model.dataset_id, is_later)
-    began_at, records = session.execute(sa.select(began, added.scalar_subquery())).one()
-    return None if began_at is None else records
+    ((began_at, later, unassigned),) = rows(session, _ADDED, {"model_id": model.id, "dataset_id": model.dataset_id})
+    return None if began_at is None else later + (unassigned if waiting else 0)
 
 
-def releases_before(session: Session, *, model_id: str, revision: int) -> Counter[int]:
-    """Count a model's versions published before dataset revision `revision`, keyed by the number of steps of their
-    runs. All lost versions are included, because it is unknown which records they were trained on."""
-    query = sa.select(Run.steps_total, sa.func.count()).join(Version, Version.run_id == Run.id)
-    query = query.where(Version.model_id == model_id, Version.revision < revision).group_by(Run.steps_total)
-    counts = Counter(session.get_one(Model, model_id).lost_releases)
-    for steps, count in session.execute(query):
-        counts[steps] += count
-    return counts
+def releases_before(session: Session, *, dataset_id: str, revision: int) -> list[tuple[Model, Counter[int]]]:
+    """Return each of a dataset's models with counts of its versions published before dataset revision `revision`, keyed
+    by the number of steps of their runs. All lost versions are included, because it is unknown which records they were
+    trained on."""
+    query = sa.select(Model, Run.steps_total, sa.func.count(Run.id)).where(Model.dataset_id == dataset_id)
+    query = query.outerjoin(Version, sa.and_(Version.model_id == Model.id, Version.revision < revision))
+    query = query.outerjoin(Run, Run.id == Version.run_id).group_by(Model.id, Run.steps_total).order_by(Model.id)
+    released: dict[Model, Counter[int]] = {}
+    for model, steps, count in session.execute(query):
+        counts = released.setdefault(model, Counter(model.lost_releases))
+        if count:
+            counts[steps] += count
+    return list(released.items())
 
 
 def lost_models(session: Session, *, dataset_id: str) -> list[tuple[str, Mechanism, list[int]]]:
@@ -116,23 +131,14 @@ def erasures_of(session: Session, *, request_id: str) -> list[Erasure]:
 def erasures_with_rows(session: Session, *, request_ids: Iterable[str]) -> Iterator[tuple[Erasure, Dataset, int]]:
     """Yield each of the requests' erasures with its dataset and the number of rows about the person. For an unclaimed
     erasure, the rows are counted now."""
-    person = sa.union_all(
-        sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == Erasure.request_id).correlate(Erasure),
-        sa.select(RequestAlias.subject_ref).where(RequestAlias.request_id == Erasure.request_id).correlate(Erasure),
-    )
-    mine = sa.and_(Record.dataset_id == Erasure.dataset_id, Record.subject_ref.in_(person))
-    held = sa.select(sa.func.count()).select_from(Record).where(mine).correlate(Erasure).scalar_subquery()
-    query = sa.select(Erasure, Dataset, sa.func.coalesce(Erasure.num_records, held))
-    query = query.join(Dataset, Dataset.id == Erasure.dataset_id)
     for batch in in_parts(request_ids):
-        yield from session.execute(query.where(Erasure.request_id.in_(batch)))
+        yield from session.execute(_WITH_ROWS, {"these": batch})
 
 
 def records_waiting_for(session: Session, model: Model) -> int:
     """Return how many rows became null after the revision of a model's live version; 0 if no version is live."""
-    live = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
-    later = sa.and_(Erasure.dataset_id == model.dataset_id, Erasure.revision > live.scalar_subquery())
-    return session.scalars(sa.select(sa.func.coalesce(sa.func.sum(Erasure.num_claimed), 0)).where(later)).one()
+    values = {"model_id": model.id, "number": model.live_version, "dataset_id": model.dataset_id}
+    return next(int(count) for (count,) in rows(session, _NULLED_LATER, values))
 
 
 def last_entry(session: Session, *, model_id: str) -> LedgerEntry | None:

@@ -51,8 +51,8 @@ def joint_of(session: Session, *, request_id: str) -> joint.Joint | None:
     for erasure in repository.erasures_of(session, request_id=request_id):
         if erasure.revision is None or not erasure.num_records:
             continue
-        for model in repository.models_of(session, dataset_id=erasure.dataset_id):
-            fed = repository.releases_before(session, model_id=model.id, revision=erasure.revision)
+        before = repository.releases_before(session, dataset_id=erasure.dataset_id, revision=erasure.revision)
+        for model, fed in before:
             if model.id in evidences or not fed or model.destroyed_at is not None:
                 continue
             if not repository.is_live_since(session, model, revision=erasure.revision):
