@@ -23,7 +23,7 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
     # The claimed numbers are stored together with the revision.
     with session.no_autoflush:
         repository.claim_records(session, dataset_id=dataset.id, claiming=waiting)
-    models = [model.id for model in repository.models_of(session, dataset_id=dataset.id)]
+    models = repository.models_of(session, dataset_id=dataset.id)
     claimed = [request for erasure, request in waiting if erasure.num_records]
     _demand(session, [(request, models) for request in claimed])
     starting = [request for request in claimed if request.status != RequestStatus.RUNNING]
@@ -50,15 +50,15 @@ def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
     at = now(session)
     erasures = repository.unconfirmed_with_requests(session, dataset_id=dataset.id)
     changes: list[history.Change] = []
-    for erasure, request in erasures:
+    for erasure, request, _ in erasures:
         erasure.nulled_at = at
         # A request that joined another request's erasure may have been withdrawn in its grace period.
         if request.status in status.OPEN:
             facts = {"num_rows": erasure.num_records, "dataset_id": dataset.id}
             changes.append(history.changed(session, request, EventKind.ROWS_ERASED, at=at, facts=facts))
     history.record(session, changes)
-    dataset.num_rows -= repository.drop_records(session, erasure_ids=[erasure.id for erasure, _ in erasures])
-    completion.complete_done(session, [request for _, request in erasures])
+    dataset.num_rows -= repository.drop_records(session, erasure_ids=[erasure.id for erasure, *_ in erasures])
+    completion.complete_done(session, [request for _, request, is_owed in erasures if not is_owed])
     return bool(erasures)
 
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from app.access import service as access
 from app.audit import service as audit
 from app.db import bulk, now
-from app.db.tables import OWED, DeletionRequest, Erasure, RequestAlias, RequestModel, new_id
+from app.db.tables import DeletionRequest, Erasure, RequestAlias, RequestModel, new_id
 from app.deletion import deadlines, history, repository, search_repository, status, suppression
 from app.deletion.repository import JoinedErasure, Lookup
 from app.rows import repository as rows_repository
@@ -117,13 +116,14 @@ def _outcome(new: Submitted, lookup: Lookup) -> Outcome | None:
         return None
     joined = lookup.joined(new.request.subject_refs)
     is_widened = any(joined[erasure.dataset_id].widened for erasure in new.erasures)
-    return _outcome_of_erased(new.request, new.erasures, is_widened=is_widened)
+    has_erased = any(erasure.num_records for erasure in new.erasures)
+    return _outcome_of_erased(new.request, has_erased=has_erased, is_widened=is_widened)
 
 
-def _outcome_of_erased(request: DeletionRequest, erasures: Iterable[Erasure], *, is_widened: bool) -> Outcome:
-    """Return the outcome of a request whose `erasures` are all done. `is_widened` is True if a model's target exceeds
-    the default bounds. A request that erased rows itself, or joined their erasure, gets no `erased_by`."""
-    if any(erasure.num_records for erasure in erasures):
+def _outcome_of_erased(request: DeletionRequest, *, has_erased: bool, is_widened: bool) -> Outcome:
+    """Return the outcome of a request whose erasures are all done. `is_widened` is True if a model's target exceeds the
+    default bounds. A request that `has_erased` rows itself, or joined their erasure, gets no `erased_by`."""
+    if has_erased:
         request.erased_by = None
     if request.erased_by is not None:
         return Outcome.ERASED_ALREADY
@@ -170,30 +170,22 @@ def complete_done(session: Session, requests: Collection[DeletionRequest]) -> No
     in_question = [
         request for request in requests if request.status in in_hand and not deadlines.is_held(request, at=at)
     ]
-    demands = repository.by_request(session, RequestModel, [request.id for request in in_question])
-    forgotten = [
-        request for request in in_question if not any(demand.status in OWED for demand in demands.get(request.id, ()))
-    ]
-    erasures = repository.by_request(session, Erasure, [request.id for request in forgotten])
-    done = [request for request in forgotten if all(erasure.nulled_at for erasure in erasures.get(request.id, ()))]
+    done = repository.done(session, request_ids=[request.id for request in in_question])
     if not done:
         return
     doubtful = rows_repository.doubtful(session)
-    widened = {id_ for id_, _ in repository.widened(session, request_ids=[request.id for request in done])}
-    waiting = repository.waiting(session, request_ids=[request.id for request in done])
-    policies = {tenant_id: access.policy_of(session, tenant_id) for tenant_id in {r.tenant_id for r in done}}
     changes: list[history.Change] = []
-    for request in done:
+    for request in [request for request in in_question if request.id in done]:
         if request.doubted_at is not None or is_in_doubt(request, doubtful):
             request.doubted_at = request.doubted_at or at
             continue
-        if request.id in waiting:
+        has_erased, is_widened, is_awaited, policy = done[request.id]
+        if is_awaited:
             # This lets `settle` complete the request when the work of features has ended.
             request.held_until = request.held_until or at
             continue
-        outcome = _outcome_of_erased(request, erasures.get(request.id, ()), is_widened=request.id in widened)
-        policy = policies[request.tenant_id]
-        changes.append(complete(request, policy=policy, at=at, outcome=outcome, verb="completed"))
+        outcome = _outcome_of_erased(request, has_erased=has_erased, is_widened=is_widened)
+        changes.append(complete(request, policy=Policy.stored(policy), at=at, outcome=outcome, verb="completed"))
     history.record(session, changes)
 
 
@@ -243,8 +235,7 @@ def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
     """
     at = now(session)
     settled = repository.settled(session, at=at, limit=limit)
-    policies = {tenant_id: access.policy_of(session, tenant_id) for tenant_id in {r.tenant_id for r, _ in settled}}
-    widened = {id_ for id_, _ in repository.widened(session, request_ids=[request.id for request, _ in settled])}
+    done = repository.done(session, request_ids=[request.id for request, _ in settled])
     refs = {ref for request, _ in settled for ref in request.subject_refs}
     since = min((request.submitted_at for request, _ in settled), default=at)
     lookup = repository.look_up(session, subject_refs=refs, since=since)
@@ -254,13 +245,14 @@ def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
     for request, _ in settled:
         new = Submitted(actor=audit.SERVICE, request=request)
         erasures = by_request.get(request.id, [])
+        has_erased, is_widened, _, policy = done[request.id]
         _ask(new, lookup, besides=_done_with(session, request, lookup, erasures))
         outcome = _outcome(new, lookup)
         if outcome is not None:
             if erasures and outcome is not Outcome.TARGET_WIDENED:
-                outcome = _outcome_of_erased(request, erasures, is_widened=request.id in widened)
-            policy = policies[request.tenant_id]
-            new.changes.append(complete(request, policy=policy, at=at, outcome=outcome, verb="completed"))
+                outcome = _outcome_of_erased(request, has_erased=has_erased, is_widened=is_widened)
+            done_now = complete(request, policy=Policy.stored(policy), at=at, outcome=outcome, verb="completed")
+            new.changes.append(done_now)
         updates.append(new)
     _store_erasures(session, updates)
     history.record(session, [change for new in updates for change in new.changes])

@@ -1,11 +1,12 @@
 """SQL queries about deletion requests, their erasures and models, and about the people whom new requests name."""
 
 import datetime
+import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -24,6 +25,7 @@ from app.db.tables import (
     RequestEvent,
     RequestModel,
     Run,
+    Tenant,
     Version,
 )
 from app.deletion.status import OPEN
@@ -44,6 +46,17 @@ _IN_HAND = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
 _RUNNING = these([RequestStatus.RUNNING])
 _MAX_CLAIMED_REQUESTS = 10_000
 _THESE: sa.BindParameter[Sequence[str]] = sa.bindparam("these", expanding=True)
+_HAND_BACKS = sa.select(RequestEvent.request_id).where(RequestEvent.kind == EventKind.HANDED_BACK)
+_HAND_BACKS = _HAND_BACKS.where(RequestEvent.request_id.in_(_THESE))
+_AWAITING = (
+    sa.select(RequestModel, Erasure, DeletionRequest)
+    .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
+    .join(Model, Model.id == RequestModel.model_id)
+    .join(Erasure, sa.and_(Erasure.request_id == RequestModel.request_id, Erasure.dataset_id == Model.dataset_id))
+    .where(RequestModel.model_id == sa.bindparam("model_id"), Erasure.revision <= sa.bindparam("revision"))
+    .where(RequestModel.status.in_(OWED))
+    .order_by(DeletionRequest.created_at, DeletionRequest.id)
+)
 
 
 def is_about(subject_refs: Collection[str]) -> sa.ColumnElement[bool]:
@@ -107,12 +120,23 @@ def awaits() -> tuple[Awaited, ...]:
     return sockets.plugs("app.features", "hooks", "AWAITS")
 
 
-def waiting(session: Session, *, request_ids: Collection[str]) -> set[str]:
-    """Return those of `request_ids` that are waiting for a feature's work."""
-    if not (is_open := [awaited.is_open(DeletionRequest) for awaited in awaits()]):
-        return set()
-    query = sa.select(DeletionRequest.id).where(DeletionRequest.id.in_(_THESE), sa.or_(*is_open))
-    return {id_ for batch in in_parts(request_ids) for id_ in session.scalars(query, {"these": batch})}
+@functools.cache
+def _done() -> sa.Select[str, bool, bool, bool, dict[str, Any]]:
+    mine = Erasure.request_id == DeletionRequest.id
+    is_owed = sa.exists().where(RequestModel.request_id == DeletionRequest.id, RequestModel.status.in_(OWED))
+    has_erased = sa.exists().where(mine, Erasure.num_records > 0)
+    is_widened = DeletionRequest.id.in_(sa.select(_WIDENED.subquery().c.request_id))
+    is_awaited = sa.or_(sa.false(), *[awaited.is_open(DeletionRequest) for awaited in awaits()])
+    query = sa.select(DeletionRequest.id, has_erased, is_widened, is_awaited, Tenant.policy)
+    query = query.join(Tenant, Tenant.id == DeletionRequest.tenant_id).where(DeletionRequest.id.in_(_THESE))
+    return query.where(~is_owed, ~sa.exists().where(mine, Erasure.nulled_at.is_(None)))
+
+
+def done(session: Session, *, request_ids: Collection[str]) -> dict[str, tuple[bool, bool, bool, dict[str, Any]]]:
+    """Map those of `request_ids` whose erasures and models are all done to whether their erasures have rows, whether
+    any target was beyond the default bounds, whether a feature's work is open, and their tenant's policy."""
+    found = (row for batch in in_parts(request_ids) for row in rows(session, _done(), {"these": batch}))
+    return {request_id: tuple(work) for request_id, *work in found}
 
 
 def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tuple[DeletionRequest, bool]]:
@@ -184,10 +208,7 @@ def events(session: Session, *, request_id: str) -> list[RequestEvent]:
 
 def count_hand_backs(session: Session, *, request_ids: Collection[str]) -> Counter[str]:
     """Count each request's hand-backs: events recording that a run serving it did not succeed."""
-    query = sa.select(RequestEvent.request_id).where(
-        RequestEvent.request_id.in_(_THESE), RequestEvent.kind == EventKind.HANDED_BACK
-    )
-    return Counter(id_ for batch in in_parts(request_ids) for id_ in session.scalars(query, {"these": batch}))
+    return Counter(id_ for batch in in_parts(request_ids) for (id_,) in rows(session, _HAND_BACKS, {"these": batch}))
 
 
 def request_models(session: Session, *, request_id: str) -> list[RequestModel]:
@@ -237,6 +258,10 @@ _UNCONFIRMED = sa.and_(
     Erasure.dataset_id == sa.bindparam("dataset_id"), Erasure.num_records.is_not(None), Erasure.nulled_at.is_(None)
 )
 _MINE = sa.join(Erasure, DeletionRequest, DeletionRequest.id == Erasure.request_id)
+_TO_NULL = sa.select(Record.slot, functions.raw(Record.subject_ref), Record.check_value).order_by(Record.slot)
+_TO_NULL = _TO_NULL.select_from(sa.outerjoin(Erasure, Record, Record.erasure_id == Erasure.id)).where(_UNCONFIRMED)
+_IS_OWED = sa.exists().where(RequestModel.request_id == Erasure.request_id, RequestModel.status.in_(OWED))
+_WITH_REQUESTS = sa.select(Erasure, DeletionRequest, _IS_OWED).select_from(_MINE).where(_UNCONFIRMED)
 _READY = sa.and_(_UNCLAIMED, functions.usually(Erasure.ready_at <= sa.bindparam("at", type_=Erasure.ready_at.type)))
 _FIRST = (
     sa.select(Erasure, DeletionRequest)
@@ -296,6 +321,8 @@ def count_waiting(session: Session, *, dataset_id: str, at_most: int) -> int:
     return session.scalars(query.where(Record.erasure_id.is_(None)), {"dataset_id": dataset_id}).one()
 
 
+_HELD = sa.select(Record.subject_ref, sa.func.count(), sa.func.count(Record.erasure_id)).group_by(Record.subject_ref)
+_HELD = _HELD.where(Record.dataset_id == sa.bindparam("dataset_id"), Record.subject_ref.in_(_THESE))
 _TABLE = Record.metadata.tables[Record.__tablename__]
 _CLAIM = (
     sa.update(_TABLE)
@@ -313,9 +340,7 @@ def claim_records(session: Session, *, dataset_id: str, claiming: Sequence[tuple
     Store in each erasure the number of rows claimed and the total number of the person's rows."""
     held, unclaimed = Counter[str](), Counter[str]()
     for batch in in_parts({ref for _, request in claiming for ref in request.subject_refs}):
-        query = sa.select(Record.subject_ref, sa.func.count(), sa.func.count(Record.erasure_id))
-        query = query.where(Record.dataset_id == dataset_id, Record.subject_ref.in_(batch)).group_by(Record.subject_ref)
-        for ref, num_records, num_claimed in session.execute(query):
+        for ref, num_records, num_claimed in rows(session, _HELD, {"dataset_id": dataset_id, "these": batch}):
             held[str(ref)], unclaimed[str(ref)] = num_records, num_records - num_claimed
     claims: list[dict[str, str]] = []
     for erasure, request in claiming:
@@ -361,21 +386,23 @@ def count_to_erase(session: Session, *, dataset_id: str) -> int:
     return session.scalars(query.where(waits, asks)).one()
 
 
-def claimed_records(session: Session, erasures: Iterable[Erasure]) -> list[rows_repository.StoredRecord]:
-    """Return the records that these erasures have claimed."""
-    return rows_repository.stored_records(session, Record.erasure_id.in_([erasure.id for erasure in erasures]))
-
-
 def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:
     """Return a dataset's erasures whose rows are not yet confirmed to be null on disk."""
     return list(session.scalars(sa.select(Erasure).where(_UNCONFIRMED), {"dataset_id": dataset_id}))
 
 
-def unconfirmed_with_requests(session: Session, *, dataset_id: str) -> list[tuple[Erasure, DeletionRequest]]:
-    """Return the erasures that `unconfirmed_erasures` returns, each with its request."""
-    query = sa.select(Erasure, DeletionRequest).select_from(_MINE).where(_UNCONFIRMED)
+def claimed_records(session: Session, *, dataset_id: str) -> tuple[bool, list[rows_repository.StoredRecord]]:
+    """Return whether any erasure of a dataset is not yet confirmed, and the records that such erasures have claimed."""
+    found = list(rows(session, _TO_NULL, {"dataset_id": dataset_id}))
+    return bool(found), [rows_repository.StoredRecord._make(row) for row in found if row[0] is not None]
+
+
+def unconfirmed_with_requests(session: Session, *, dataset_id: str) -> list[tuple[Erasure, DeletionRequest, bool]]:
+    """Return the erasures that `unconfirmed_erasures` returns, each with its request and whether the request waits for
+    a model."""
     with sealed.opening(session):
-        return [(erasure, request) for erasure, request in session.execute(query, {"dataset_id": dataset_id})]
+        found = session.execute(_WITH_REQUESTS, {"dataset_id": dataset_id})
+        return [(erasure, request, is_owed) for erasure, request, is_owed in found]
 
 
 def is_anybody_erased_since(session: Session, *, dataset_id: str, at: datetime.datetime) -> bool:
@@ -386,7 +413,7 @@ def is_anybody_erased_since(session: Session, *, dataset_id: str, at: datetime.d
 
 def drop_records(session: Session, *, erasure_ids: list[str]) -> int:
     """Delete the records of rows that are null on disk, and return their number."""
-    dropped = session.execute(sa.delete(Record).where(Record.erasure_id.in_(erasure_ids)))
+    dropped = session.execute(sa.delete(_TABLE).where(_TABLE.c.erasure_id.in_(erasure_ids)))
     return cast("sa.CursorResult[tuple[()]]", dropped).rowcount
 
 
@@ -394,16 +421,9 @@ def awaiting_model(
     session: Session, *, model_id: str, revision: int
 ) -> list[tuple[RequestModel, Erasure, DeletionRequest]]:
     """Return (demand, erasure, request) for a model's open demands with erasures claimed at or before `revision`."""
-    query = (
-        sa.select(RequestModel, Erasure, DeletionRequest)
-        .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
-        .join(Model, Model.id == RequestModel.model_id)
-        .join(Erasure, sa.and_(Erasure.request_id == RequestModel.request_id, Erasure.dataset_id == Model.dataset_id))
-        .where(RequestModel.model_id == model_id, RequestModel.status.in_(OWED), Erasure.revision <= revision)
-        .order_by(DeletionRequest.created_at, DeletionRequest.id)
-    )
+    values = {"model_id": model_id, "revision": revision}
     with sealed.opening(session):
-        return [(demand, erasure, request) for demand, erasure, request in session.execute(query)]
+        return [(demand, erasure, request) for demand, erasure, request in session.execute(_AWAITING, values)]
 
 
 def request_models_of_run(session: Session, *, run_id: str) -> list[RequestModel]:
@@ -588,15 +608,7 @@ _WIDENED = sa.union(
         _IS_WIDENED,
     ),
 )
-"""Statement for `widened`, built once at import, because building it takes longer than running it."""
-
-
-def widened(session: Session, *, request_ids: Collection[str]) -> set[tuple[str, str]]:
-    """Return (request, dataset) pairs whose rows a model with a target beyond the default bounds used or forgot."""
-    pairs = (pair for batch in in_parts(request_ids) for pair in session.execute(_WIDENED, {"these": batch}))
-    return {(request_id, dataset_id) for request_id, dataset_id in pairs}
-
-
+"""Query for the pairs (request, dataset) whose rows a model with a target beyond the default bounds used or forgot."""
 _BY_TIME, _BY_REVISION = attrgetter("nulled_at", "request_id"), attrgetter("revision")
 
 
@@ -653,7 +665,8 @@ def look_up(
     if request_ids:
         for request_id, dataset_id, model_id in rows(session, _OWED, {"these": request_ids}):
             lookup.owed.setdefault((request_id, dataset_id), []).append(model_id)
-        lookup.widened.update(widened(session, request_ids=request_ids))
+        for batch in in_parts(request_ids):
+            lookup.widened.update((of, dataset_id) for of, dataset_id in rows(session, _WIDENED, {"these": batch}))
     shared = _shared(lookup.claimed.values())
     if shared:
         keys = {"these": [dataset_id for dataset_id, _ in shared], "revisions": [revision for _, revision in shared]}
@@ -668,7 +681,6 @@ def _shared(of_people: Iterable[dict[str, ClaimedErasure]]) -> set[tuple[str, in
     return {pair for pair, count in requests.items() if count > 1}
 
 
-def models_of(session: Session, *, dataset_id: str) -> list[Model]:
-    """Return the models that have been, or may still be, trained on a dataset (`_HAS_OR_MAY`)."""
-    query = sa.select(Model).where(Model.dataset_id == dataset_id, _HAS_OR_MAY)
-    return list(session.scalars(query.order_by(Model.id)))
+def models_of(session: Session, *, dataset_id: str) -> list[str]:
+    """Return the ids of the models that have been, or may still be, trained on a dataset (`_HAS_OR_MAY`)."""
+    return [model_id for _, model_id in rows(session, _MODELS, {"these": [dataset_id]})]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db import now
+from app.db import now, rows
 from app.db.functions import usually
 from app.db.tables import OWED, Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
 from app.unlearning import kinds, turns
@@ -46,7 +46,7 @@ def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
     """Return True if `queue.claim` would find work. A read session suffices, so idle workers do not take the write
     lock."""
     at = now(session)
-    is_any_expired, is_any_batching, *applies = session.execute(_any_dataset(deletions_only), {"at": at}).one()
+    ((is_any_expired, is_any_batching, *applies),) = rows(session, _any_dataset(deletions_only), {"at": at})
     if is_any_expired or not is_any_batching or not any(applies):
         return is_any_expired or any(applies)
     return next(due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
@@ -67,7 +67,7 @@ def due(
     """Yield due datasets, once per rule and at most `limit` per rule; with `tenant_id`, only that tenant's datasets.
     Queries run lazily as the iterator advances; one statement finds the rules under which any dataset is due."""
     rules = _rules(deletions_only)
-    _, is_any_batching, *applies = session.execute(_any_dataset(deletions_only), {"at": at}).one()
+    ((_, is_any_batching, *applies),) = rows(session, _any_dataset(deletions_only), {"at": at})
     queries = {rule: query for (rule, query), any_dataset in zip(rules, applies, strict=True) if any_dataset}
     may_wait = is_any_batching and queries.keys() & {QueueRule.REQUESTED, QueueRule.BEHIND}
     waiting = patient_models(session, at=at) if may_wait else {}
@@ -265,6 +265,13 @@ _FORGETS = sa.or_(
     sa.exists().where(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision),
 )
 """Condition on models with their live versions: a deletion request waits for the model."""
+_MODELS_DUE = (
+    sa.select(Model, Version)
+    .outerjoin(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
+    .where(Model.dataset_id == sa.bindparam("dataset_id"), MAY_RUN)
+    .where(sa.or_(Model.wanted.is_not(None), Version.revision < sa.bindparam("revision")))
+    .order_by(_FORGETS.desc(), sa.func.coalesce(Version.revision, -1), Model.created_at, Model.id)
+)
 
 
 def models_due(
@@ -273,19 +280,9 @@ def models_due(
     """Return a dataset's models that must run now, each with its live version. Models that have to forget come before
     models that only train, and each group starts with the oldest data revision. No model starves: a model that only
     trains has to forget once another request arrives."""
-    query = (
-        sa.select(Model, Version)
-        .outerjoin(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
-        .where(
-            Model.dataset_id == dataset.id,
-            MAY_RUN,
-            sa.or_(Model.wanted.is_not(None), Version.revision < dataset.revision),
-        )
-        .order_by(_FORGETS.desc(), sa.func.coalesce(Version.revision, -1), Model.created_at, Model.id)
-    )
-    if deletions_only:
-        query = query.where(_FORGETS)
-    models: list[tuple[Model, Version | None]] = [(model, live) for model, live in session.execute(query, {"at": at})]
+    query = _MODELS_DUE.where(_FORGETS) if deletions_only else _MODELS_DUE
+    values = {"dataset_id": dataset.id, "revision": dataset.revision, "at": at}
+    models: list[tuple[Model, Version | None]] = [(model, live) for model, live in session.execute(query, values)]
     is_any_batching = any(model.max_wait_seconds for model, _ in models)
     patient = patient_models(session, at=at, dataset_id=dataset.id) if is_any_batching else {}
     return [(model, version) for model, version in models if model.id not in patient]

@@ -111,7 +111,7 @@ def _claim(
             model, live = due_model, version if plan.kind == RunKind.UNLEARN else None
             break
     else:
-        erases = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
+        erases, _ = deletion_repository.claimed_records(session, dataset_id=dataset.id)
         if not erases and not staged:
             return None
         records = 0
@@ -190,14 +190,13 @@ def _begin(
 
 def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None, staged: list[Addition]) -> ClaimedRun:
     learns = run.kind in (RunKind.LEARN, RunKind.RELEARN, *kinds.asked_kinds())
-    erasures = deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id)
-    to_null = deletion_repository.claimed_records(session, erasures)
+    erases, to_null = deletion_repository.claimed_records(session, dataset_id=dataset.id)
     return ClaimedRun(
         run_id=run.id,
         kind=run.kind,
         dataset_id=dataset.id,
         additions=tuple(additions.tasks(session, staged)),
-        erases=bool(erasures),
+        erases=erases,
         slots_to_null=records.verified_slots(session, dataset.id, to_null),
         root=dataset.digest,
         model_id=run.model_id,
