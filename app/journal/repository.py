@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.db import rows
 from app.db.tables import (
     AuditEntry,
     Checkpoint,
@@ -37,19 +38,17 @@ TELLING = sa.or_(
     RequestEvent.kind.in_(sorted(OF_THE_CLOCK)),
 )
 """Condition for events that change a request's scope or deadline; the journal records no others."""
-_PROGRESS = sa.select(
-    sa.exists().where(RequestEvent.id == sa.bindparam("event"), RequestEvent.request_id == sa.bindparam("of")),
-    sa.exists().where(Checkpoint.number == sa.bindparam("signed")),
-    sa.exists().where(RequestEvent.id > sa.bindparam("event"), TELLING),
-    sa.exists().where(Checkpoint.number > sa.bindparam("signed")),
-)
+_EVENT, _SIGNED = sa.bindparam("event", type_=sa.Integer), sa.bindparam("signed", type_=sa.Integer)
+_HAS_EVENT = sa.exists().where(RequestEvent.id == _EVENT, RequestEvent.request_id == sa.bindparam("of"))
+_LATER = sa.exists().where(RequestEvent.id > _EVENT, TELLING), sa.exists().where(Checkpoint.number > _SIGNED)
+_PROGRESS = sa.select(_HAS_EVENT, sa.exists().where(Checkpoint.number == _SIGNED), *_LATER)
 
 
 def progress(session: Session, *, event: int, of: str | None, signed: int) -> tuple[bool, bool]:
     """Return whether the database has event number `event` of request `of` and checkpoint number `signed` (0 always
     counts as present), and whether it has later events or checkpoints that belong in the journal."""
-    row = session.execute(_PROGRESS, {"event": event, "of": of, "signed": signed}).one()
-    return (row[0] or event == 0) and (row[1] or signed == 0), row[2] or row[3]
+    ((has_event, has_signed, *later),) = rows(session, _PROGRESS, {"event": event, "of": of, "signed": signed})
+    return (has_event or event == 0) and (has_signed or signed == 0), any(later)
 
 
 def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[int, datetime.datetime, Remembered]]:

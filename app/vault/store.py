@@ -253,9 +253,11 @@ class FolderStore:
             raise FolderAway(f"The folder {self._folder} is not there; is it mounted?") from None
 
     def delete(self, name: str) -> None:
-        for unfinished in (self._folder / _UNFINISHED).glob(f"{checked(name)}.*"):
-            wipe_file(unfinished)
-        wipe_file(self._path(name))
+        folder, path = self._folder / _UNFINISHED, self._path(name)
+        for unfinished in os.listdir(folder) if folder.is_dir() else ():
+            if unfinished.startswith(f"{name}."):
+                wipe_file(folder / unfinished)
+        wipe_file(path)
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
         pattern = "[!.]*.*" if group is None else f"{group}.*"

@@ -250,6 +250,8 @@ def _summed(ratio: float, terms: int) -> float:
     return last / (1 - ratio)
 
 
+# Cached because a run's certificates and its record state the same number.
+@lru_cache(maxsize=256)
 def certified_mu(mechanism: Mechanism, plan: CanaryPlan, *, records: int = 1) -> float:
     """Return the certified mu (`zero_out`) of `records` records in a run: the release mu for a learning run, otherwise
     the deletion mu."""

@@ -111,7 +111,8 @@ def forget_reports(session: Session, *, dataset_id: str) -> None:
         sa.or_(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == dataset_id)
     )
     completed = sa.and_(Rehearsal.model_id.in_(measured), Rehearsal.status == contract.RehearsalStatus.COMPLETED)
-    session.execute(sa.update(Rehearsal).where(completed).values(report=None, status=contract.RehearsalStatus.OUTDATED))
+    outdated = sa.update(Rehearsal).where(completed).values(report=None, status=contract.RehearsalStatus.OUTDATED)
+    session.execute(outdated, execution_options={"synchronize_session": False})
 
 
 def _has_no_request(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
