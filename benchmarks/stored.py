@@ -24,8 +24,7 @@ from app.deletion import repository as deletion
 from app.features.archives import restoring
 from app.installations import Installation
 from app.operations import repository as operations
-from app.unlearning import due_repository
-from app.unlearning import repository as unlearning
+from app.unlearning import due_repository, repository as unlearning
 from benchmarks.installed import bearer, served
 from lethe.proof import calibration
 

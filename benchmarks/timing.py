@@ -23,8 +23,7 @@ import numpy as np
 from scipy.stats import mannwhitneyu
 
 from app.config import Settings
-from examples.adult.demo import HERE as ADULT
-from examples.adult.demo import learn, service
+from examples.adult.demo import HERE as ADULT, learn, service
 from lethe import Client
 
 PLACE = "/v1/deletion-requests"

@@ -17,8 +17,7 @@ from rich.progress import track
 from rich.table import Table
 
 from app.config import Settings
-from examples.adult.demo import HERE as ADULT
-from examples.adult.demo import learn, refit, seconds, service
+from examples.adult.demo import HERE as ADULT, learn, refit, seconds, service
 from lethe import Client
 from lethe.reading import to_json
 

@@ -5,19 +5,21 @@ Each family calls for a different reaction: a call with a `Refused` error (`NotA
 gateway's error codes has a class below these (`lethe.contract.problems`, and the `contract` of each feature).
 """
 
-from lethe.contract.problems import CertificateBeyondLimits as CertificateBeyondLimits
-from lethe.contract.problems import CertificateInvalid as CertificateInvalid
-from lethe.contract.problems import Conflict as Conflict
-from lethe.contract.problems import FieldError as FieldError
-from lethe.contract.problems import Gone as Gone
-from lethe.contract.problems import InputInvalid as InputInvalid
-from lethe.contract.problems import Malformed as Malformed
-from lethe.contract.problems import NotAllowed as NotAllowed
-from lethe.contract.problems import NotFound as NotFound
-from lethe.contract.problems import Problem as Problem
-from lethe.contract.problems import Refused as Refused
-from lethe.contract.problems import Unauthenticated as Unauthenticated
-from lethe.contract.problems import Unavailable as Unavailable
+from lethe.contract.problems import (
+    CertificateBeyondLimits as CertificateBeyondLimits,
+    CertificateInvalid as CertificateInvalid,
+    Conflict as Conflict,
+    FieldError as FieldError,
+    Gone as Gone,
+    InputInvalid as InputInvalid,
+    Malformed as Malformed,
+    NotAllowed as NotAllowed,
+    NotFound as NotFound,
+    Problem as Problem,
+    Refused as Refused,
+    Unauthenticated as Unauthenticated,
+    Unavailable as Unavailable,
+)
 
 
 class Unreachable(Problem, title="The server is unreachable"):

@@ -2,8 +2,7 @@
 
 from app import errors, installations, tracing
 from app.rows.blocks import Filling
-from app.unlearning import kinds
-from app.unlearning import service as unlearning
+from app.unlearning import kinds, service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import RunKind
 from worker import windows

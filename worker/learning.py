@@ -10,8 +10,7 @@ from app.accounting.certificates import sha256
 from app.catalogue import datasets
 from app.installations import Installation
 from app.journal import journal, tombstones
-from app.rows import records as damage
-from app.rows import repository as rows_repository
+from app.rows import records as damage, repository as rows_repository
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from app.vault import sealing

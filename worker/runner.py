@@ -9,8 +9,7 @@ from app import errors, telemetry, tracing
 from app.installations import Installation
 from app.journal import tombstones, verification
 from app.operations import periodic_jobs
-from app.unlearning import due_repository, queue, repository
-from app.unlearning import service as unlearning
+from app.unlearning import due_repository, queue, repository, service as unlearning
 from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
 from lethe.contract.sets import RunKind
 from worker import edits, handlers, isolated

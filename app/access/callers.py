@@ -10,8 +10,7 @@ from collections.abc import Callable
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from app import periodic, telemetry
-from app.access import repository
-from app.access import service as access
+from app.access import repository, service as access
 from app.db import Database, now, tables
 from lethe.contract.problems import Unauthenticated, Unavailable
 

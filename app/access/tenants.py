@@ -6,8 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from app.access import repository
-from app.access import service as access
+from app.access import repository, service as access
 from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import ApiKey, Tenant, new_id

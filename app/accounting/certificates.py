@@ -19,8 +19,7 @@ from app.db import tables
 from app.keys import Keys
 from lethe.contract.problems import CertificateDamaged, CertificateUnknown
 from lethe.contract.sets import Outcome
-from lethe.proof import absence, accountant, canary_test
-from lethe.proof import certificate as statements
+from lethe.proof import absence, accountant, canary_test, certificate as statements
 from lethe.proof.budget import Budgeted
 from lethe.proof.guarantees import Evidence
 from lethe.proof.mechanism import Mechanism

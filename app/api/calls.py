@@ -20,8 +20,7 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import Headers
 from starlette.types import Scope as HTTPScope
 
-from app.access import idempotency, subjects
-from app.access import service as access
+from app.access import idempotency, service as access, subjects
 from app.access.callers import Callers, LastUses
 from app.access.idempotency import Once, StoredResponse
 from app.access.rates import Rates

@@ -6,19 +6,16 @@ from fastapi import APIRouter, File, UploadFile
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
-from app.access import idempotency
-from app.access import service as access
+from app.access import idempotency, service as access
 from app.api import forms, uploads
 from app.api.calls import Call, created, respond
 from app.api.gateway import serves
 from app.audit import service as audit
-from app.catalogue import datasets
-from app.catalogue import repository as catalogue_repository
+from app.catalogue import datasets, repository as catalogue_repository
 from app.db import now, tables
 from app.deletion import search_repository
 from app.operations import periodic_jobs as retired
-from app.rows import formats, ingest, records
-from app.rows import repository as rows_repository
+from app.rows import formats, ingest, records, repository as rows_repository
 from app.unlearning import retirement
 from lethe.contract import datasets as contract
 from lethe.contract.fields import PageOut

@@ -15,11 +15,8 @@ from pydantic import BaseModel
 from sqlalchemy.orm import Session
 from starlette.requests import ClientDisconnect
 
-from app.access import idempotency, subjects
-from app.access import service as access
-from app.accounting import certificates
-from app.accounting import repository as accounting_repository
-from app.accounting import service as accounting
+from app.access import idempotency, service as access, subjects
+from app.accounting import certificates, repository as accounting_repository, service as accounting
 from app.api import sentences
 from app.api.accounting import certificate_to_response, joint_to_response
 from app.api.calls import CALLER, MAX_KEY_LENGTH, Call, once_of, page_of, respond
@@ -28,8 +25,7 @@ from app.api.intake import Intake, to_response
 from app.audit import service as audit
 from app.db import now
 from app.db.tables import DeletionRequest, RequestModel
-from app.deletion import admission, completion, repository, search_repository, views
-from app.deletion import service as deletion
+from app.deletion import admission, completion, repository, search_repository, service as deletion, views
 from app.deletion.admission import IdentityStatement
 from app.rows import repository as rows_repository
 from lethe.contract import deletion_requests as contract

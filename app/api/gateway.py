@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import anyio.to_thread
-from fastapi import APIRouter, Depends, FastAPI, Request
-from fastapi import Path as InPath
-from fastapi import Query as InQuery
+from fastapi import APIRouter, Depends, FastAPI, Path as InPath, Query as InQuery, Request
 from fastapi.params import Form
 from fastapi.responses import JSONResponse, Response
 

@@ -9,19 +9,15 @@ from sqlalchemy.orm import Session
 
 from app.access import idempotency, tenants
 from app.access.idempotency import Once, StoredResponse
-from app.accounting import budgets
-from app.accounting import service as accounting
+from app.accounting import budgets, service as accounting
 from app.api.calls import Call, accepted, respond
 from app.api.gateway import serves
 from app.api.runs import progress
-from app.catalogue import datasets, evaluation, repository
-from app.catalogue import service as catalogue
+from app.catalogue import datasets, evaluation, repository, service as catalogue
 from app.db.tables import Model, Version
-from app.operations import periodic_jobs as retired
-from app.operations import service
+from app.operations import periodic_jobs as retired, service
 from app.unlearning import kinds, retirement, waiting
-from lethe.contract import certificates, problems, runs
-from lethe.contract import models as contract
+from lethe.contract import certificates, models as contract, problems, runs
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.sets import ModelDanger, ModelOrder, ModelStatus, RunKind, Scope
 from lethe.proof.mechanism import Mechanism

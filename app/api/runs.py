@@ -12,8 +12,7 @@ from app.api.gateway import serves
 from app.api.sentences import of_plan
 from app.db import now
 from app.db.tables import Run
-from app.unlearning import repository
-from app.unlearning import service as unlearning
+from app.unlearning import repository, service as unlearning
 from lethe.contract import runs
 from lethe.contract.fields import PageOut
 from lethe.contract.models import ProgressOut

@@ -2,13 +2,11 @@
 
 from fastapi import APIRouter, Response
 
-from app.access import repository, tenants
-from app.access import service as access
+from app.access import repository, service as access, tenants
 from app.api.calls import Call
 from app.api.gateway import serves
 from app.db.tables import ApiKey
-from lethe.contract import api_keys as key_operations
-from lethe.contract import tenants as contract
+from lethe.contract import api_keys as key_operations, tenants as contract
 from lethe.contract.api_keys import ApiKeyIn, ApiKeyOut, NewApiKeyOut, RotationIn
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.problems import KeyUnknown

@@ -13,8 +13,7 @@ from app import db, telemetry
 from app.audit import service as audit
 from app.catalogue import repository
 from app.db.tables import Addition, Dataset, Record
-from app.rows import records
-from app.rows import repository as rows_repository
+from app.rows import records, repository as rows_repository
 from lethe.contract import problems
 from lethe.contract.sets import AdditionStatus
 

@@ -19,8 +19,7 @@ from app.catalogue import repository
 from app.config import Settings
 from app.db import actor, now
 from app.db.tables import Dataset, new_id
-from app.rows import formats, ingest, records
-from app.rows import repository as rows_repository
+from app.rows import formats, ingest, records, repository as rows_repository
 from app.rows.row_store import RowStore
 from app.rows.uploads import References, RowUpload, Suppressed, take_in
 from lethe import sockets

@@ -22,17 +22,14 @@ from app import config, installations, periodic, telemetry
 from app.access import repository as access_repository
 from app.accounting import certificates
 from app.audit import checkpoints
-from app.catalogue import repository as catalogue_repository
-from app.catalogue import service as catalogue
+from app.catalogue import repository as catalogue_repository, service as catalogue
 from app.db import now, sealed
 from app.db.tables import Certificate, Table
-from app.deletion import completion, retention, service
-from app.deletion import repository as deletion_repository
+from app.deletion import completion, repository as deletion_repository, retention, service
 from app.installations import Installation
 from app.journal import tombstones, verification
 from app.operations.service import known_damage
-from app.rows import blocks, records
-from app.rows import repository as rows_repository
+from app.rows import blocks, records, repository as rows_repository
 from app.unlearning import retirement
 from lethe import sockets
 from lethe.contract.problems import DatabasePutBack, DatasetDamaged, Problem, Unavailable

@@ -16,15 +16,13 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app import config, db, heartbeat, installations
-from app.accounting import ledger
-from app.accounting import repository as accounting_repository
+from app.accounting import ledger, repository as accounting_repository
 from app.catalogue import repository as catalogue_repository
 from app.db.tables import Model, Run
 from app.deletion import repository as deletion_repository
 from app.journal import verification
 from app.operations import repository
-from app.unlearning import repository as unlearning_repository
-from app.unlearning import waiting
+from app.unlearning import repository as unlearning_repository, waiting
 from lethe.contract.sets import ModelStatus, RequestStatus, RunStatus, WorkerState
 
 FAILURES = 3

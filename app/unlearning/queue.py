@@ -7,16 +7,12 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from app import telemetry
-from app.accounting import budgets, ledger
-from app.accounting import repository as accounting_repository
-from app.catalogue import additions
-from app.catalogue import repository as catalogue_repository
-from app.catalogue import service as catalogue
+from app.accounting import budgets, ledger, repository as accounting_repository
+from app.catalogue import additions, repository as catalogue_repository, service as catalogue
 from app.catalogue.additions import AdditionTask
 from app.db import now
 from app.db.tables import Addition, Dataset, Model, Run, Version, new_id
-from app.deletion import claims
-from app.deletion import repository as deletion_repository
+from app.deletion import claims, repository as deletion_repository
 from app.rows import records
 from app.unlearning import due_repository, kinds, planner, repository, service
 from lethe.contract.problems import AdaptiveBudgetSpent, DatasetDamaged, Problem

@@ -9,14 +9,11 @@ or to null rows on disk, and to a certificate.
 
 from sqlalchemy.orm import Session
 
-from app.audit import checkpoints
-from app.audit import service as audit
-from app.catalogue import additions
-from app.catalogue import repository as catalogue_repository
+from app.audit import checkpoints, service as audit
+from app.catalogue import additions, repository as catalogue_repository
 from app.db import now
 from app.db.tables import Dataset, Model
-from app.deletion import claims
-from app.deletion import repository as deletion_repository
+from app.deletion import claims, repository as deletion_repository
 from app.keys import Keys
 from app.rows import repository as rows_repository
 from app.unlearning import kinds, repository, service

@@ -10,17 +10,12 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.accounting import budgets, certificates, ledger
-from app.accounting import repository as accounting_repository
-from app.audit import checkpoints
-from app.audit import service as audit
-from app.catalogue import additions
-from app.catalogue import repository as catalogue_repository
-from app.catalogue import service as catalogue
+from app.accounting import budgets, certificates, ledger, repository as accounting_repository
+from app.audit import checkpoints, service as audit
+from app.catalogue import additions, repository as catalogue_repository, service as catalogue
 from app.db import now
 from app.db.tables import Dataset, Model, Run, Version
-from app.deletion import claims
-from app.deletion import repository as deletion_repository
+from app.deletion import claims, repository as deletion_repository
 from app.errors import AuditFailed, LeaseLost, RunDiffersFromPlan, WeightsUnreadable
 from app.keys import Keys
 from app.rows import records as damage

@@ -4,10 +4,12 @@ here must be removed too."""
 from lethe import client as core
 from lethe.client.http import AsyncHttp, Http
 from lethe.client.methods import H
-from lethe.client.resources import Datasets as CoreDatasets
-from lethe.client.resources import DeletionRequests as CoreDeletionRequests
-from lethe.client.resources import Models as CoreModels
-from lethe.client.resources import Runs as CoreRuns
+from lethe.client.resources import (
+    Datasets as CoreDatasets,
+    DeletionRequests as CoreDeletionRequests,
+    Models as CoreModels,
+    Runs as CoreRuns,
+)
 from lethe.features.additions.client import DatasetAdditions
 from lethe.features.attested.client import AttestedTrainers
 from lethe.features.calculator.client import CalculatorAccounting

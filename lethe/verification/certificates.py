@@ -11,8 +11,7 @@ from joserfc.jwk import KeySet
 
 from lethe.contract.certificates import CertificateVerdictOut, GuaranteeOut
 from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid
-from lethe.proof import certificate, errors
-from lethe.proof import signed as signed_texts
+from lethe.proof import certificate, errors, signed as signed_texts
 
 TYPE = "lethe-certificate+jws"
 """Media type of a certificate, in its signed header."""

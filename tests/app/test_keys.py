@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, KeyUnreadable, read_or_create
 

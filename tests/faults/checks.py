@@ -7,8 +7,7 @@ import numpy as np
 import sqlalchemy as sa
 from joserfc.jwk import KeySet
 
-from app.accounting import certificates
-from app.accounting import repository as accounting_repository
+from app.accounting import certificates, repository as accounting_repository
 from app.audit import repository as audit_repository
 from app.audit.checkpoints import AUDIT
 from app.db.tables import (

@@ -20,8 +20,7 @@ from app.db import Database
 from app.journal import journal, verification
 from app.operations import periodic_jobs
 from app.rows.row_store import RowStore
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from app.vault.sealing import SealedStore, WeightStore
 from lethe.proof.mechanism import Mechanism
 from worker import chain_process, learning, lease, runner

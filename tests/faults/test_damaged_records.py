@@ -12,8 +12,7 @@ from app import installations
 from app.access.service import DEFAULT_TENANT
 from app.config import Settings
 from app.db.tables import Dataset, Erasure, Record
-from app.deletion import completion
-from app.deletion import service as deletion
+from app.deletion import completion, service as deletion
 from app.installations import Installation
 from app.operations import periodic_jobs
 from lethe.contract.tenants import Policy

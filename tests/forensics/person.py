@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.vectors import encode_vectors
-from lethe.encoding import rows as encoding
-from lethe.encoding import rows as weights
+from lethe.encoding import rows as encoding, rows as weights
 from tests.forensics import forms
 from tests.forensics.forms import Patterns
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from app.errors import LeaseLost
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from tests.faults.processes import wait_until
 from worker.lease import Lease
 

@@ -13,8 +13,7 @@ from fastapi.testclient import TestClient
 from app.config import Settings
 from app.db.tables import Model, Run
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from app.vault import sealing
 from tests.app.unlearning.held import forget_pauses
 from tests.faults.checks import assert_all_done_once

@@ -14,8 +14,7 @@ from app.catalogue import datasets, evaluation
 from app.catalogue.evaluation import Comparison, Part
 from app.db import now, tables
 from app.deletion import search_repository
-from app.features.additions import repository
-from app.features.additions import service as additions
+from app.features.additions import repository, service as additions
 from app.rows import formats, ingest
 from lethe.contract.datasets import RowsIn
 from lethe.contract.fields import PageOut, Paging

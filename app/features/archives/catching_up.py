@@ -11,13 +11,20 @@ from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.catalogue import repository as catalogue_repository
-from app.catalogue import service as catalogue
+from app.catalogue import repository as catalogue_repository, service as catalogue
 from app.db import now
 from app.db.sealed import Particulars
 from app.db.tables import Dataset, DeletionRequest, Model
-from app.deletion import claims, completion, history, repository, retention, search_repository, status
-from app.deletion import service as deletion
+from app.deletion import (
+    claims,
+    completion,
+    history,
+    repository,
+    retention,
+    search_repository,
+    service as deletion,
+    status,
+)
 from app.deletion.completion import Submitted
 from app.deletion.remembered import REMEMBERED, Remembered
 from app.deletion.repository import Lookup

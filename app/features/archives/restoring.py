@@ -22,16 +22,13 @@ from sqlalchemy.orm import Session
 
 from app import folders, installations, key_checks
 from app.accounting import ledger
-from app.audit import checkpoints
-from app.audit import repository as audit_repository
-from app.audit import service as audit
+from app.audit import checkpoints, repository as audit_repository, service as audit
 from app.audit.checkpoints import AUDIT, CHAINS, LEDGER, StoredChain
 from app.catalogue import additions
 from app.config import Settings
 from app.db import Database, bulk, migrate, now
 from app.db.tables import Checkpoint, RequestEvent
-from app.deletion import claims
-from app.deletion import repository as deletion_repository
+from app.deletion import claims, repository as deletion_repository
 from app.deletion.remembered import Remembered
 from app.errors import BackupDamaged, BackupRefused, DatabaseUnreadable
 from app.features.archives import archive, catching_up, service

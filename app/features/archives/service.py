@@ -48,10 +48,8 @@ from app.journal import tombstones, verification
 from app.journal.journal import GENESIS, Extent, Journal, JournalLine
 from app.journal.repository import BACKED_UP, TELLING
 from app.keys import KeyEncryption, KeyEncryptionFile
-from app.rows import records
-from app.rows import repository as rows_repository
-from app.unlearning import repository as unlearning_repository
-from app.unlearning import service as unlearning
+from app.rows import records, repository as rows_repository
+from app.unlearning import repository as unlearning_repository, service as unlearning
 from app.vault.store import sync_folder
 from lethe import sockets
 from lethe.contract.problems import DatabasePutBack, DatasetDamaged

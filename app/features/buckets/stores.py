@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 import obstore
-from obstore import exceptions
-from obstore import store as stores
+from obstore import exceptions, store as stores
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 

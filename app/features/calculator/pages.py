@@ -6,8 +6,7 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 
 from app.features.calculator import endpoints as bounds
-from app.features.desk import forms, languages, menu, request_context
-from app.features.desk import rendering as pages
+from app.features.desk import forms, languages, menu, rendering as pages, request_context
 from lethe.contract.problems import Problem
 from lethe.features.calculator.contract import BoundIn, BoundOut, BoundParameterOut, BoundUnknown
 

@@ -12,8 +12,7 @@ from app.audit import service as audit
 from app.catalogue import service as catalogue
 from app.db import now
 from app.db.tables import Dataset, Model, Run
-from app.unlearning import kinds, planner
-from app.unlearning import service as unlearning
+from app.unlearning import kinds, planner, service as unlearning
 from lethe.contract import problems
 from lethe.contract.sets import QueueRule, RunKind, RunStatus
 from lethe.proof import methods

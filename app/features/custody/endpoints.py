@@ -8,8 +8,7 @@ from fastapi.responses import StreamingResponse
 from joserfc.jwk import KeySet
 
 from app.access import service as access
-from app.accounting import ledger
-from app.accounting import repository as accounting_repository
+from app.accounting import ledger, repository as accounting_repository
 from app.api.calls import Call, number_in
 from app.api.gateway import Mount, serves
 from app.audit import repository as chains

@@ -18,8 +18,7 @@ from app.db.tables import AuditEntry
 from app.deletion import service as deletion
 from app.features.desk import evidence_pack, file_kinds, replies, repository, service
 from app.features.desk.tables import RequestAttachment, RequestNote
-from app.features.people import repository as people_repository
-from app.features.people import users
+from app.features.people import repository as people_repository, users
 from lethe.contract.deletion_requests import DeletionRequestOut, EventsQuery
 from lethe.contract.fields import PageOut, Paging
 from lethe.features.desk import contract

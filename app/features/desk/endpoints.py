@@ -3,8 +3,7 @@
 from fastapi import APIRouter, Response
 
 from app.api.gateway import Mount
-from app.features.desk import case_endpoints, languages, request_context
-from app.features.desk import rendering as pages
+from app.features.desk import case_endpoints, languages, rendering as pages, request_context
 from app.features.desk.menu import is_at, menu_of
 from app.features.desk.pages import (
     administration,

@@ -17,8 +17,7 @@ from sqlalchemy.orm import Session
 
 from app import signing
 from app.access import service as access
-from app.audit import checkpoints, repository
-from app.audit import service as audit
+from app.audit import checkpoints, repository, service as audit
 from app.db.tables import AuditEntry
 from app.features.custody.repository import audit_entries
 from app.features.desk import languages, replies

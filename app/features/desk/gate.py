@@ -10,8 +10,7 @@ from fastapi import Query, Request, Response
 from starlette.datastructures import FormData
 
 from app.config import Settings
-from app.features.desk import languages, request_context, sessions
-from app.features.desk import rendering as pages
+from app.features.desk import languages, rendering as pages, request_context, sessions
 from lethe.contract.problems import Problem, UploadTooLarge
 
 _BROWSER_COOKIE = "lethe_login"

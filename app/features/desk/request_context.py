@@ -22,8 +22,7 @@ from app.api.calls import WINDOW, At, Call, Known
 from app.api.gateway import SERVED
 from app.api.intake import Intake
 from app.config import Settings
-from app.features.desk import languages, lists, sessions
-from app.features.desk import rendering as pages
+from app.features.desk import languages, lists, rendering as pages, sessions
 from lethe.contract.operation import Operation
 from lethe.contract.problems import NotFound
 from lethe.features.desk.contract import FormRefused

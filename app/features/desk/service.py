@@ -18,8 +18,7 @@ from app.db.tables import AuditEntry, DeletionRequest, new_id
 from app.deletion import deadlines, retention
 from app.features.desk import file_kinds, repository
 from app.features.desk.tables import AttachedFile, FileName, Note, RequestAttachment, RequestNote
-from app.features.people import repository as people_repository
-from app.features.people import users
+from app.features.people import repository as people_repository, users
 from lethe.contract.deletion_requests import NOBODY
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.tenants import Policy

@@ -13,8 +13,16 @@ from markupsafe import Markup
 from app.deletion.deadlines import zone_named
 from app.features.desk import rounding
 from app.features.desk.glossary import labels
-from app.features.desk.languages import ENGLISH, TranslatedText, gettext, inside, localised, ngettext, spoken
-from app.features.desk.languages import day as day_of
+from app.features.desk.languages import (
+    ENGLISH,
+    TranslatedText,
+    day as day_of,
+    gettext,
+    inside,
+    localised,
+    ngettext,
+    spoken,
+)
 from lethe.contract.certificates import GuaranteeOut
 from lethe.contract.deletion_requests import ClockOut, RequestEventOut
 from lethe.contract.models import WaitingOut, WaitOut

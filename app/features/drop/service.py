@@ -16,8 +16,7 @@ from app.access import service as access
 from app.audit import service as audit
 from app.db import actor, bulk, now
 from app.db.tables import Dataset, DeletionRequest, Record, RequestAlias, Suppression
-from app.deletion import completion, search_repository, suppression
-from app.deletion import service as deletion
+from app.deletion import completion, search_repository, service as deletion, suppression
 from app.deletion.status import OPEN
 from app.features.drop.tables import DropFile, DropHash, DropLine
 from app.features.identities.tables import Identity

@@ -7,21 +7,23 @@ from typing import Any
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
-from app.accounting import budgets, certificates, runtime_estimates
-from app.accounting import repository as accounting_repository
-from app.accounting import service as accounting
+from app.accounting import (
+    budgets,
+    certificates,
+    repository as accounting_repository,
+    runtime_estimates,
+    service as accounting,
+)
 from app.accounting.runtime_estimates import RuntimeEstimate
 from app.api.accounting import joint_to_response
 from app.api.calls import Call, number_in
 from app.api.deletion_requests import view_of
 from app.api.gateway import Mount, serves
 from app.api.sentences import of_plan
-from app.catalogue import datasets
-from app.catalogue import service as catalogue
+from app.catalogue import datasets, service as catalogue
 from app.db.tables import Dataset, DeletionRequest, Model, Run, Version, stored_mechanism
 from app.deletion import service as deletion
-from app.features.insight import comparison, costs, curve, outlook, summary
-from app.features.insight import repository as insight_repository
+from app.features.insight import comparison, costs, curve, outlook, repository as insight_repository, summary
 from app.features.quality import gates as quality
 from app.unlearning import planner, queue, waiting
 from lethe.contract.certificates import GuaranteeOut, TargetOut

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.accounting import runtime_estimates
-from app.accounting import service as accounting
+from app.accounting import runtime_estimates, service as accounting
 from app.db import now
 from app.db.tables import OWED, DeletionRequest, Model
 from app.deletion import completion, deadlines, repository

@@ -10,8 +10,7 @@ from typing import Any, Literal
 from fastapi import Response
 
 from app.api import calls, models, problems
-from app.features.desk import languages
-from app.features.desk import rendering as pages
+from app.features.desk import languages, rendering as pages
 from app.features.desk.forms import OptionalCount, OptionalPositive
 from app.features.desk.languages import gettext, marked
 from app.features.desk.request_context import RequestContext, TheContext

@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.access.service import Caller
 from app.audit import service as audit
-from app.catalogue import repository as catalogue_repository
-from app.catalogue import service as catalogue
+from app.catalogue import repository as catalogue_repository, service as catalogue
 from app.db import actor, now
 from app.db.tables import Certificate, DeletionRequest, Model, Version, new_id
 from app.features.lineage import repository

@@ -12,8 +12,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Annotated, Any
 
-from fastapi import APIRouter
-from fastapi import Body as HttpBody
+from fastapi import APIRouter, Body as HttpBody
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
@@ -25,8 +24,7 @@ from app.api.calls import Call
 from app.api.gateway import Mount, serves
 from app.audit import service as audit
 from app.db.tables import DeletionRequest
-from app.deletion import search_repository
-from app.deletion import service as deletion
+from app.deletion import search_repository, service as deletion
 from app.deletion.service import RequestDraft, Submitted
 from app.deletion.views import View
 from lethe import sockets

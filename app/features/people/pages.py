@@ -20,8 +20,7 @@ from starlette.datastructures import FormData
 from app.access.service import Caller
 from app.api import calls
 from app.db import Actor
-from app.features.desk import gate, menu, sessions
-from app.features.desk import rendering as pages
+from app.features.desk import gate, menu, rendering as pages, sessions
 from app.features.desk.forms import checked, text
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import PagePosition, ThePlace

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from app.api.calls import Call
 from app.api.gateway import Mount, serves
-from app.catalogue import datasets
-from app.catalogue import service as catalogue
+from app.catalogue import datasets, service as catalogue
 from app.catalogue.prediction import probabilities, scores
 from app.db.tables import Dataset, Model, Version
 from app.errors import WeightsUnreadable

@@ -5,8 +5,7 @@ from typing import Literal
 from fastapi import Response
 
 from app.api import models
-from app.features.desk import forms, wording
-from app.features.desk import rendering as pages
+from app.features.desk import forms, rendering as pages, wording
 from app.features.desk.languages import gettext, marked
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.quality import endpoints as quality

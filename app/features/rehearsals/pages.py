@@ -6,8 +6,7 @@ from typing import Any
 from fastapi import Response
 
 from app.api import models
-from app.features.desk import forms
-from app.features.desk import rendering as pages
+from app.features.desk import forms, rendering as pages
 from app.features.desk.glossary import advice
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import PagePosition, ThePlace

@@ -22,8 +22,7 @@ from app.db.tables import ApiKey, Dataset, DeletionRequest, Model, new_id
 from app.deletion import completion, history, retention
 from app.features.protocols.drp import SMALL_ORDER
 from app.features.systems.tables import System, SystemAddress, SystemTask, TaskNote
-from app.features.webhooks import repository as webhooks_repository
-from app.features.webhooks import service as webhooks
+from app.features.webhooks import repository as webhooks_repository, service as webhooks
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import ClockState, EventKind, RequestStatus
 from lethe.features.systems import acknowledgements, contract

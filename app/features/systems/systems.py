@@ -14,14 +14,10 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app import db, signing
-from app.access import service as access
-from app.access import subjects
-from app.accounting import certificates
-from app.accounting import repository as accounting_repository
-from app.accounting import service as accounting
+from app.access import service as access, subjects
+from app.accounting import certificates, repository as accounting_repository, service as accounting
 from app.db.tables import OWED, DeletionRequest, Erasure, Model
-from app.deletion import completion, deadlines
-from app.deletion import repository as deletion_repository
+from app.deletion import completion, deadlines, repository as deletion_repository
 from app.features.systems import service
 from app.features.systems.tables import System, SystemTask
 from app.keys import Keys

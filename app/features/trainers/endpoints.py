@@ -6,8 +6,7 @@ from fastapi import APIRouter, File, UploadFile
 from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
 
-from app.access import idempotency
-from app.access import service as access
+from app.access import idempotency, service as access
 from app.api import forms, uploads
 from app.api.calls import Call, created, respond
 from app.api.gateway import Mount, serves

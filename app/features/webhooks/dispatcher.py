@@ -33,8 +33,7 @@ from sqlalchemy.orm import Session
 from app import periodic, telemetry
 from app.config import Settings
 from app.db import Database, now
-from app.features.webhooks import receiver as receivers
-from app.features.webhooks import repository, service
+from app.features.webhooks import receiver as receivers, repository, service
 from app.features.webhooks.receiver import Address, Network, Receiver, ReceiverRefused, Resolve
 from app.keys import Keys
 from lethe.contract.problems import SealedTextDamaged

@@ -5,9 +5,7 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from app.access import callers as believing
-from app.access import service as access
-from app.access import tenants
+from app.access import callers as believing, service as access, tenants
 from app.access.callers import Callers, LastUses
 from app.db import Actor, now
 from app.db.tables import ApiKey

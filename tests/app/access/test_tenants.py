@@ -4,8 +4,7 @@ import pytest
 import sqlalchemy as sa
 from joserfc.jwk import KeySet
 
-from app.access import service as access
-from app.access import tenants
+from app.access import service as access, tenants
 from app.audit import repository
 from app.audit.checkpoints import AUDIT
 from app.db import Actor

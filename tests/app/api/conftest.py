@@ -16,8 +16,7 @@ from app.accounting.certificates import statement_in
 from app.db import Actor
 from app.db.tables import Dataset, DeletionRequest, Model
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import Scope
 from tests.conftest import CLASSES

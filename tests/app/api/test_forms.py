@@ -8,9 +8,7 @@ import httpx
 import pytest
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.testclient import TestClient
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 from starlette.datastructures import UploadFile
 
 from app.access.service import DEFAULT_TENANT

@@ -15,8 +15,7 @@ from app.access.service import DEFAULT_TENANT
 from app.db.tables import DeletionRequest, Record, RequestAlias, Suppression, Tenant
 from app.deletion import repository, search_repository
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from lethe.contract.sets import Scope
 from lethe.contract.tenants import Policy
 from tests.app.access.test_subjects import COMPOSED, DECOMPOSED

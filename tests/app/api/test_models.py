@@ -10,8 +10,7 @@ from fastapi.testclient import TestClient
 from safetensors.numpy import load
 
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from lethe.contract.sets import Scope
 from tests.tables import each
 

@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 import requests
 import schemathesis
-from hypothesis import HealthCheck, Phase, seed
-from hypothesis import settings as hypothesis_settings
+from hypothesis import HealthCheck, Phase, seed, settings as hypothesis_settings
 from hypothesis.errors import Flaky
 from schemathesis import checks
 from schemathesis.core.parameters import ParameterLocation

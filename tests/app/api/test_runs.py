@@ -12,8 +12,7 @@ from fastapi.testclient import TestClient
 from app.db.tables import Certificate, LedgerEntry, Run, Version
 from app.errors import RunDiffersFromPlan
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.problems import Problem
 from tests.lethe.proof import lanes

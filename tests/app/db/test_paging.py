@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sqlalchemy.orm import Session
 
 from app.db.bulk import page

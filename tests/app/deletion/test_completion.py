@@ -1,15 +1,12 @@
 import datetime
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from app.db import now
 from app.db.tables import DeletionRequest
-from app.deletion import completion
-from app.deletion import service as deletion
+from app.deletion import completion, service as deletion
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from lethe.contract.tenants import Policy
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER

@@ -2,8 +2,7 @@ import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from app.deletion import deadlines
 from app.deletion.deadlines import clock, due_at, extended

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -26,13 +25,11 @@ from app.audit.checkpoints import entry_hash
 from app.db import Database, now
 from app.db.sealed import Particulars
 from app.db.tables import AuditEntry, DeletionRequest, Erasure, RequestEvent, Suppression
-from app.deletion import completion, deadlines, repository, retention, suppression
-from app.deletion import service as deletion
+from app.deletion import completion, deadlines, repository, retention, service as deletion, suppression
 from app.deletion.status import TRANSITIONS
 from app.deletion.views import View
 from app.keys import KeyEncryptionFile
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from app.vault.pieces import Vault
 from lethe.contract.problems import Conflict
 from lethe.contract.sets import EventKind, RejectionGround, RequestStatus

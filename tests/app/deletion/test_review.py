@@ -3,8 +3,7 @@ import datetime
 import pytest
 
 from app.db.tables import AuditEntry, DeletionRequest, Erasure, RequestEvent
-from app.deletion import completion, repository
-from app.deletion import service as deletion
+from app.deletion import completion, repository, service as deletion
 from app.installations import Installation
 from lethe.contract.problems import (
     AlreadyExtended,

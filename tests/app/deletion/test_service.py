@@ -8,8 +8,7 @@ from app.access.service import DEFAULT_TENANT
 from app.db.tables import DeletionRequest, Model, Record
 from app.deletion import service as deletion
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from lethe.contract.problems import DatasetUnknown, RequestUnknown
 from lethe.contract.tenants import Policy
 from tests.app.deletion import people

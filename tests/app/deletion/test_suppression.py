@@ -4,8 +4,7 @@ import pytest
 
 from app.db import now
 from app.db.tables import AuditEntry
-from app.deletion import search_repository, suppression
-from app.deletion import service as deletion
+from app.deletion import search_repository, service as deletion, suppression
 from app.installations import Installation
 from lethe.contract.sets import RejectionGround
 from lethe.contract.tenants import Policy

@@ -13,8 +13,7 @@ import httpx
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.app.rows import bombs
 from tests.app.rows.uploaded import CSV, PRIVATE, npz, parquet

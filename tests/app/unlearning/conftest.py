@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from app.unlearning.queue import ClaimedRun
 from tests.app.unlearning.held import forget_pauses
 

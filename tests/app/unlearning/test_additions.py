@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app.accounting import certificates
-from app.accounting import service as accounting
+from app.accounting import certificates, service as accounting
 from app.config import Settings
 from app.db.tables import Addition, Certificate, Dataset, Model, Run
 from app.errors import RunDiffersFromPlan
 from app.installations import Installation
 from app.operations import periodic_jobs
 from app.rows.row_store import RowStore
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from lethe import verification
 from lethe.proof.mechanism import Mechanism
 from tests.conftest import people

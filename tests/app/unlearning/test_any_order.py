@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from app import installations
 from app.access.service import DEFAULT_TENANT
-from app.accounting import certificates
-from app.accounting import repository as accounting_repository
+from app.accounting import certificates, repository as accounting_repository
 from app.config import Settings
 from app.db.tables import Addition, Certificate, Dataset, Record, Run, Version
 from app.installations import Installation

@@ -11,8 +11,7 @@ from app.accounting.certificates import sha256
 from app.db.tables import Model, Run, Version
 from app.errors import AuditFailed, RunDiffersFromPlan
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.errors import PreconditionError

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from app.installations import Installation
-from app.unlearning import due_repository, queue
-from app.unlearning import service as unlearning
+from app.unlearning import due_repository, queue, service as unlearning
 from app.unlearning.queue import ClaimedRun
 from worker import runner
 

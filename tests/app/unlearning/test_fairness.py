@@ -9,8 +9,7 @@ from fastapi.testclient import TestClient
 from app.config import Settings
 from app.db.tables import Model
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from app.unlearning.queue import ClaimedRun
 from app.vault.sealing import WeightStore
 from tests.app.unlearning.held import forget_pauses

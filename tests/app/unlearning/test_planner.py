@@ -1,8 +1,7 @@
 """A plan is the cheapest way to reach the target, and states its reason."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from app.unlearning import planner
 from app.unlearning.planner import PlanReason

@@ -14,8 +14,7 @@ from app.db.tables import Addition, Dataset, Model, Record, Run
 from app.errors import LeaseLost
 from app.installations import Installation
 from app.operations import periodic_jobs
-from app.unlearning import queue, retirement
-from app.unlearning import service as unlearning
+from app.unlearning import queue, retirement, service as unlearning
 from app.unlearning.queue import ClaimedRun
 from tests.conftest import one_row
 

@@ -2,8 +2,7 @@
 
 import datetime
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from app.deletion.deadlines import BEFORE_THE_DEADLINE
 from app.unlearning.turns import DueDataset, TenantShare, in_turn

@@ -15,18 +15,15 @@ from app.config import Settings
 from app.features.archives.restoring import Restored
 from app.features.archives.service import Backup
 from app.features.identities import jobs as identity_jobs
-from app.features.trainers import jobs as trainer_jobs
-from app.features.trainers import training
+from app.features.trainers import jobs as trainer_jobs, training
 from app.installations import Installation
 from app.main import create_app
 from app.operations import periodic_jobs
 from lethe.features.systems import acknowledgements
 from tests.app.journal.working import work_at
-from tests.features.attested.conftest import AttestedTrainer, new_trainer
-from tests.features.attested.conftest import trainer as attested
+from tests.features.attested.conftest import AttestedTrainer, new_trainer, trainer as attested
 from tests.features.systems.conftest import new_system, system_key, task_of
-from tests.features.trainers.conftest import PEOPLE, new_table
-from tests.features.trainers.conftest import new_trainer as new_hermetic
+from tests.features.trainers.conftest import PEOPLE, new_table, new_trainer as new_hermetic
 
 __all__ = ["attested", "new_hermetic", "new_system", "new_table", "new_trainer", "system_key", "task_of"]
 

@@ -20,8 +20,7 @@ from app.features.archives.service import Backup
 from app.installations import Installation
 from app.journal import tombstones
 from app.keys import KeyEncryptionFile
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from lethe.contract.problems import DatasetDamaged
 from tests.conftest import people
 from tests.faults.checks import assert_all_done_once

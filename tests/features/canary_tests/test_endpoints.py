@@ -6,8 +6,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]

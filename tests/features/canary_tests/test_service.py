@@ -13,8 +13,7 @@ from app.db.tables import Model
 from app.errors import AuditFailed
 from app.features.canary_tests import service as canary_tests
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe.proof.canary_test import CanaryPlan
 from tests.lethe.proof import lanes

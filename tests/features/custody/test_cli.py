@@ -9,8 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.access import tenants
-from app.audit import repository
-from app.audit import service as audit
+from app.audit import repository, service as audit
 from app.audit.checkpoints import AUDIT
 from app.db import Actor
 from app.installations import Installation

@@ -5,8 +5,7 @@ import datetime
 import pytest
 import sqlalchemy as sa
 
-from app.deletion import retention
-from app.deletion import service as deletion
+from app.deletion import retention, service as deletion
 from app.features.desk import file_kinds, repository, service
 from app.features.desk.tables import RequestAttachment
 from app.installations import Installation

@@ -14,8 +14,7 @@ from app.db.tables import InstallationIdentity, Model
 from app.features.desk.pages.home import dangers
 from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from lethe.contract.sets import Scope, WorkerState
 from lethe.features.overview.contract import BackupsOut, HostOut, ModelsCountOut, OverviewOut
 from lethe.features.webhooks.contract import DeliveryStatus

@@ -8,8 +8,7 @@ import pytest
 from jinja2 import nodes
 from markupsafe import Markup
 
-from app.features.desk import forms, glossary, languages, wording
-from app.features.desk import rendering as pages
+from app.features.desk import forms, glossary, languages, rendering as pages, wording
 from lethe.contract.problems import FieldError, InputInvalid
 from tests.features.desk import catalogue, problem_sentences
 from tests.features.desk.browsing import Browser

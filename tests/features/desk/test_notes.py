@@ -6,8 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.db.tables import DeletionRequest
-from app.deletion import retention
-from app.deletion import service as deletion
+from app.deletion import retention, service as deletion
 from app.features.desk import service
 from app.features.desk.tables import Note, RequestNote
 from app.installations import Installation

@@ -14,8 +14,7 @@ from fastapi.testclient import TestClient
 
 from app.api import operations
 from app.config import Settings
-from app.features.desk import endpoints
-from app.features.desk import rendering as pages
+from app.features.desk import endpoints, rendering as pages
 from app.features.desk.languages import LANGUAGES
 from app.features.desk.request_context import operation_of
 from app.features.overview import endpoints as overview

@@ -11,8 +11,7 @@ import sqlalchemy as sa
 
 from app.config import Settings
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
 

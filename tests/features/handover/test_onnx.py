@@ -10,8 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lethe import Client
 from lethe.contract.problems import InputInvalid, ModelNotLive

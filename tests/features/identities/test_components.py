@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from app.access import tenants
 from app.db import Actor

@@ -2,8 +2,7 @@ import math
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lethe.features.insight import margins
 from lethe.proof import accountant, calibration, conversion, methods

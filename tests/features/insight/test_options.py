@@ -1,7 +1,6 @@
 """Ways to forget, compared: each reaches the target, and the cheapest is first."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from app.features.insight import costs
 from app.unlearning import planner

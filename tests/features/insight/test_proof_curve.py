@@ -3,8 +3,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lethe.features.insight import margins
 from lethe.features.insight.curve import points, thinned

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from app.access import service as access
-from app.access import tenants
+from app.access import service as access, tenants
 from app.db import Actor, now
 from app.features.leaving import service as leaving
 from app.features.leaving.tables import LeavingCount

@@ -13,8 +13,7 @@ from app.errors import AuditFailed
 from app.features.monitoring import metrics
 from app.installations import Installation
 from app.main import create_app
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from tests.app.api.test_operations import DAY, add_runs, now
 
 Make = Callable[..., dict[str, Any]]

@@ -5,8 +5,7 @@ import math
 
 import mpmath
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from lethe.features.objective import accountant
 from lethe.features.objective.accountant import Releases

@@ -19,8 +19,7 @@ from lethe.proof.calibration import ModelSettings
 from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.errors import PreconditionError
 from lethe.proof.losses import Objective
-from tests.features.objective.test_solver import KINDS
-from tests.features.objective.test_solver import rows as rows_of
+from tests.features.objective.test_solver import KINDS, rows as rows_of
 from worker import evidence
 from worker.features.canary_tests import chain_of_canaries as canaries
 from worker.features.objective import methods, solver

@@ -5,8 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from lethe.features.objective.losses import Tail, of_gaussian
 from lethe.proof.conversion import gdp_delta, gdp_epsilon

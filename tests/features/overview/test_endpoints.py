@@ -13,8 +13,7 @@ from app.config import Settings
 from app.db import Actor, now
 from app.db.tables import Dataset, Model
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from lethe.contract.sets import Scope
 
 Forget = Callable[..., dict[str, Any]]

@@ -10,8 +10,7 @@ import pyotp
 import pytest
 from fastapi.testclient import TestClient
 
-from app.access import rates
-from app.access import service as access
+from app.access import rates, service as access
 from app.api.calls import Call
 from app.api.gateway import SERVED
 from app.config import Settings

@@ -11,8 +11,7 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from app.config import Settings
-from app.features.people import oidc
-from app.features.people import pages as people_pages
+from app.features.people import oidc, pages as people_pages
 from app.main import create_app
 from lethe.features.people.contract import IdentityProviderUnavailable, IdentityRefused
 from tests.features.desk.browsing import Browser

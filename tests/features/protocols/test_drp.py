@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest

@@ -16,8 +16,7 @@ from app.features.protocols.tables import Agent as AgentRow
 from app.installations import Installation
 from lethe.contract.sets import Scope
 from tests.features.protocols.agents import Agent, refusal, status
-from tests.servers import serving
-from tests.servers import status as answering
+from tests.servers import serving, status as answering
 
 
 def exercise_is_answered_with_a_status(agent: Agent) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.features.protocols.agents import Agent
-from tests.features.protocols.agents import refusal as agent_refusal
+from tests.features.protocols.agents import Agent, refusal as agent_refusal
 from tests.features.protocols.controllers import Controller, identity, refusal
 
 pytestmark = pytest.mark.usefixtures("with_signing_key")

@@ -22,8 +22,7 @@ from app.db.tables import AuditEntry, DeletionRequest
 from app.installations import Installation
 from lethe.contract.sets import Scope
 from tests.features.protocols.controllers import Controller, identity, refusal, request
-from tests.servers import Server, serving
-from tests.servers import status as answering
+from tests.servers import Server, serving, status as answering
 from tests.tables import each
 
 pytestmark = pytest.mark.usefixtures("with_signing_key")

@@ -8,8 +8,7 @@ import pytest
 import sqlalchemy as sa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from app.access import service as access
-from app.access import tenants
+from app.access import service as access, tenants
 from app.db import Actor, now
 from app.db.tables import ApiKey, DeletionRequest, Tenant
 from app.deletion import retention

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
 

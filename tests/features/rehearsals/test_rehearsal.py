@@ -11,8 +11,7 @@ from app.db.tables import Dataset, Record, Run, Table
 from app.features.rehearsals import service as rehearsals
 from app.features.rehearsals.tables import Rehearsal
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from tests.conftest import people
 from worker import isolated
 

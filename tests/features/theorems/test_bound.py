@@ -5,8 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from lethe.features import theorems as bounds
 from lethe.features.theorems import CALCULATOR, bound, evaluate

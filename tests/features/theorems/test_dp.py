@@ -1,8 +1,7 @@
 import math
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from scipy.stats import binom
 
 from lethe.features.theorems import evaluate

@@ -7,8 +7,7 @@ import pytest
 
 from app.config import Settings
 from benchmarks.timing import Attack, wait_until_idle
-from examples.adult.demo import HERE as ADULT
-from examples.adult.demo import service
+from examples.adult.demo import HERE as ADULT, service
 from lethe import Client
 
 TRIALS = 40

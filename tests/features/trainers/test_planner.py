@@ -3,8 +3,7 @@
 import datetime
 import itertools
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from app.features.trainers import planner
 from app.features.trainers.planner import RetrainingWait

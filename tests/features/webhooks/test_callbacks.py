@@ -8,8 +8,7 @@ import sqlalchemy as sa
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor, now, sealed
 from app.db.tables import DeletionRequest, Tenant
-from app.deletion import completion, history
-from app.deletion import service as deletion
+from app.deletion import completion, history, service as deletion
 from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
 from lethe.contract.sets import RejectionGround, RequestStatus

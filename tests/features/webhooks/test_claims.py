@@ -8,11 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from app.access import service as access
-from app.access import tenants
+from app.access import service as access, tenants
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor, now
 from app.deletion import service as deletion

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_network
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from app.features.webhooks import receiver
 from app.features.webhooks.receiver import ReceiverRefused

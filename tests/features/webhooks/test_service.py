@@ -11,13 +11,11 @@ import sqlalchemy as sa
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor, now
 from app.db.tables import AuditEntry, DeletionRequest
-from app.deletion import completion, history
-from app.deletion import service as deletion
+from app.deletion import completion, history, service as deletion
 from app.features.webhooks import jobs, repository, service
 from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
+from app.unlearning import queue, service as unlearning
 from lethe.contract.sets import Outcome, RejectionGround
 from lethe.contract.tenants import Policy
 from lethe.features.webhooks.contract import DeliveryUnknown

@@ -5,8 +5,7 @@ import sys
 
 import pytest
 import standardwebhooks
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from lethe.features.webhooks import signatures as signature
 from lethe.features.webhooks.signatures import (

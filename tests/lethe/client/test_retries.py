@@ -3,8 +3,7 @@ import email.utils
 import time
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from lethe.client.waiting import Patience, pause_before, retry_after_in
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lethe.contract.problems import InputInvalid, RowInvalid, SchemaInvalid
 from lethe.encoding import columns

@@ -6,14 +6,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from benchmarks.vectors import encode_vectors
 from lethe.contract.problems import DatasetUnusable, InputInvalid, RowInvalid, SchemaInvalid
-from lethe.encoding import columns as values
-from lethe.encoding import rows as encoding
-from lethe.encoding import schema as schemas
+from lethe.encoding import columns as values, rows as encoding, schema as schemas
 from lethe.encoding.rows import SHRINK, Schema
 from lethe.encoding.schema import parse_schema
 from tests.records import encode_records

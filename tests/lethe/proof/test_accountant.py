@@ -6,8 +6,7 @@ from typing import Any
 
 import mpmath
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from lethe.proof import accountant, methods
 from lethe.proof.accountant import Chain, Exposure, Run

@@ -3,8 +3,7 @@ from statistics import NormalDist
 
 import mpmath
 import pytest
-from hypothesis import assume, example, given
-from hypothesis import strategies as st
+from hypothesis import assume, example, given, strategies as st
 
 from lethe.proof import conversion
 from lethe.proof.errors import DomainError

@@ -9,8 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from lethe.proof import accountant, lookback, methods
 from lethe.proof.accountant import Exposure, Run

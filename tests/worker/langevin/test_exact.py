@@ -8,8 +8,15 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
-from worker.langevin.exact import _below, _half_normal, _nearest, _true_at_fraction, _true_at_root_of_e, _Uniform
-from worker.langevin.exact import rounded_normals as sampled
+from worker.langevin.exact import (
+    _below,
+    _half_normal,
+    _nearest,
+    _true_at_fraction,
+    _true_at_root_of_e,
+    _Uniform,
+    rounded_normals as sampled,
+)
 from worker.langevin.noise import SystemNoise
 
 FALSE_ALARM = 1e-9  # probability that a statistical test below fails for a correct sampler

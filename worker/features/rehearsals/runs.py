@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app import tracing
-from app.catalogue import datasets, prediction
-from app.catalogue import repository as catalogue_repository
+from app.catalogue import datasets, prediction, repository as catalogue_repository
 from app.db.tables import Dataset, Model
 from app.features.rehearsals import service as rehearsals
 from app.features.rehearsals.service import Drawn

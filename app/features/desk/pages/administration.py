@@ -25,8 +25,7 @@ from app.config import Settings
 from app.db import migrate
 from app.deletion import deadlines
 from app.features.custody import endpoints as custody
-from app.features.desk import forms
-from app.features.desk import rendering as pages
+from app.features.desk import forms, rendering as pages
 from app.features.desk.forms import checked, parse_number, parse_optional_number, text
 from app.features.desk.glossary import labels
 from app.features.desk.languages import gettext, marked

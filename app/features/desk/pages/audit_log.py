@@ -13,8 +13,7 @@ from app.access import service as access
 from app.api.calls import number_in
 from app.deletion import deadlines
 from app.features.custody import endpoints as custody
-from app.features.desk import lists, repository
-from app.features.desk import rendering as pages
+from app.features.desk import lists, rendering as pages, repository
 from app.features.desk.request_context import RequestContext, TheContext
 from lethe.features.custody.contract import AuditEntryOut, AuditPageOut
 

@@ -16,8 +16,7 @@ from app.features.desk.languages import gettext, ngettext
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import count, duration, number
-from app.features.insight import endpoints
-from app.features.insight import pages as insight
+from app.features.insight import endpoints, pages as insight
 from app.features.overview import endpoints as overview
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import ModelOrder, RequestOrder, RunStatus, WorkerState

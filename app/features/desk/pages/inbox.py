@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Response
 
 from app.api import deletion_requests
-from app.features.desk import case_endpoints, lists
-from app.features.desk import rendering as pages
+from app.features.desk import case_endpoints, lists, rendering as pages
 from app.features.desk.languages import gettext
 from app.features.desk.pages import home, request, requests
 from app.features.desk.request_context import RequestContext, TheContext

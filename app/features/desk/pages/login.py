@@ -12,8 +12,7 @@ from app.access.service import Caller
 from app.api import calls
 from app.api.calls import At, Known
 from app.db import Actor
-from app.features.desk import gate, languages, sessions
-from app.features.desk import rendering as pages
+from app.features.desk import gate, languages, rendering as pages, sessions
 from app.features.desk.forms import text
 from app.features.desk.request_context import COOKIE, TheContext, check_form
 from app.features.people import credentials, users

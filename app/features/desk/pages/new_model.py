@@ -11,15 +11,12 @@ from starlette.datastructures import FormData
 from app.accounting import runtime_estimates
 from app.accounting.repository import models_of
 from app.api import datasets, models, problems
-from app.catalogue import datasets as registered
-from app.catalogue import mechanisms, service
-from app.features.desk import rendering as pages
-from app.features.desk import wording
+from app.catalogue import datasets as registered, mechanisms, service
+from app.features.desk import rendering as pages, wording
 from app.features.desk.forms import checked, parse_number, parse_optional_number, text
 from app.features.desk.languages import gettext
 from app.features.desk.request_context import Form, RequestContext, TheContext
-from app.features.insight import costs
-from app.features.insight import endpoints as previews
+from app.features.insight import costs, endpoints as previews
 from app.features.insight.pages import plan_of_new
 from app.features.networks import endpoints as networks
 from app.features.quality.pages import ON_BREACH

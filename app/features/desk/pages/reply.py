@@ -11,8 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app import installations, signing
 from app.api import accounting, calls, deletion_requests
-from app.features.desk import case_endpoints, replies, repository, wording
-from app.features.desk import rendering as pages
+from app.features.desk import case_endpoints, rendering as pages, replies, repository, wording
 from app.features.desk.forms import checked, text
 from app.features.desk.languages import gettext
 from app.features.desk.request_context import Form, RequestContext, TheContext

@@ -15,8 +15,7 @@ from starlette.datastructures import FormData
 
 from app.api import deletion_requests, intake, runs
 from app.deletion import deadlines, retention, status
-from app.features.desk import case_endpoints, repository
-from app.features.desk import rendering as pages
+from app.features.desk import case_endpoints, rendering as pages, repository
 from app.features.desk.forms import checked, file_in, text
 from app.features.desk.glossary import labels
 from app.features.desk.languages import gettext, inside

@@ -12,8 +12,7 @@ from pydantic import BaseModel
 from starlette.datastructures import FormData
 
 from app.api import deletion_requests
-from app.features.desk import case_endpoints, filters
-from app.features.desk import rendering as pages
+from app.features.desk import case_endpoints, filters, rendering as pages
 from app.features.desk.filters import Filters, RequestColumn
 from app.features.desk.forms import checked, text
 from app.features.desk.glossary import labels

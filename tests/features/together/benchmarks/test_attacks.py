@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import page
-from benchmarks.attacks import __main__ as attacks
-from benchmarks.attacks import figures, flawed, ours, tables
+from benchmarks.attacks import __main__ as attacks, figures, flawed, ours, tables
 from benchmarks.attacks.life import Life
 from benchmarks.attacks.measured import advantage
 from lethe.proof import accountant

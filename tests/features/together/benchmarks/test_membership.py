@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks import page
-from benchmarks.membership import __main__ as membership
-from benchmarks.membership import figures, problems, tables
+from benchmarks.membership import __main__ as membership, figures, problems, tables
 from benchmarks.membership.laws import Method
 
 PAGE = Path("docs/evidence/membership.md")

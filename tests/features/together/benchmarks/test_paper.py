@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks import page
-from benchmarks.paper import __main__ as paper
-from benchmarks.paper import accuracy, figures, tables
+from benchmarks.paper import __main__ as paper, accuracy, figures, tables
 from benchmarks.paper.accuracy import Bench
 from benchmarks.paper.printed import CIFAR_TEN, MNIST
 from tests.tables import each

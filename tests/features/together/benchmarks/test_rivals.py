@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks import page
-from benchmarks.rivals import __main__ as rivals
-from benchmarks.rivals import figures, problems, tables
+from benchmarks.rivals import __main__ as rivals, figures, problems, tables
 
 PAGE = Path("docs/evidence/rivals.md")
 

@@ -17,8 +17,7 @@ from app.api import places
 from app.config import Settings
 from app.db import migrate
 from app.db.tables import LedgerEntry, Model
-from app.features.archives import restoring
-from app.features.archives import service as backups
+from app.features.archives import restoring, service as backups
 from app.journal import tombstones
 from app.keys import Keys
 from app.main import create_app

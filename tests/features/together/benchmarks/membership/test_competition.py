@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from benchmarks.membership import competition
 from benchmarks.membership.competition import CAP, DELTA, epsilon_bound, epsilon_hat
