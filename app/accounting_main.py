@@ -6,13 +6,12 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from app import config, installations, telemetry, tracing
-from app.api import accounting, calls, document, middleware, operations
-from app.api.gateway import Mount, lifespans_of_features, limit_threads, of_features
+from app.api import accounting, calls, document, gateway, middleware, operations
 
 
-def _mounts() -> list[Mount]:
-    core = [Mount(router=accounting.router), Mount(router=operations.probes, prefix="")]
-    return [*core, *(mount for mount in of_features() if mount.by_accounting)]
+def _mounts() -> list[gateway.Mount]:
+    core = [gateway.Mount(router=accounting.router), gateway.Mount(router=operations.probes, prefix="")]
+    return [*core, *(mount for mount in gateway.of_features() if mount.by_accounting)]
 
 
 DESCRIPTION = "Influence that records still have on models, the cost of the next request, and the theorems behind both."
@@ -24,14 +23,14 @@ def create_app(settings: config.Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(service: FastAPI) -> AsyncIterator[None]:
         telemetry.configure(settings.log_level)
-        limit_threads()
+        gateway.limit_threads()
         telemetry.trace_to(settings.otlp_endpoint, service="lethe-accounting")
         with (
             installations.opened(settings, read_only=True) as service.state.installation,
             calls.known(service.state.installation, read_only=True) as service.state.known,
         ):
             service.state.readiness = operations.Readiness(service.state.installation)
-            with lifespans_of_features(service):
+            with gateway.lifespans_of_features(service):
                 yield
         tracing.close()
 

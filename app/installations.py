@@ -9,23 +9,17 @@ from typing import TypeAlias
 
 import sqlalchemy as sa
 
-from app import errors, folders, key_checks
+from app import config, errors, folders, key_checks
 from app.access import service as access
-from app.config import Settings
 from app.db import Database, migrate
 from app.dispatch import AtTicks, notifier
-from app.key_checks import Guard, StorageLocation
 from app.keys import KeyEncryptionFile, Keys, KeyUnreadable, read_or_create
 from app.rows.row_store import RowStore
-from app.vault import memory
-from app.vault.pieces import Vault
-from app.vault.sealing import SealedStore, WeightStore
-from app.vault.store import FolderStore, ObjectStore, locked
+from app.vault import memory, pieces, sealing, store
 from lethe import sockets
-from lethe.contract.problems import DatabaseDamaged, InputInvalid, InstallationMismatch
-from lethe.contract.sets import Scope
+from lethe.contract import problems, sets
 
-OpenBucket: TypeAlias = Callable[[str, str], ObjectStore]
+OpenBucket: TypeAlias = Callable[[str, str], store.ObjectStore]
 """Function that opens the store for a folder's objects in the bucket at a URL (extension socket `BUCKETS`)."""
 
 _KINDS = ("weights", "blocks")
@@ -38,18 +32,18 @@ _PATIENCE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    settings: Settings
+    settings: config.Settings
     database: Database
     keys: Keys
     rows: RowStore
-    weights: WeightStore
-    vault: Vault
+    weights: sealing.WeightStore
+    vault: pieces.Vault
     notifier: AtTicks
 
 
 @contextmanager
 def opened(
-    settings: Settings,
+    settings: config.Settings,
     *,
     read_only: bool = False,
     patience_seconds: float = 2.0,
@@ -81,7 +75,7 @@ def opened(
     try:
         if not again:
             with (
-                suppress(sa.exc.OperationalError, sa.exc.TimeoutError, DatabaseDamaged),
+                suppress(sa.exc.OperationalError, sa.exc.TimeoutError, problems.DatabaseDamaged),
                 database.looking() as connection,
             ):
                 # If the database is unreachable or damaged, sessions raise it.
@@ -95,7 +89,7 @@ def opened(
             database=database,
             keys=keys,
             rows=_rows(settings),
-            weights=WeightStore(_sealed(settings, "weights")),
+            weights=sealing.WeightStore(_sealed(settings, "weights")),
             vault=vault,
             notifier=notifier(settings),
         )
@@ -103,7 +97,7 @@ def opened(
         database.close()
 
 
-def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
+def set_up(settings: config.Settings, *, reader_role: str | None = None) -> None:
     """Create the data folder, migrate the database, and add the first admin key. Concurrent calls are safe.
 
     Keys are created only for an empty database; any other database must match the existing keys, or nothing is changed.
@@ -126,7 +120,7 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
         with database.writing() as session:
             by = access.ensure_default_tenant(session)
         with database.writing(by=by) as session:
-            access.ensure_key(session, name="admin", key=admin_key, scopes=[Scope.ADMIN, Scope.OPERATOR])
+            access.ensure_key(session, name="admin", key=admin_key, scopes=[sets.Scope.ADMIN, sets.Scope.OPERATOR])
         if reader_role is not None:
             migrate.grant(database, reader_role)
         _guard(settings, database, keys).start()
@@ -136,7 +130,7 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
         database.close()
 
 
-def _migrate_with_keys(settings: Settings, database: Database) -> Keys:
+def _migrate_with_keys(settings: config.Settings, database: Database) -> Keys:
     """Migrate the database, and return the keys. Afterwards, keys and stores match the database. The storage locations'
     marks are read before the database, which is marked last. Hence, if the database is empty, unmarked locations hold
     no other installation's data."""
@@ -148,7 +142,7 @@ def _migrate_with_keys(settings: Settings, database: Database) -> Keys:
     keys, key_encryption = Keys(settings.data_dir / "keys"), key_encryption_of(settings)
     if identity is not None:
         if wrong := key_checks.wrong(keys, key_encryption, identity):
-            raise InstallationMismatch(wrong)
+            raise problems.InstallationMismatch(wrong)
         key_checks.require(owners, identity, is_needed=identity.is_marked and key_checks.is_anything_stored(database))
         set_up_stores(settings)
     else:
@@ -163,7 +157,7 @@ def _migrate_with_keys(settings: Settings, database: Database) -> Keys:
     assert now_known is not None
     # Another process may have set up the database first, with other keys.
     if wrong := key_checks.wrong(keys, key_encryption, now_known):
-        raise InstallationMismatch(wrong)
+        raise problems.InstallationMismatch(wrong)
     for place in marked:
         place.mark(now_known.id)
     if not now_known.is_marked:
@@ -172,13 +166,13 @@ def _migrate_with_keys(settings: Settings, database: Database) -> Keys:
     return keys
 
 
-def rotate_key_encryption_key(settings: Settings) -> None:
+def rotate_key_encryption_key(settings: config.Settings) -> None:
     """Wrap all keys under a new key-encryption key and destroy the old one, which makes all copies of the old wrapped
     keys useless. The service may be running: the database accepts the new key before anything is wrapped under it, and
     rejects the old one last. After a crash, run the command again; it resumes the rotation."""
     with opened(settings) as installation:
         path, key_encryption = settings.resolved_key_encryption_key_file(), key_encryption_of(settings)
-        with locked(path.parent):
+        with store.locked(path.parent):
             identity = key_checks.of_database(installation.database)
             assert identity is not None
             present = key_encryption.check_values(identity.id)
@@ -190,17 +184,17 @@ def rotate_key_encryption_key(settings: Settings) -> None:
             key_checks.accept(installation.database, key_encryption.check_values(identity.id))
 
 
-def unfinished(settings: Settings) -> Path:
+def unfinished(settings: config.Settings) -> Path:
     """Return the path of the file that exists while a restoration is in progress and after one was interrupted."""
     return settings.data_dir / "restore-unfinished"
 
 
-def _check_finished(settings: Settings) -> None:
+def _check_finished(settings: config.Settings) -> None:
     if unfinished(settings).exists():
         raise errors.RestoreUnfinished(f"{settings.data_dir} was not restored to the end; run `lethe restore` again.")
 
 
-def set_up_stores(settings: Settings) -> None:
+def set_up_stores(settings: config.Settings) -> None:
     """Create the key-encryption key if the stores are empty, and check the stores. Raises `StoreKeepsVersions`, and
     `KeyEncryptionKeyLost` if the key of existing content is missing."""
     key_encryption = key_encryption_of(settings)
@@ -211,11 +205,11 @@ def set_up_stores(settings: Settings) -> None:
         _objects(settings, name).check()
 
 
-def key_encryption_of(settings: Settings) -> KeyEncryptionFile:
+def key_encryption_of(settings: config.Settings) -> KeyEncryptionFile:
     return KeyEncryptionFile(settings.resolved_key_encryption_key_file())
 
 
-def places(settings: Settings) -> list[StorageLocation]:
+def places(settings: config.Settings) -> list[key_checks.StorageLocation]:
     """Return the storage locations marked with their installation: the data folder, and the folder or bucket that holds
     rows and weights."""
     locations = [_folder("data folder", settings.data_dir)]
@@ -226,19 +220,21 @@ def places(settings: Settings) -> list[StorageLocation]:
     return locations
 
 
-def _folder(kind: str, folder: Path) -> StorageLocation:
-    return StorageLocation(name=f"the {kind} {folder}", objects=FolderStore(folder))
+def _folder(kind: str, folder: Path) -> key_checks.StorageLocation:
+    return key_checks.StorageLocation(name=f"the {kind} {folder}", objects=store.FolderStore(folder))
 
 
-def _bucket(settings: Settings) -> StorageLocation:
-    return StorageLocation(name=f"the bucket {settings.store_url}", objects=_objects(settings, "installation"))
+def _bucket(settings: config.Settings) -> key_checks.StorageLocation:
+    return key_checks.StorageLocation(
+        name=f"the bucket {settings.store_url}", objects=_objects(settings, "installation")
+    )
 
 
-def _guard(settings: Settings, database: Database, keys: Keys, *, partly: bool = False) -> Guard:
+def _guard(settings: config.Settings, database: Database, keys: Keys, *, partly: bool = False) -> key_checks.Guard:
     of_folders = {settings.data_dir: _folder("data folder", settings.data_dir)}
     if not settings.in_bucket:
         of_folders[settings.store_folder()] = _folder("folder", settings.store_folder())
-    return Guard(
+    return key_checks.Guard(
         database,
         keys=keys,
         key_encryption=key_encryption_of(settings),
@@ -248,7 +244,7 @@ def _guard(settings: Settings, database: Database, keys: Keys, *, partly: bool =
     )
 
 
-def _close_to_others(settings: Settings) -> None:
+def _close_to_others(settings: config.Settings) -> None:
     """Remove other users' access to folders, keys and SQLite files. Raises `FolderExposed`."""
     ours = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
     below = [folder / name for folder in ours for name in _FOLDERS]
@@ -260,13 +256,13 @@ def _close_to_others(settings: Settings) -> None:
     folders.close([*sorted(ours), *sorted(below)], files)
 
 
-def _is_anything_kept(settings: Settings) -> bool:
+def _is_anything_kept(settings: config.Settings) -> bool:
     """Return True if rows, weights or callers' texts exist, whichever installation they belong to."""
     keys = (path for name in _KINDS for path in settings.data_dir.glob(f"{name}/keys/[!.]*.key"))
     return any(keys) or any(settings.data_dir.glob("vault/[!.]*.page"))
 
 
-def _rows(settings: Settings) -> RowStore:
+def _rows(settings: config.Settings) -> RowStore:
     return RowStore(
         _objects(settings, "blocks"),
         _sealed(settings, "blocks"),
@@ -275,27 +271,27 @@ def _rows(settings: Settings) -> RowStore:
     )
 
 
-def _all_sealed(settings: Settings) -> list[SealedStore | Vault]:
+def _all_sealed(settings: config.Settings) -> list[sealing.SealedStore | pieces.Vault]:
     sealed = [_sealed(settings, name) for name in _KINDS]
     return [*sealed, _vault(settings, Keys(settings.data_dir / "keys"))]
 
 
-def _sealed(settings: Settings, name: str) -> SealedStore:
+def _sealed(settings: config.Settings, name: str) -> sealing.SealedStore:
     """Return a store with its objects at the configured location and its wrapped keys always in the data folder."""
     keys = settings.data_dir / name / "keys"
-    return SealedStore(_objects(settings, name), keys=keys, key_encryption=key_encryption_of(settings))
+    return sealing.SealedStore(_objects(settings, name), keys=keys, key_encryption=key_encryption_of(settings))
 
 
-def _vault(settings: Settings, keys: Keys) -> Vault:
-    return Vault(
+def _vault(settings: config.Settings, keys: Keys) -> pieces.Vault:
+    return pieces.Vault(
         settings.data_dir / "vault", key_encryption_of(settings), reference=keys.reference, record_key=keys.record_key
     )
 
 
-def _objects(settings: Settings, name: str) -> ObjectStore:
+def _objects(settings: config.Settings, name: str) -> store.ObjectStore:
     if settings.store_url is None or not settings.in_bucket:
-        return FolderStore(settings.store_folder() / name)
+        return store.FolderStore(settings.store_folder() / name)
     openers: tuple[OpenBucket, ...] = sockets.plugs("app.features", "stores", "BUCKETS")
     for open_bucket in openers:
         return open_bucket(settings.store_url, name)
-    raise InputInvalid("LETHE_STORE_URL names a bucket, for which nothing is installed; name a folder.")
+    raise problems.InputInvalid("LETHE_STORE_URL names a bucket, for which nothing is installed; name a folder.")

@@ -17,8 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from app import telemetry
-from app.db import Database, migrate
-from app.db.tables import Dataset, InstallationIdentity, Tenant, new_id
+from app.db import Database, migrate, tables
 from app.keys import PUBLIC, KeyEncryptionFile, KeyEncryptionKeyLost, Keys, KeyUnreadable
 from app.vault.store import FolderAway, ObjectStore
 from lethe.contract.problems import InstallationMismatch, Unavailable
@@ -34,8 +33,8 @@ _REFERENCES_SECONDS = 60.0
 _ATTEMPTS = 5
 """Maximum number of comparisons, repeated because a key may change between reading keys and reading check values."""
 _WHERE = "Are LETHE_DATA_DIR, LETHE_STORE_URL and LETHE_DATABASE_URL right?"
-_table: Any = InstallationIdentity.__table__
-_datasets: Any = Dataset.__table__
+_table: Any = tables.InstallationIdentity.__table__
+_datasets: Any = tables.Dataset.__table__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +82,9 @@ def of_database(database: Database) -> DatabaseIdentity | None:
 def require_unused(database: Database) -> None:
     """Raise `InstallationMismatch` if a database without an identity holds data."""
     with database.looking() as connection:
-        if not sa.inspect(connection).has_table(Tenant.__tablename__):
+        if not sa.inspect(connection).has_table(tables.Tenant.__tablename__):
             return
-        if connection.scalar(sa.select(sa.func.count()).select_from(Tenant.__table__)) == 0:
+        if connection.scalar(sa.select(sa.func.count()).select_from(tables.Tenant.__table__)) == 0:
             return
     raise InstallationMismatch(
         "The database holds data and does not state which installation it belongs to: restore it from a backup, or "
@@ -96,7 +95,7 @@ def require_unused(database: Database) -> None:
 def enter(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFile) -> None:
     """Store a new installation id and the keys' check values in the database, unless it already has an identity."""
     if _read(connection) is None:
-        installation_id = new_id("ins")
+        installation_id = tables.new_id("ins")
         values = _values(keys, installation_id) | {_KEK: key_encryption.check_values(installation_id), _UNMARKED: True}
         at = datetime.datetime.now(datetime.UTC)
         connection.execute(sa.insert(_table).values(id=installation_id, check_values=values, created_at=at))
@@ -105,14 +104,14 @@ def enter(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFi
 def accept(database: Database, key_encryption: Sequence[str]) -> None:
     """Replace the stored check values of the key-encryption key; during a rotation there are two."""
     with database.writing() as session:
-        row = session.scalars(sa.select(InstallationIdentity)).one()
+        row = session.scalars(sa.select(tables.InstallationIdentity)).one()
         row.check_values = row.check_values | {_KEK: list(dict.fromkeys(key_encryption))}
 
 
 def confirm_marked(database: Database) -> None:
     """Record that every storage location is marked. From then on, a location without a mark is a mismatch."""
     with database.writing() as session:
-        row = session.scalars(sa.select(InstallationIdentity)).one()
+        row = session.scalars(sa.select(tables.InstallationIdentity)).one()
         row.check_values = {name: value for name, value in row.check_values.items() if name != _UNMARKED}
 
 

@@ -32,9 +32,8 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app import folders, hardening, installations, main, telemetry
+from app import errors, folders, hardening, installations, main, telemetry
 from app.config import Settings
-from app.errors import AddressInUse, AlreadyRunning
 from app.operations import periodic_jobs
 from app.unlearning import service as unlearning
 
@@ -305,7 +304,7 @@ def _locked(data_dir: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise AlreadyRunning(f"Another lethe serves {data_dir}; stop it or set LETHE_DATA_DIR.") from error
+            raise errors.AlreadyRunning(f"Another lethe serves {data_dir}; stop it or set LETHE_DATA_DIR.") from error
         yield
     finally:
         os.close(descriptor)
@@ -320,5 +319,7 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
             listener.bind((settings.host, settings.port))
         except OSError as error:
             where = f"{settings.host}:{settings.port}"
-            raise AddressInUse(f"Cannot listen on {where} ({error.strerror}); set LETHE_PORT or LETHE_HOST.") from error
+            raise errors.AddressInUse(
+                f"Cannot listen on {where} ({error.strerror}); set LETHE_PORT or LETHE_HOST."
+            ) from error
         yield listener

@@ -2,13 +2,12 @@
 
 from app import errors, installations, tracing
 from app.rows.blocks import Filling
-from app.unlearning import kinds, service as unlearning
-from app.unlearning.queue import ClaimedRun
+from app.unlearning import kinds, queue, service as unlearning
 from lethe.contract.sets import RunKind
 from worker import windows
 
 
-def edited(installation: installations.Installation, run: ClaimedRun) -> str:
+def edited(installation: installations.Installation, run: queue.ClaimedRun) -> str:
     """Edit a run's rows and return the root of the result. Rows added for people to be erased become null.
 
     If an earlier run was cut off, its remains are destroyed first; a run that trains from scratch always searches for
@@ -40,14 +39,14 @@ def edited(installation: installations.Installation, run: ClaimedRun) -> str:
     return root
 
 
-def _read_by(run: ClaimedRun) -> tuple[range, ...]:
+def _read_by(run: queue.ClaimedRun) -> tuple[range, ...]:
     """Return the blocks that a run's steps read."""
     if run.mechanism is None or run.kind in kinds.asked_kinds():
         return ()
     return windows.read_by(run.mechanism, first_step=run.first_step, steps=run.steps)
 
 
-def _edit(installation: installations.Installation, run: ClaimedRun) -> str:
+def _edit(installation: installations.Installation, run: queue.ClaimedRun) -> str:
     """Write added rows to their slots, null the slots to be erased, and return the root. Raises `RunDiffersFromPlan` if
     the slots to be erased are not null when read back."""
     fillings = [

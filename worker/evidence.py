@@ -17,8 +17,7 @@ from torch import Tensor
 
 from app.errors import AuditFailed
 from lethe.encoding.targets import UNIT
-from lethe.proof import canary_test
-from lethe.proof.losses import Objective
+from lethe.proof import canary_test, losses
 from lethe.proof.mechanism import Mechanism
 
 TOLERANCE = 0.05
@@ -146,7 +145,7 @@ def differs(
     labels: NDArray[np.int32],  # (n,)
     weights: NDArray[np.int32] | None = None,  # (n,)
     bound: float,
-    objective: Objective = Objective.LOGISTIC_REGRESSION,
+    objective: losses.Objective = losses.Objective.LOGISTIC_REGRESSION,
     loss_width: float | None = None,
     class_weights: tuple[float, ...] | None = None,
 ) -> bool:
@@ -174,23 +173,23 @@ def differs(
     return not apart <= TOLERANCE * bound + ROUNDING * lengths + moved
 
 
-def _curvature(objective: Objective, loss_width: float | None) -> float:
+def _curvature(objective: losses.Objective, loss_width: float | None) -> float:
     """Return the maximum rate at which a slope changes with its score; 0 for logistic losses, whose slopes are not
     small where they change quickly."""
     match objective:
-        case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES | Objective.POISSON_REGRESSION:
+        case losses.Objective.HUBER_REGRESSION | losses.Objective.LEAST_SQUARES | losses.Objective.POISSON_REGRESSION:
             return 1.0
-        case Objective.SMOOTHED_HINGE:
+        case losses.Objective.SMOOTHED_HINGE:
             return 1 / (loss_width or math.inf)
-        case Objective.LOGISTIC_REGRESSION | Objective.MULTILABEL_LOGISTIC_REGRESSION:
+        case losses.Objective.LOGISTIC_REGRESSION | losses.Objective.MULTILABEL_LOGISTIC_REGRESSION:
             return 0.0
 
 
 def residuals(
-    scores: NDArray[np.float64], labels: NDArray[np.int32], objective: Objective, loss_width: float | None = None
+    scores: NDArray[np.float64], labels: NDArray[np.int32], objective: losses.Objective, loss_width: float | None = None
 ) -> NDArray[np.float64]:
     """Return the slope of each row's loss with respect to its scores  # (b, 1) or (b, C)"""
-    if objective is Objective.POISSON_REGRESSION and loss_width is not None:
+    if objective is losses.Objective.POISSON_REGRESSION and loss_width is not None:
         return np.asarray(np.exp(np.minimum(scores - loss_width, 0)) - (labels[:, None] / UNIT + 1) / 2)
     if objective.is_regression:
         most = math.inf if loss_width is None else loss_width
@@ -198,7 +197,7 @@ def residuals(
     if loss_width is not None:
         signs = np.where(labels > 0, 1.0, -1.0)[:, None]
         return np.asarray(-signs * np.clip((1 - signs * scores) / loss_width, 0, 1))
-    if objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
+    if objective is losses.Objective.MULTILABEL_LOGISTIC_REGRESSION:
         has = labels[:, None] >> np.arange(scores.shape[1]) & 1
         return np.asarray(0.5 * (1 + np.tanh(scores / 2)) - has)
     if scores.shape[1] == 1:

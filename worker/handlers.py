@@ -4,11 +4,9 @@ import functools
 import importlib
 from typing import Protocol, TypeAlias
 
-from app import errors, telemetry, tracing
+from app import errors, installations, telemetry, tracing
 from app.catalogue import datasets
-from app.installations import Installation
-from app.unlearning import service as unlearning
-from app.unlearning.queue import ClaimedRun
+from app.unlearning import queue, service as unlearning
 from lethe import sockets
 from lethe.contract.sets import RunKind
 from lethe.proof.canary_test import Observed
@@ -32,7 +30,9 @@ class RunHandler(Protocol):
     """Function that completes a claimed run on the edited rows under `root` and ends it in the database. If a handler
     raises an error, the run is handed back with the error's code."""
 
-    def __call__(self, installation: Installation, run: ClaimedRun, root: str, holder: Holder, /) -> None: ...
+    def __call__(
+        self, installation: installations.Installation, run: queue.ClaimedRun, root: str, holder: Holder, /
+    ) -> None: ...
 
 
 HandledKind: TypeAlias = tuple[RunKind, RunHandler]
@@ -63,7 +63,9 @@ def _register_all() -> None:
         register(handler, kind)
 
 
-def examine(installation: Installation, run: ClaimedRun, *, records: int, observed: Observed | None) -> None:
+def examine(
+    installation: installations.Installation, run: queue.ClaimedRun, *, records: int, observed: Observed | None
+) -> None:
     """Check a run against its plan and lanes. Raises `AuditFailed` if the lanes refute what would be certified."""
     with tracing.span("examine"), installation.database.reading() as session:
         findings = unlearning.examine(session, run_id=run.run_id, records=records, observed=observed)
@@ -71,13 +73,13 @@ def examine(installation: Installation, run: ClaimedRun, *, records: int, observ
         raise errors.AuditFailed(f"The lanes of run {run.run_id} refuted it.", observed=observed)
 
 
-def alarm(run: ClaimedRun, observed: Observed | None) -> None:
+def alarm(run: queue.ClaimedRun, observed: Observed | None) -> None:
     """Log the findings of a failed canary test."""
     findings = observed.findings(run.mechanism) if observed and run.mechanism else ()
     telemetry.logger().error("audit.failed", run_id=run.run_id, findings=findings)
 
 
-def network_of(installation: Installation, mechanism: Mechanism) -> bytes | None:
+def network_of(installation: installations.Installation, mechanism: Mechanism) -> bytes | None:
     """Return the file of the network whose weights a tangent model trains, or None for any other model. Raises
     `DatabaseDamaged`."""
     if mechanism.network is None or not mechanism.is_tangent:

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from app.errors import RunDiffersFromPlan
 from app.rows.blocks import BLOCK_ROWS
 from app.rows.row_store import OpenedRows
-from lethe.proof import methods
-from lethe.proof.canary_test import CanaryPlan, Observed
+from lethe.proof import canary_test, methods
 from lethe.proof.mechanism import Mechanism
 from worker import process, windows
 from worker.langevin.schedule import Schedule
@@ -53,7 +52,7 @@ class IsolatedResult:
     steps: int
     mechanism: Mechanism
     records: int
-    observed: Observed | None
+    observed: canary_test.Observed | None
 
 
 def prepare(*, device: str) -> None:
@@ -82,7 +81,7 @@ def run(
     steps: int,
     device: str = "cpu",
     threads: int | None = None,
-    audit: CanaryPlan | None = None,
+    audit: canary_test.CanaryPlan | None = None,
     on_progress: Callable[[int], None],
     on_opened: Callable[[], None] = lambda: None,
     network: bytes | None = None,
@@ -141,7 +140,7 @@ def run(
         steps=answer["steps"],
         mechanism=methods.read(answer["mechanism"]),
         records=answer["records"],
-        observed=answer["observed"] and Observed.from_json(answer["observed"]),
+        observed=answer["observed"] and canary_test.Observed.from_json(answer["observed"]),
     )
 
 

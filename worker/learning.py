@@ -5,29 +5,26 @@ from typing import Any
 
 import numpy as np
 
-from app import signing, tracing
+from app import installations, signing, tracing
 from app.accounting.certificates import sha256
 from app.catalogue import datasets
-from app.installations import Installation
 from app.journal import journal, tombstones
 from app.rows import records as damage, repository as rows_repository
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from app.vault import sealing
-from lethe.contract.problems import DatasetDamaged
-from lethe.contract.sets import RunKind
+from lethe.contract import problems, sets
 from lethe.encoding.rows import labels_in
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from worker import handlers, isolated
-from worker.isolated import IsolatedResult
 from worker.langevin import evaluate, init
 
 _SIGNED_AHEAD = 10
 """Number of attempts to publish a version with signatures made before the write transaction."""
 
 
-def make_version(installation: Installation, run: ClaimedRun, root: str, holder: handlers.Holder) -> None:
+def make_version(installation: installations.Installation, run: ClaimedRun, root: str, holder: handlers.Holder) -> None:
     """Take a run's steps and publish the resulting version."""
     assert run.mechanism is not None
     with tracing.span("steps"):
@@ -40,12 +37,12 @@ def make_version(installation: Installation, run: ClaimedRun, root: str, holder:
         _publish(installation, run, result, metrics)
 
 
-handlers.register(make_version, RunKind.LEARN, RunKind.UNLEARN, RunKind.RELEARN)
+handlers.register(make_version, sets.RunKind.LEARN, sets.RunKind.UNLEARN, sets.RunKind.RELEARN)
 
 
 def run_chain(
-    installation: Installation, run: ClaimedRun, mechanism: Mechanism, root: str, holder: handlers.Holder
-) -> IsolatedResult:
+    installation: installations.Installation, run: ClaimedRun, mechanism: Mechanism, root: str, holder: handlers.Holder
+) -> isolated.IsolatedResult:
     """Take a run's steps in a separate process, so that this process holds only the last iterate."""
     network = handlers.network_of(installation, mechanism)
     with installation.rows.open(run.dataset_id, root) as rows:
@@ -68,7 +65,9 @@ def run_chain(
         )
 
 
-def _evaluate(installation: Installation, run: ClaimedRun, result: IsolatedResult) -> dict[str, Any]:
+def _evaluate(
+    installation: installations.Installation, run: ClaimedRun, result: isolated.IsolatedResult
+) -> dict[str, Any]:
     """Return metrics on the evaluation dataset. They only post-process the version and never use its training data.
 
     The result is empty if that dataset is damaged, because a deletion must not wait for another dataset.
@@ -100,13 +99,15 @@ def _evaluate(installation: Installation, run: ClaimedRun, result: IsolatedResul
                 return evaluate.of_labels(parameters, rows)
             is_probable = result.mechanism.objective is Objective.LOGISTIC_REGRESSION
             return evaluate.of_classes(parameters, rows, result.mechanism.num_classes, is_probable=is_probable)
-        except DatasetDamaged as error:
+        except problems.DatasetDamaged as error:
             with installation.database.writing() as session:
                 damage.record(session, error)
             return {}
 
 
-def _publish(installation: Installation, run: ClaimedRun, result: IsolatedResult, metrics: dict[str, Any]) -> None:
+def _publish(
+    installation: installations.Installation, run: ClaimedRun, result: isolated.IsolatedResult, metrics: dict[str, Any]
+) -> None:
     sealed = sealing.to_safetensors(result.parameters)
     installation.weights.put(run.version_id, sealed)
     if run.model_id is not None:

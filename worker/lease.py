@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 
 from app import errors, installations, periodic, telemetry
-from app.unlearning import service as unlearning
-from app.unlearning.queue import ClaimedRun
+from app.unlearning import queue, service as unlearning
 
 
 class Lease(periodic.Periodic):
@@ -17,7 +16,7 @@ class Lease(periodic.Periodic):
     may be hanging while another worker's is not.
     """
 
-    def __init__(self, installation: installations.Installation, run: ClaimedRun) -> None:
+    def __init__(self, installation: installations.Installation, run: queue.ClaimedRun) -> None:
         self._installation = installation
         self.poll_seconds = installation.settings.poll_seconds
         self._run_id = run.run_id

@@ -5,18 +5,16 @@ import time
 
 from sqlalchemy.exc import OperationalError
 
-from app import errors, telemetry, tracing
-from app.installations import Installation
+from app import errors, installations, telemetry, tracing
 from app.journal import tombstones, verification
 from app.operations import periodic_jobs
 from app.unlearning import due_repository, queue, repository, service as unlearning
-from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
-from lethe.contract.sets import RunKind
+from lethe.contract import problems, sets
 from worker import edits, handlers, isolated
 from worker.lease import Lease, PreemptibleLease
 
 
-def run_next(installation: Installation, *, worker: str, deletions_only: bool = False) -> bool:
+def run_next(installation: installations.Installation, *, worker: str, deletions_only: bool = False) -> bool:
     """Carry out the next run that is due, or return False if there is none. A run that fails is handed back; its error
     is not raised. With `deletions_only`, consider only runs that a deletion request is waiting for.
 
@@ -25,7 +23,7 @@ def run_next(installation: Installation, *, worker: str, deletions_only: bool = 
     """
     try:
         return _run_next(installation, worker=worker, deletions_only=deletions_only)
-    except Unavailable as error:
+    except problems.Unavailable as error:
         telemetry.logger().error("worker.unavailable", error=error.code)
         return False
     except OperationalError as error:
@@ -33,7 +31,7 @@ def run_next(installation: Installation, *, worker: str, deletions_only: bool = 
         return False
 
 
-def _run_next(installation: Installation, *, worker: str, deletions_only: bool) -> bool:
+def _run_next(installation: installations.Installation, *, worker: str, deletions_only: bool) -> bool:
     with installation.database.reading() as session:
         if not due_repository.anything_to_do(session, deletions_only=deletions_only):
             return False
@@ -55,7 +53,9 @@ def _run_next(installation: Installation, *, worker: str, deletions_only: bool) 
     return True
 
 
-def _do(installation: Installation, run: queue.ClaimedRun, span: tracing.TraceSpan, *, worker: str) -> None:
+def _do(
+    installation: installations.Installation, run: queue.ClaimedRun, span: tracing.TraceSpan, *, worker: str
+) -> None:
     log = functools.partial(telemetry.logger().info, run_id=run.run_id, model_id=run.model_id)
     log("unlearning.run_claimed", kind=run.kind, steps=run.steps, rows=len(run.slots_to_null))
     started = time.monotonic()
@@ -67,12 +67,12 @@ def _do(installation: Installation, run: queue.ClaimedRun, span: tracing.TraceSp
         _log_lost(installation, run)
     # Any failed run is handed back, regardless of the error.
     except Exception as error:  # noqa: BLE001
-        code = error.code if isinstance(error, Problem | isolated.ChainFailed) else type(error).__name__
+        code = error.code if isinstance(error, problems.Problem | isolated.ChainFailed) else type(error).__name__
         observed = error.observed if isinstance(error, errors.AuditFailed) else None
         if code == errors.AuditFailed.code:
             handlers.alarm(run, observed)
         with installation.database.writing() as session:
-            if isinstance(error, DatasetDamaged):
+            if isinstance(error, problems.DatasetDamaged):
                 unlearning.note_damage(session, run_id=run.run_id, error=error)
             is_held = unlearning.fail(session, run_id=run.run_id, error_code=code, observed=observed)
         span.set_attribute("error.type", code)
@@ -84,7 +84,7 @@ def _do(installation: Installation, run: queue.ClaimedRun, span: tracing.TraceSp
         log("unlearning.run_ended", kind=run.kind, seconds=round(time.monotonic() - started, 3))
 
 
-def _log_lost(installation: Installation, claimed_run: queue.ClaimedRun) -> None:
+def _log_lost(installation: installations.Installation, claimed_run: queue.ClaimedRun) -> None:
     """Log that the run was taken from this worker, and why."""
     with installation.database.reading() as session:
         run = repository.run(session, claimed_run.run_id)
@@ -104,12 +104,12 @@ def _name(span: tracing.TraceSpan, run: queue.ClaimedRun) -> None:
     span.set_attribute("lethe.records", len(run.slots_to_null))
 
 
-def destroy_unneeded(installation: Installation) -> None:
+def destroy_unneeded(installation: installations.Installation) -> None:
     """Destroy the weights that the database records as superseded or as left by runs that ended without publishing."""
     periodic_jobs.destroy_orphans(installation)
 
 
-def _work(installation: Installation, run: queue.ClaimedRun, holder: handlers.Holder) -> None:
+def _work(installation: installations.Installation, run: queue.ClaimedRun, holder: handlers.Holder) -> None:
     handler = handlers.handler_of(run.kind)
     verification.require_whole(installation)
     # Record requests before their rows are erased, so that rows that a backup brings back are erased again.
@@ -117,10 +117,12 @@ def _work(installation: Installation, run: queue.ClaimedRun, holder: handlers.Ho
     handler(installation, run, edits.edited(installation, run), holder)
 
 
-def _finish(installation: Installation, run: queue.ClaimedRun, root: str, holder: handlers.Holder) -> None:
+def _finish(
+    installation: installations.Installation, run: queue.ClaimedRun, root: str, holder: handlers.Holder
+) -> None:
     """End a run that has only edited rows."""
     with installation.database.writing() as session:
         unlearning.finish(session, run_id=run.run_id)
 
 
-handlers.register(_finish, RunKind.ERASE, RunKind.ADD)
+handlers.register(_finish, sets.RunKind.ERASE, sets.RunKind.ADD)

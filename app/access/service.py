@@ -11,12 +11,9 @@ from sqlalchemy.orm import Session
 
 from app.access import repository
 from app.audit import service as audit
-from app.db import Actor, actor, now
-from app.db.tables import ApiKey, Tenant, new_id
+from app.db import Actor, actor, now, tables
 from lethe import sockets
-from lethe.contract import problems
-from lethe.contract.sets import Scope
-from lethe.contract.tenants import Policy
+from lethe.contract import problems, sets, tenants
 
 DEFAULT_TENANT = "ten_default"
 """ID of the tenant that every installation has."""
@@ -24,14 +21,14 @@ _changes = 0
 """Number of changes to keys and policies that this process has committed."""
 
 
-LASTING = (Scope.ADMIN, Scope.OPERATOR)
+LASTING = (sets.Scope.ADMIN, sets.Scope.OPERATOR)
 """Scopes for which a tenant that ever had a non-expiring holder must always keep at least one."""
-HoldsScope = Callable[[Session, str, Scope], bool]
+HoldsScope = Callable[[Session, str, sets.Scope], bool]
 """`HOLDS_SCOPE` hook: return True if the tenant has a non-expiring holder of the scope other than an API key."""
 NamesOf = Callable[[Session, Collection[str]], dict[str, str]]
 """`NAMES` hook: map known ids to names."""
-_REQUESTS = frozenset({Scope.REQUESTS_READ, Scope.REQUESTS_WRITE})
-_OF_ALL = frozenset({Scope.ADMIN, Scope.AGENT, Scope.OPERATOR, Scope.REQUESTS_REVIEW})
+_REQUESTS = frozenset({sets.Scope.REQUESTS_READ, sets.Scope.REQUESTS_WRITE})
+_OF_ALL = frozenset({sets.Scope.ADMIN, sets.Scope.AGENT, sets.Scope.OPERATOR, sets.Scope.REQUESTS_REVIEW})
 """Scopes incompatible with `own_requests_only`: they cover all requests or none, or have a rule of their own."""
 
 
@@ -43,7 +40,7 @@ class Caller:
     id: str
     tenant_id: str
     scopes: frozenset[str]
-    policy: Policy
+    policy: tenants.Policy
     calls_per_minute: int | None
     line_id: str | None = None
     own_requests_only: bool = False
@@ -68,22 +65,22 @@ class Caller:
     @property
     def discreet(self) -> bool:
         """Return True if the caller may not find out whether anything is held about a person."""
-        return not self.has(Scope.ACCOUNTING_READ)
+        return not self.has(sets.Scope.ACCOUNTING_READ)
 
-    def has(self, scope: Scope) -> bool:
-        if scope is Scope.METRICS_READ:
-            return scope in self.scopes or Scope.OPERATOR in self.scopes
+    def has(self, scope: sets.Scope) -> bool:
+        if scope is sets.Scope.METRICS_READ:
+            return scope in self.scopes or sets.Scope.OPERATOR in self.scopes
         # A refused decision would disclose whether anything is held about the person.
-        if scope is Scope.REQUESTS_REVIEW and self.discreet:
+        if scope is sets.Scope.REQUESTS_REVIEW and self.discreet:
             return False
-        return scope in self.scopes or (Scope.ADMIN in self.scopes and scope is not Scope.OPERATOR)
+        return scope in self.scopes or (sets.Scope.ADMIN in self.scopes and scope is not sets.Scope.OPERATOR)
 
-    def require(self, scope: Scope) -> None:
+    def require(self, scope: sets.Scope) -> None:
         """Raise `ScopeMissing` unless the caller has the scope."""
         if not self.has(scope):
             # The key was made before requests:review required accounting:read as well.
             if scope in self.scopes:
-                scope = Scope.ACCOUNTING_READ
+                scope = sets.Scope.ACCOUNTING_READ
             missing = problems.ScopeMissing.by_role if self.is_person else problems.ScopeMissing.by_key
             raise missing(scope=scope.value)
 
@@ -100,9 +97,9 @@ def hash_of(key: str) -> str:
 
 def ensure_default_tenant(session: Session) -> Actor:
     """Create the default tenant if it is missing, and return an actor for the service itself in that tenant."""
-    if session.get(Tenant, DEFAULT_TENANT) is None:
-        policy = Policy().model_dump(mode="json")
-        session.add(Tenant(id=DEFAULT_TENANT, name="default", policy=policy, created_at=now(session)))
+    if session.get(tables.Tenant, DEFAULT_TENANT) is None:
+        policy = tenants.Policy().model_dump(mode="json")
+        session.add(tables.Tenant(id=DEFAULT_TENANT, name="default", policy=policy, created_at=now(session)))
         session.flush()
     return Actor(tenant_id=DEFAULT_TENANT, name=audit.SERVICE)
 
@@ -112,12 +109,12 @@ def add_key(
     *,
     name: str,
     key: str,
-    scopes: Iterable[Scope | str],
+    scopes: Iterable[sets.Scope | str],
     expires_at: datetime.datetime | None = None,
     calls_per_minute: int | None = None,
     own_requests_only: bool | None = None,
-    replaces: ApiKey | None = None,
-) -> ApiKey:
+    replaces: tables.ApiKey | None = None,
+) -> tables.ApiKey:
     """Add `key`, storing only its hash.
 
     `own_requests_only` defaults to True for a key that can make requests and do nothing else except read them. Raises
@@ -125,13 +122,13 @@ def add_key(
     review requests but not read accounting (the outcome of a review discloses what is held).
     """
     at = now(session)
-    granted = {Scope(scope) for scope in scopes}
-    if Scope.REQUESTS_REVIEW in granted and not granted & {Scope.ADMIN, Scope.ACCOUNTING_READ}:
+    granted = {sets.Scope(scope) for scope in scopes}
+    if sets.Scope.REQUESTS_REVIEW in granted and not granted & {sets.Scope.ADMIN, sets.Scope.ACCOUNTING_READ}:
         raise _invalid(
             "scopes", "Add accounting:read: what becomes of a decision tells whether anything is held about the person"
         )
     if own_requests_only is None:
-        own_requests_only = granted <= _REQUESTS and Scope.REQUESTS_WRITE in granted
+        own_requests_only = granted <= _REQUESTS and sets.Scope.REQUESTS_WRITE in granted
     if own_requests_only and granted & _OF_ALL:
         scopes_of_all = ", ".join(sorted(granted & _OF_ALL))
         raise _invalid(
@@ -139,8 +136,8 @@ def add_key(
         )
     if expires_at is not None and expires_at <= at:
         raise _invalid("expires_at", "Expected a time that is still to come")
-    row = ApiKey(
-        id=new_id("key"),
+    row = tables.ApiKey(
+        id=tables.new_id("key"),
         tenant_id=actor(session).tenant_id,
         name=name,
         key_hash=hash_of(key),
@@ -161,7 +158,7 @@ def add_key(
     return row
 
 
-def ensure_key(session: Session, *, name: str, key: str, scopes: Iterable[Scope]) -> None:
+def ensure_key(session: Session, *, name: str, key: str, scopes: Iterable[sets.Scope]) -> None:
     """Add `key` unless it exists already."""
     if repository.by_hash(session, hash_of(key)) is None:
         add_key(session, name=name, key=key, scopes=scopes)
@@ -175,7 +172,7 @@ def rotate_key(
     key: str,
     overlap_seconds: int,
     expires_at: datetime.datetime | None = None,
-) -> ApiKey:
+) -> tables.ApiKey:
     """Add `key` with the permissions of key `key_id`, and let the old key expire after at most `overlap_seconds`.
     Without `expires_at`, the new key has the same lifetime as the old key. Raises `KeyUnknown`, `ScopeMissing` if `by`
     lacks one of the old key's scopes, and `LastAdminKey`."""
@@ -217,7 +214,7 @@ def revoke_key(session: Session, key_id: str, *, by: Caller | None) -> None:
     will_change(session)
 
 
-def find(session: Session, key: str | None) -> ApiKey:
+def find(session: Session, key: str | None) -> tables.ApiKey:
     """Return the row of a valid key. Raises `Unauthenticated`."""
     row = repository.by_hash(session, hash_of(key)) if key else None
     if row is None or not is_in_force(row, at=now(session)):
@@ -225,7 +222,7 @@ def find(session: Session, key: str | None) -> ApiKey:
     return row
 
 
-def is_in_force(key: ApiKey, *, at: datetime.datetime) -> bool:
+def is_in_force(key: tables.ApiKey, *, at: datetime.datetime) -> bool:
     return key.revoked_at is None and (key.expires_at is None or key.expires_at > at)
 
 
@@ -233,15 +230,15 @@ def unauthenticated() -> problems.Unauthenticated:
     return problems.Unauthenticated("Send 'Authorization: Bearer <API key>' with a key that is in force.")
 
 
-def caller_with(session: Session, key: ApiKey) -> Caller:
-    tenant = session.get_one(Tenant, key.tenant_id)
+def caller_with(session: Session, key: tables.ApiKey) -> Caller:
+    tenant = session.get_one(tables.Tenant, key.tenant_id)
     return Caller(
         id=key.id,
         name=key.name,
         tenant_name=tenant.name,
         tenant_id=key.tenant_id,
         scopes=frozenset(key.scopes),
-        policy=Policy.stored(tenant.policy),
+        policy=tenants.Policy.stored(tenant.policy),
         calls_per_minute=key.calls_per_minute,
         line_id=key.line_id,
         own_requests_only=key.own_requests_only,
@@ -257,8 +254,8 @@ def names_of(session: Session, ids: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def policy_of(session: Session, tenant_id: str) -> Policy:
-    return Policy.stored(session.get_one(Tenant, tenant_id).policy)
+def policy_of(session: Session, tenant_id: str) -> tenants.Policy:
+    return tenants.Policy.stored(session.get_one(tables.Tenant, tenant_id).policy)
 
 
 def subject_rule_of(session: Session, tenant_id: str) -> str:
@@ -270,9 +267,9 @@ def rule_changed() -> problems.SubjectRuleFixed:
     return problems.SubjectRuleFixed("The tenant's rule for subject ids was changed a moment ago; repeat the call.")
 
 
-def policies(session: Session) -> dict[str, Policy]:
+def policies(session: Session) -> dict[str, tenants.Policy]:
     """Return every tenant's policy, keyed by tenant id."""
-    return {tenant.id: Policy.stored(tenant.policy) for tenant in repository.every_tenant(session)}
+    return {tenant.id: tenants.Policy.stored(tenant.policy) for tenant in repository.every_tenant(session)}
 
 
 def changes() -> int:
@@ -294,20 +291,20 @@ def _invalid(field: str, message: str) -> problems.InputInvalid:
     return problems.InputInvalid(message, [problems.FieldError(field, message)])
 
 
-def _in_force(session: Session, key_id: str) -> ApiKey:
+def _in_force(session: Session, key_id: str) -> tables.ApiKey:
     row = repository.key(session, key_id)
     if row is None or not is_in_force(row, at=now(session)):
         raise problems.KeyUnknown.not_in_force(key_id=key_id)
     return row
 
 
-def _require(by: Caller, row: ApiKey) -> None:
+def _require(by: Caller, row: tables.ApiKey) -> None:
     """Raise `ScopeMissing` if `by` lacks one of the key's scopes."""
     for scope in row.scopes:
-        by.require(Scope(scope))
+        by.require(sets.Scope(scope))
 
 
-def _require_other_holder(session: Session, row: ApiKey) -> None:
+def _require_other_holder(session: Session, row: tables.ApiKey) -> None:
     """Raise `LastAdminKey` if the key has a `LASTING` scope that no other key or person holds without expiry."""
     others = [other for other in repository.lasting_keys(session, tenant_id=row.tenant_id) if other.id != row.id]
     for scope in LASTING:

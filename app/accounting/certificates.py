@@ -13,15 +13,12 @@ from joserfc import jws
 from sqlalchemy.orm import Session
 
 from app import signing
-from app.accounting import budgets, repository
-from app.accounting.ledger import History
+from app.accounting import budgets, ledger, repository
 from app.db import tables
 from app.keys import Keys
-from lethe.contract.problems import CertificateDamaged, CertificateUnknown
-from lethe.contract.sets import Outcome
-from lethe.proof import absence, accountant, canary_test, certificate as statements
+from lethe.contract import problems, sets
+from lethe.proof import absence, accountant, canary_test, certificate as statements, guarantees
 from lethe.proof.budget import Budgeted
-from lethe.proof.guarantees import Evidence
 from lethe.proof.mechanism import Mechanism
 from lethe.verification.certificates import TYPE, signed_payload
 from lethe.verification.chains import canonical
@@ -38,7 +35,7 @@ def to_sign(
     run: tables.Run,
     version: tables.Version,
     entry: tables.LedgerEntry,
-    evidence: Evidence,
+    evidence: guarantees.Evidence,
     observed: canary_test.Observed | None,
 ) -> signing.Wanted:
     """Return the facts stated in the certificate for one request and one model version, and the function that creates
@@ -72,7 +69,9 @@ def to_sign(
 class Evidences:
     """Evidence about one model, based on the current state of its chain, which is read once for many requests."""
 
-    def __init__(self, session: Session, model: tables.Model, history: History, *, request_ids: Sequence[str]) -> None:
+    def __init__(
+        self, session: Session, model: tables.Model, history: ledger.History, *, request_ids: Sequence[str]
+    ) -> None:
         self._session = session
         self._model = model
         self._history = history
@@ -86,7 +85,7 @@ class Evidences:
         self._steps_present: dict[int, int] = {}
         self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, Counter[int], int]]] = {}
 
-    def of(self, erasure: tables.Erasure) -> Evidence:
+    def of(self, erasure: tables.Erasure) -> guarantees.Evidence:
         """Return the evidence for the guarantees about an erasure, leaving out history that is too old to affect them.
 
         Raises `PrivacyError` if parts of the evidence contradict each other.
@@ -95,7 +94,7 @@ class Evidences:
             numbers for other, *numbers in self._erasures[erasure.request_id] if other.id == erasure.id
         )
         exposures, dataset_budgets = self._exposures(erasure.request_id)
-        return Evidence(
+        return guarantees.Evidence(
             mechanism=self._history.mechanism,
             steps_before=self._history.steps_before,
             history=self._history.runs,
@@ -149,7 +148,7 @@ class Evidences:
 def get(session: Session, keys: Keys, certificate_id: str) -> tables.Certificate:
     """Return a certificate. Raises `CertificateUnknown`, and `CertificateDamaged` if it has been altered."""
     row = repository.certificate(session, certificate_id)
-    certificate = CertificateUnknown.if_none(row, certificate_id=certificate_id)
+    certificate = problems.CertificateUnknown.if_none(row, certificate_id=certificate_id)
     require_whole(damaged(keys, [certificate]))
     return certificate
 
@@ -163,7 +162,7 @@ def damaged(keys: Keys, certificates: Iterable[tables.Certificate]) -> list[str]
 def require_whole(damaged_ids: Sequence[str]) -> None:
     """Raise `CertificateDamaged`, naming the first id, if any certificates are damaged."""
     if damaged_ids:
-        raise CertificateDamaged(certificate_id=damaged_ids[0])
+        raise problems.CertificateDamaged(certificate_id=damaged_ids[0])
 
 
 def sign(keys: Keys, statement: dict[str, Any]) -> str:
@@ -182,9 +181,9 @@ def statement_in(compact_jws: str) -> dict[str, Any]:
     return document
 
 
-def evidence_in(compact_jws: str) -> Evidence:
+def evidence_in(compact_jws: str) -> guarantees.Evidence:
     """Return the evidence in a certificate issued by this installation, without verifying the signature."""
-    return Evidence.from_json(statement_in(compact_jws)["evidence"])
+    return guarantees.Evidence.from_json(statement_in(compact_jws)["evidence"])
 
 
 def sha256(weights: bytes) -> str:
@@ -205,7 +204,7 @@ def of(session: Session, keys: Keys, request: tables.DeletionRequest, *, identit
     same person; the rule is fixed once the tenant has a request.
     """
     looked_at = repository.accepted_at(session, request_id=request.id)
-    if request.outcome != Outcome.NOTHING_HELD or looked_at is None:
+    if request.outcome != sets.Outcome.NOTHING_HELD or looked_at is None:
         return None
     statement = absence.statement(
         request={"id": request.id, "submitted_at": request.submitted_at.isoformat()},

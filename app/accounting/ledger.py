@@ -15,10 +15,8 @@ from joserfc.jwk import KeySet
 from sqlalchemy.orm import Session
 
 from app.accounting import repository
-from app.audit import repository as chains
-from app.audit.checkpoints import LEDGER
-from app.db import bulk
-from app.db.tables import LedgerEntry, LedgerLink, Model, Run, Version
+from app.audit import checkpoints, repository as chains
+from app.db import bulk, tables
 from lethe.proof import accountant, guarantees, methods
 from lethe.proof.mechanism import Mechanism
 from lethe.verification import ledgers
@@ -28,13 +26,13 @@ from lethe.verification.chains import GENESIS, SignedHead, canonical, link_hash
 def post(
     session: Session,
     *,
-    model: Model,
-    run: Run,
-    version: Version,
+    model: tables.Model,
+    run: tables.Run,
+    version: tables.Version,
     chain: accountant.Chain,
     requests: list[dict[str, Any]],
     at: datetime.datetime,
-) -> LedgerEntry:
+) -> tables.LedgerEntry:
     """Append a version's ledger entry, in the transaction that publishes the version at `at`.
 
     `chain` is the accountant's state after `run`; `requests` lists the deletion requests that the run served.
@@ -64,35 +62,35 @@ def post(
         }
     )
     previous = last.hash if last else GENESIS
-    entry = LedgerEntry(
+    entry = tables.LedgerEntry(
         model_id=model.id,
         sequence=last.sequence + 1 if last else 1,
         body=body,
         previous_hash=previous,
         hash=link_hash(previous, body),
     )
-    bulk.store(session, LedgerEntry, [entry])
+    bulk.store(session, tables.LedgerEntry, [entry])
     link(session, tenant_id=model.tenant_id, kind="entry", model_id=model.id, entry=entry.sequence, hash=entry.hash)
     return entry
 
 
-def link(session: Session, *, tenant_id: str, kind: str, **fields: Any) -> LedgerLink:
+def link(session: Session, *, tenant_id: str, kind: str, **fields: Any) -> tables.LedgerLink:
     """Append a link to the tenant's chain over all models: a model's ledger entry or a restoration from a backup.
 
     The keywords in `fields` become fields of the link.
     """
-    last = chains.last_row(session, LEDGER, tenant_id=tenant_id)
+    last = chains.last_row(session, checkpoints.LEDGER, tenant_id=tenant_id)
     sequence, previous = (last.sequence + 1, last.hash) if last else (1, GENESIS)
     place = {"format": ledgers.LINK_FORMAT, "tenant_id": tenant_id, "sequence": sequence, "kind": kind}
     body = canonical(place | fields)
-    linked = LedgerLink(
+    linked = tables.LedgerLink(
         tenant_id=tenant_id, sequence=sequence, body=body, previous_hash=previous, hash=link_hash(previous, body)
     )
-    bulk.store(session, LedgerLink, [linked])
+    bulk.store(session, tables.LedgerLink, [linked])
     return linked
 
 
-def epsilon_of(entry: LedgerEntry) -> float:
+def epsilon_of(entry: tables.LedgerEntry) -> float:
     """Return the `unlearning` epsilon of the version that an entry accounts for."""
     stated = json.loads(entry.body)["guarantees"]
     return next(float(item["epsilon"]) for item in stated if item["notion"] == guarantees.Notion.UNLEARNING)
@@ -136,8 +134,8 @@ def verify_tenant(
         tenant_id,
         entries=repository.entries_of_tenant(session, tenant_id=tenant_id),
         versions=repository.versions_of_tenant(session, tenant_id=tenant_id),
-        links=chains.rows_of(session, LEDGER, tenant_id=tenant_id),
-        signed=chains.all_checkpoints(session, LEDGER, tenant_id=tenant_id),
+        links=chains.rows_of(session, checkpoints.LEDGER, tenant_id=tenant_id),
+        signed=chains.all_checkpoints(session, checkpoints.LEDGER, tenant_id=tenant_id),
         certificates=repository.certificates_of_tenant(session, tenant_id=tenant_id),
         public_keys=public_keys,
     )

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
-from app.db import rows
-from app.db.bulk import in_parts
+from app.db import bulk, rows
 from app.db.tables import (
     OWED,
     Addition,
@@ -131,7 +130,7 @@ def erasures_of(session: Session, *, request_id: str) -> list[Erasure]:
 def erasures_with_rows(session: Session, *, request_ids: Iterable[str]) -> Iterator[tuple[Erasure, Dataset, int]]:
     """Yield each of the requests' erasures with its dataset and the number of rows about the person. For an unclaimed
     erasure, the rows are counted now."""
-    for batch in in_parts(request_ids):
+    for batch in bulk.in_parts(request_ids):
         yield from session.execute(_WITH_ROWS, {"these": batch})
 
 

@@ -3,8 +3,7 @@
 from fastapi import APIRouter
 
 from app.accounting import certificates
-from app.api.calls import Call
-from app.api.gateway import serves
+from app.api import calls, gateway
 from app.db.tables import Certificate
 from lethe import verification
 from lethe.contract import certificates as contract
@@ -14,14 +13,14 @@ from lethe.proof.joint import Joint
 router = APIRouter()
 
 
-@serves(router, contract.GET)
-def get_certificate(call: Call, certificate_id: str) -> CertificateOut:
+@gateway.serves(router, contract.GET)
+def get_certificate(call: calls.Call, certificate_id: str) -> CertificateOut:
     with call.reading() as session:
         return certificate_to_response(certificates.get(session, call.installation.keys, certificate_id))
 
 
-@serves(router, contract.VERIFY)
-def verify_certificate(call: Call, body: CertificateIn) -> CertificateVerdictOut:
+@gateway.serves(router, contract.VERIFY)
+def verify_certificate(call: calls.Call, body: CertificateIn) -> CertificateVerdictOut:
     keys = certificates.public_keys(call.installation.keys)
     return verification.verify(body.jws, keys, max_epsilon=body.max_epsilon, max_delta=body.max_delta)
 

@@ -22,14 +22,11 @@ from starlette.types import Scope as HTTPScope
 
 from app.access import idempotency, service as access, subjects
 from app.access.callers import Callers, LastUses
-from app.access.idempotency import Once, StoredResponse
 from app.access.rates import Rates
-from app.db.bulk import Page
-from app.db.tables import DeletionRequest
+from app.db import bulk, tables
 from app.installations import Installation
 from lethe import sockets
-from lethe.contract.problems import FieldError, InputInvalid, Problem, RequestUnknown, Unauthenticated
-from lethe.contract.sets import Scope
+from lethe.contract import problems, sets
 
 _bearer = HTTPBearer(auto_error=False, description="API key of the caller.")
 
@@ -57,15 +54,15 @@ def number_in(cursor: str | None) -> int | None:
         return None
     if not (cursor.isdecimal() and cursor.isascii() and len(cursor) < 10):
         message = "Expected the next_cursor of an earlier page"
-        raise InputInvalid(message, [FieldError("cursor", message)])
+        raise problems.InputInvalid(message, [problems.FieldError("cursor", message)])
     return int(cursor)
 
 
-def page_of(items: Sequence[T], *, limit: int, cursor: str | None) -> Page[T]:
+def page_of(items: Sequence[T], *, limit: int, cursor: str | None) -> bulk.Page[T]:
     """Return one page of a short, append-only list."""
     start = number_in(cursor) or 0
     end = start + limit
-    return Page(list(items[start:end]), str(end) if len(items) > end else None)
+    return bulk.Page(list(items[start:end]), str(end) if len(items) > end else None)
 
 
 @contextmanager
@@ -122,19 +119,19 @@ async def identified(state: Known, key: str | None, address: str) -> access.Call
         limiter = state.strangers
     try:
         return await anyio.to_thread.run_sync(state.callers.authenticate, key, limiter=limiter)
-    except Unauthenticated:
+    except problems.Unauthenticated:
         state.rates.failed(address)
         raise
 
 
-async def let_in(state: Known, scope: HTTPScope, scopes: Iterable[Scope]) -> access.Caller:
+async def let_in(state: Known, scope: HTTPScope, scopes: Iterable[sets.Scope]) -> access.Caller:
     """Return a request's caller based on its headers alone: authenticate the key, count the call, require `scopes`."""
     key = _bearer_of(scope)
     try:
         caller = await identified(state, key, address_of(scope))
     # Metrics report an unreachable database, so the last known caller may read them.
     except OperationalError:
-        before = state.callers.recall(key, however_old=True) if set(scopes) == {Scope.METRICS_READ} else None
+        before = state.callers.recall(key, however_old=True) if set(scopes) == {sets.Scope.METRICS_READ} else None
         if before is None:
             raise
         caller = before
@@ -179,7 +176,9 @@ class Call:
     def writing(self) -> AbstractContextManager[Session]:
         return self.installation.database.writing(by=self.caller.actor)
 
-    def perform(self, once: Once, make: Callable[[Session], StoredResponse]) -> StoredResponse:
+    def perform(
+        self, once: idempotency.Once, make: Callable[[Session], idempotency.StoredResponse]
+    ) -> idempotency.StoredResponse:
         """Run `make` in one transaction and return its response; for a repeated call, return the first response.
 
         Raises `IdempotencyConflict`.
@@ -194,10 +193,10 @@ class Call:
             with nullcontext(session) if session else self.reading() as reading:
                 require(reading, self.installation.settings, num_bytes)
 
-    def own(self, request: DeletionRequest) -> DeletionRequest:
+    def own(self, request: tables.DeletionRequest) -> tables.DeletionRequest:
         """Return the request if the caller may change it, or raise `RequestUnknown`."""
         if self.caller.own_requests_only and request.maker != self.caller.maker:
-            raise RequestUnknown(request_id=request.id)
+            raise problems.RequestUnknown(request_id=request.id)
         return request
 
     def subject_ref(self, subject_id: str, *, path: str = "subject_id") -> str:
@@ -216,8 +215,8 @@ class Call:
             return self.subject_refs
         for references in sockets.plugs("app.features", "hooks", "REFERENCES"):
             return references(self, kind)  # type: ignore[no-any-return]
-        fault = FieldError("kind", "expected none: this installation has no kinds of identifiers")
-        raise InputInvalid("This installation has no kinds of identifiers.", [fault])
+        fault = problems.FieldError("kind", "expected none: this installation has no kinds of identifiers")
+        raise problems.InputInvalid("This installation has no kinds of identifiers.", [fault])
 
     def in_other_cases(self, *subject_ids: str) -> list[str]:
         """Return pseudonyms for those case variants of ids that the tenant's rule treats as different ids."""
@@ -229,22 +228,22 @@ class Call:
         """Return a subject id's normal form under the tenant's rule. Raises `InputInvalid`, naming `path`."""
         normal_form = subjects.normal(subject_id, self.caller.policy.subject_rule)
         if fault := subjects.fault_of(normal_form):
-            raise InputInvalid("No row can have this subject id.", [FieldError(path, fault)])
+            raise problems.InputInvalid("No row can have this subject id.", [problems.FieldError(path, fault)])
         return normal_form
 
 
-def call_with(scope: Scope) -> Any:
+def call_with(scope: sets.Scope) -> Any:
     """Return the dependency that gives an endpoint its `Call` and documents the required `scope`."""
     return Security(_authenticated(scope), scopes=[scope.value])
 
 
 @functools.cache
-def _authenticated(scope: Scope) -> Callable[..., Any]:
+def _authenticated(scope: sets.Scope) -> Callable[..., Any]:
     async def authenticated(
         request: Request, header: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Call:
         """Return the context of a call whose caller `KeyFirst` authenticated before the body was read."""
-        refusal: Problem | None = request.scope.get(REFUSAL)
+        refusal: problems.Problem | None = request.scope.get(REFUSAL)
         if refusal is not None:
             raise refusal
         caller: access.Caller = request.scope[CALLER]
@@ -257,10 +256,10 @@ def _authenticated(scope: Scope) -> Callable[..., Any]:
     return authenticated
 
 
-_GUARDS: dict[Callable[..., Any], Scope] = {}
+_GUARDS: dict[Callable[..., Any], sets.Scope] = {}
 
 
-def scopes_of(dependant: Dependant) -> frozenset[Scope]:
+def scopes_of(dependant: Dependant) -> frozenset[sets.Scope]:
     """Return the scopes that a route requires of a key."""
     own = {_GUARDS[dependant.call]} if dependant.call in _GUARDS else set()
     return frozenset(own).union(*(scopes_of(dependency) for dependency in dependant.dependencies))
@@ -269,15 +268,17 @@ def scopes_of(dependant: Dependant) -> frozenset[Scope]:
 def _check_query(request: Request) -> None:
     """Raise `InputInvalid` for repeated query parameters, and for subject ids in which a `+` may stand for a space."""
     times = Counter(name for name, _ in request.query_params.multi_items())
-    faults = [FieldError(name, "expected it once") for name, count in times.items() if count > 1]
+    faults = [problems.FieldError(name, "expected it once") for name, count in times.items() if count > 1]
     if faults:
-        raise InputInvalid("The query has the same parameter twice.", faults[:_MAX_FAULTS])
+        raise problems.InputInvalid("The query has the same parameter twice.", faults[:_MAX_FAULTS])
     if _AMBIGUOUS.search(request.scope["query_string"]):
-        fault = FieldError("subject_id", "expected %2B for a plus sign and %20 for a space, where + may be either")
-        raise InputInvalid("The query leaves open whose subject id it has.", [fault])
+        fault = problems.FieldError(
+            "subject_id", "expected %2B for a plus sign and %20 for a space, where + may be either"
+        )
+        raise problems.InputInvalid("The query leaves open whose subject id it has.", [fault])
 
 
-def once_with(scope: Scope) -> Any:
+def once_with(scope: sets.Scope) -> Any:
     """Return the dependency that supplies the `Once` of a POST: its Idempotency-Key and a keyed hash of the call."""
 
     async def once(
@@ -292,13 +293,13 @@ def once_with(scope: Scope) -> Any:
                 "nothing and gets the first response.",
             ),
         ] = None,
-    ) -> Once:
+    ) -> idempotency.Once:
         return await once_of(request, call, idempotency_key)
 
     return Depends(once)
 
 
-async def once_of(request: Request, call: Call, idempotency_key: str | None) -> Once:
+async def once_of(request: Request, call: Call, idempotency_key: str | None) -> idempotency.Once:
     """Return the `Once` of a call with this Idempotency-Key."""
     kind = request.headers.get("content-type", "").lower()
     # The bytes of a form have been consumed by its parser.
@@ -310,16 +311,16 @@ async def once_of(request: Request, call: Call, idempotency_key: str | None) -> 
     name = idempotency_key and call.installation.keys.fingerprint(
         b"once", call.caller.id.encode(), idempotency_key.encode()
     )
-    return Once(name=name, fingerprint=fingerprint)
+    return idempotency.Once(name=name, fingerprint=fingerprint)
 
 
-def created(out: BaseModel, location: str) -> StoredResponse:
-    return StoredResponse(status=201, location=location, body=out.model_dump(mode="json", by_alias=True))
+def created(out: BaseModel, location: str) -> idempotency.StoredResponse:
+    return idempotency.StoredResponse(status=201, location=location, body=out.model_dump(mode="json", by_alias=True))
 
 
-def accepted(out: BaseModel, location: str) -> StoredResponse:
-    return StoredResponse(status=202, location=location, body=out.model_dump(mode="json", by_alias=True))
+def accepted(out: BaseModel, location: str) -> idempotency.StoredResponse:
+    return idempotency.StoredResponse(status=202, location=location, body=out.model_dump(mode="json", by_alias=True))
 
 
-def respond(answer: StoredResponse) -> JSONResponse:
+def respond(answer: idempotency.StoredResponse) -> JSONResponse:
     return JSONResponse(answer.body, answer.status, {"Location": answer.location} if answer.location else None)

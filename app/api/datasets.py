@@ -7,9 +7,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from app.access import idempotency, service as access
-from app.api import forms, uploads
-from app.api.calls import Call, created, respond
-from app.api.gateway import serves
+from app.api import calls, forms, gateway, uploads
 from app.audit import service as audit
 from app.catalogue import datasets, repository as catalogue_repository
 from app.db import now, tables
@@ -17,21 +15,18 @@ from app.deletion import search_repository
 from app.operations import periodic_jobs as retired
 from app.rows import formats, ingest, records, repository as rows_repository
 from app.unlearning import retirement
-from lethe.contract import datasets as contract
-from lethe.contract.fields import PageOut
-from lethe.contract.problems import FieldError, InputInvalid, Problem, SchemaInvalid, SubjectSuppressed
-from lethe.encoding.rows import Schema
+from lethe.contract import datasets as contract, fields, problems
+from lethe.encoding import rows, targets
 from lethe.encoding.schema import parse_classes, parse_schema, parse_target
-from lethe.encoding.targets import TargetColumn
 from lethe.proof.budget import Budget
 
 router = APIRouter(route_class=forms.SpooledRoute)
 
 
-@serves(router, contract.UPLOAD)
+@gateway.serves(router, contract.UPLOAD)
 @uploads.takes(contract.DatasetIn)
 def create_dataset(
-    call: Call,
+    call: calls.Call,
     once: idempotency.Once,
     file: Annotated[UploadFile, File(description="Rows in a file: .csv, .parquet or .npz.")],
     form: contract.DatasetIn,
@@ -45,7 +40,7 @@ def create_dataset(
         answer = idempotency.replay(session, once)
         began = now(session)
     if answer:
-        return respond(answer)
+        return calls.respond(answer)
     subject_refs, advice = uploads.observed(call, form.subject_kind)
     with uploads.network_of(call, form.network_id, schema=schema, file=file, name=form.name) as features_of:
         encoded = datasets.encode(
@@ -68,7 +63,7 @@ def create_dataset(
         if access.subject_rule_of(session, call.caller.tenant_id) != call.caller.policy.subject_rule:
             raise access.rule_changed()
         if not search_repository.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
-            raise SubjectSuppressed.meanwhile()
+            raise problems.SubjectSuppressed.meanwhile()
         dataset = datasets.register(session, name=form.name, encoded=encoded, adaptive_budget=budget)
         dataset.subject_kind = form.subject_kind
         call.require_room(session=session)
@@ -77,36 +72,38 @@ def create_dataset(
             num_suppressed=encoded.num_suppressed,
             warnings=[*advice(), *encoded.warnings],
         )
-        return created(out, f"/v1/datasets/{dataset.id}")
+        return calls.created(out, f"/v1/datasets/{dataset.id}")
 
     try:
         answer = call.perform(once, register)
     # After any other error the call may have been committed; rows without a dataset are swept later.
-    except Problem as error:
+    except problems.Problem as error:
         call.installation.rows.delete(encoded.dataset_id)
-        if isinstance(error, SubjectSuppressed):
+        if isinstance(error, problems.SubjectSuppressed):
             uploads.record_match(call, search_repository.ANYWHERE)
         raise
     if answer.body["id"] != encoded.dataset_id:
         call.installation.rows.delete(encoded.dataset_id)
-    return respond(answer)
+    return calls.respond(answer)
 
 
-@serves(router, contract.LIST)
-def list_datasets(call: Call, query: contract.DatasetsQuery) -> PageOut[contract.DatasetOut]:
+@gateway.serves(router, contract.LIST)
+def list_datasets(call: calls.Call, query: contract.DatasetsQuery) -> fields.PageOut[contract.DatasetOut]:
     with call.reading() as session:
         page = catalogue_repository.datasets(session, name=query.name, limit=query.limit, cursor=query.cursor)
-        return PageOut(items=[to_response(session, dataset) for dataset in page.items], next_cursor=page.next_cursor)
+        return fields.PageOut(
+            items=[to_response(session, dataset) for dataset in page.items], next_cursor=page.next_cursor
+        )
 
 
-@serves(router, contract.GET)
-def get_dataset(call: Call, dataset_id: str) -> contract.DatasetOut:
+@gateway.serves(router, contract.GET)
+def get_dataset(call: calls.Call, dataset_id: str) -> contract.DatasetOut:
     with call.reading() as session:
         return to_response(session, datasets.get(session, dataset_id))
 
 
-@serves(router, contract.RECHECK)
-def recheck_dataset(call: Call, dataset_id: str) -> contract.DatasetOut:
+@gateway.serves(router, contract.RECHECK)
+def recheck_dataset(call: calls.Call, dataset_id: str) -> contract.DatasetOut:
     with call.reading() as session:
         datasets.get(session, dataset_id)
     with call.installation.rows.alone(dataset_id):
@@ -120,8 +117,8 @@ def recheck_dataset(call: Call, dataset_id: str) -> contract.DatasetOut:
             return to_response(session, dataset)
 
 
-@serves(router, contract.RETIRE)
-def retire_dataset(call: Call, dataset_id: str) -> contract.DatasetOut:
+@gateway.serves(router, contract.RETIRE)
+def retire_dataset(call: calls.Call, dataset_id: str) -> contract.DatasetOut:
     with call.writing() as session:
         retirement.retire_dataset(session, call.installation.keys, datasets.get(session, dataset_id))
     retired.destroy_now(call.installation)
@@ -129,8 +126,8 @@ def retire_dataset(call: Call, dataset_id: str) -> contract.DatasetOut:
         return to_response(session, datasets.get(session, dataset_id))
 
 
-@serves(router, contract.SUBJECT)
-def get_subject(call: Call, dataset_id: str, subject_id: str) -> contract.SubjectOut:
+@gateway.serves(router, contract.SUBJECT)
+def get_subject(call: calls.Call, dataset_id: str, subject_id: str) -> contract.SubjectOut:
     with call.writing() as session:
         dataset = datasets.get(session, dataset_id)
         audit.record(session, "subject.looked_up", dataset.id)
@@ -158,7 +155,9 @@ def _budget(epsilon: float | None, delta: float | None) -> Budget | None:
         return None
     if epsilon is None or delta is None:
         missing = "adaptive_epsilon" if epsilon is None else "adaptive_delta"
-        raise InputInvalid("A budget is an epsilon and a delta.", [FieldError(missing, "expected, with the other")])
+        raise problems.InputInvalid(
+            "A budget is an epsilon and a delta.", [problems.FieldError(missing, "expected, with the other")]
+        )
     return Budget(epsilon=epsilon, delta=delta)
 
 
@@ -169,13 +168,13 @@ def _damage(dataset: tables.Dataset) -> contract.DamageOut | None:
 
 
 def _schema(
-    kind: formats.Kind, document: object, classes: tuple[str, ...] | None, target: TargetColumn | None
-) -> Schema | None:
+    kind: formats.Kind, document: object, classes: tuple[str, ...] | None, target: targets.TargetColumn | None
+) -> rows.Schema | None:
     """Return the declared schema, if any; an npz file without one needs classes or a target. Raises `SchemaInvalid`."""
     if document is not None:
         if target:
             expectation = 'expected none: a schema has a column {"role": "target", "min": 0, "max": 100}'
-            raise SchemaInvalid("A schema states its target.", [FieldError("target", expectation)])
+            raise problems.SchemaInvalid("A schema states its target.", [problems.FieldError("target", expectation)])
         return parse_schema(document, classes=classes)
     if kind != "npz":
         return None
@@ -183,7 +182,9 @@ def _schema(
         expectation = (
             'expected names of the classes as a JSON list, in the order of y, such as ["no", "yes"], or a target'
         )
-        raise SchemaInvalid("An npz file needs classes, a target or a schema.", [FieldError("classes", expectation)])
+        raise problems.SchemaInvalid(
+            "An npz file needs classes, a target or a schema.", [problems.FieldError("classes", expectation)]
+        )
     if classes is not None and target is not None:
-        raise SchemaInvalid.two_targets([FieldError("target", "expected none with classes")])
+        raise problems.SchemaInvalid.two_targets([problems.FieldError("target", "expected none with classes")])
     return None

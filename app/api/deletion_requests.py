@@ -17,22 +17,17 @@ from starlette.requests import ClientDisconnect
 
 from app.access import idempotency, service as access, subjects
 from app.accounting import certificates, repository as accounting_repository, service as accounting
-from app.api import sentences
+from app.api import gateway, sentences
 from app.api.accounting import certificate_to_response, joint_to_response
 from app.api.calls import CALLER, MAX_KEY_LENGTH, Call, once_of, page_of, respond
-from app.api.gateway import serves
 from app.api.intake import Intake, to_response
 from app.audit import service as audit
 from app.db import now
 from app.db.tables import DeletionRequest, RequestModel
 from app.deletion import admission, completion, repository, search_repository, service as deletion, views
-from app.deletion.admission import IdentityStatement
 from app.rows import repository as rows_repository
-from lethe.contract import deletion_requests as contract
+from lethe.contract import deletion_requests as contract, fields, problems, sets
 from lethe.contract.certificates import AbsenceOut, CertificatesOut
-from lethe.contract.fields import PageOut, SubjectIn
-from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid
-from lethe.contract.sets import Scope
 
 
 class PlainRoute(APIRoute):
@@ -103,7 +98,7 @@ async def _intake(request: Request) -> Intake:
 TheIntake = Annotated[Intake, Depends(_intake)]
 
 
-@serves(router, contract.CREATE)
+@gateway.serves(router, contract.CREATE)
 async def create_deletion_request(
     call: Call,
     intake: TheIntake,
@@ -112,7 +107,7 @@ async def create_deletion_request(
     query: contract.CreateDeletionRequestQuery,
 ) -> JSONResponse:
     if query.strict:
-        call.caller.require(Scope.ADMIN)
+        call.caller.require(sets.Scope.ADMIN)
     statement = None
     if body.identity_statement is not None:
         statement = await run_in_threadpool(checked_statement, call, body, body.identity_statement)
@@ -124,7 +119,7 @@ def asked(
     call: Call,
     body: contract.DeletionRequestIn,
     *,
-    statement: IdentityStatement | IdentityStatementInvalid | None = None,
+    statement: admission.IdentityStatement | problems.IdentityStatementInvalid | None = None,
     source: str | None = None,
     strict: bool = False,
 ) -> deletion.RequestDraft:
@@ -157,8 +152,10 @@ def asked(
     )
 
 
-@serves(router, contract.LIST)
-def list_deletion_requests(call: Call, query: contract.DeletionRequestsQuery) -> PageOut[contract.DeletionRequestOut]:
+@gateway.serves(router, contract.LIST)
+def list_deletion_requests(
+    call: Call, query: contract.DeletionRequestsQuery
+) -> fields.PageOut[contract.DeletionRequestOut]:
     search = audited_search(call, query)
     with call.reading() as session:
         view = view_of(session, call)
@@ -171,10 +168,10 @@ def list_deletion_requests(call: Call, query: contract.DeletionRequestsQuery) ->
         to_response(request, models.get(request.id, ()), view=view, horizon=horizon, names=names)
         for request in page.items
     ]
-    return PageOut(items=items, next_cursor=page.next_cursor)
+    return fields.PageOut(items=items, next_cursor=page.next_cursor)
 
 
-@serves(router, contract.GET)
+@gateway.serves(router, contract.GET)
 def get_deletion_request(call: Call, intake: TheIntake, request_id: str) -> contract.DeletionRequestOut:
     with call.reading() as session:
         with_models = None if call.caller.discreet else repository.request_with_models(session, request_id)
@@ -182,8 +179,8 @@ def get_deletion_request(call: Call, intake: TheIntake, request_id: str) -> cont
         return to_response_of(session, call, intake, request, models)
 
 
-@serves(router, contract.EVENTS)
-def list_events(call: Call, request_id: str, query: contract.EventsQuery) -> PageOut[contract.RequestEventOut]:
+@gateway.serves(router, contract.EVENTS)
+def list_events(call: Call, request_id: str, query: contract.EventsQuery) -> fields.PageOut[contract.RequestEventOut]:
     with call.reading() as session:
         request = deletion.get(session, request_id)
         events = view_of(session, call).events(request, repository.events(session, request_id=request_id))
@@ -193,10 +190,10 @@ def list_events(call: Call, request_id: str, query: contract.EventsQuery) -> Pag
         contract.RequestEventOut.of(event, detail=sentences.of_event(event), actor_name=names.get(event.actor))
         for event in page.items
     ]
-    return PageOut(items=items, next_cursor=page.next_cursor)
+    return fields.PageOut(items=items, next_cursor=page.next_cursor)
 
 
-@serves(router, contract.CANCEL)
+@gateway.serves(router, contract.CANCEL)
 def cancel_deletion_request(call: Call, intake: TheIntake, request_id: str) -> contract.DeletionRequestOut:
     def cancel(session: Session, request: DeletionRequest) -> None:
         deletion.cancel(session, call.own(request), discreet=call.caller.discreet)
@@ -204,14 +201,14 @@ def cancel_deletion_request(call: Call, intake: TheIntake, request_id: str) -> c
     return _change(call, intake, request_id, cancel)
 
 
-@serves(router, contract.APPROVE)
+@gateway.serves(router, contract.APPROVE)
 def approve_deletion_request(call: Call, intake: TheIntake, request_id: str) -> contract.DeletionRequestOut:
     out = _change(call, intake, request_id, functools.partial(deletion.approve, policy=call.caller.policy))
     call.installation.notifier.wake()
     return out
 
 
-@serves(router, contract.REJECT)
+@gateway.serves(router, contract.REJECT)
 def reject_deletion_request(
     call: Call, intake: TheIntake, request_id: str, body: contract.RejectionIn
 ) -> contract.DeletionRequestOut:
@@ -219,7 +216,7 @@ def reject_deletion_request(
     return _change(call, intake, request_id, reject)
 
 
-@serves(router, contract.EXTEND)
+@gateway.serves(router, contract.EXTEND)
 def extend_deletion_request(
     call: Call, intake: TheIntake, request_id: str, body: contract.ExtensionIn
 ) -> contract.DeletionRequestOut:
@@ -227,14 +224,14 @@ def extend_deletion_request(
     return _change(call, intake, request_id, extend)
 
 
-@serves(router, contract.PAUSE)
+@gateway.serves(router, contract.PAUSE)
 def pause_deletion_request(
     call: Call, intake: TheIntake, request_id: str, body: contract.PauseIn
 ) -> contract.DeletionRequestOut:
     return _change(call, intake, request_id, functools.partial(deletion.pause, policy=call.caller.policy))
 
 
-@serves(router, contract.RESUME)
+@gateway.serves(router, contract.RESUME)
 def resume_deletion_request(call: Call, intake: TheIntake, request_id: str) -> contract.DeletionRequestOut:
     return _change(call, intake, request_id, deletion.resume)
 
@@ -249,7 +246,7 @@ def _change(
         return to_response_of(session, call, intake, request)
 
 
-@serves(router, contract.CERTIFICATES)
+@gateway.serves(router, contract.CERTIFICATES)
 def get_certificates(call: Call, request_id: str) -> CertificatesOut:
     with call.reading() as session:
         request = deletion.get(session, request_id)
@@ -274,9 +271,9 @@ def sought_by(call: Call, query: contract.RequestFilter) -> search_repository.So
     Filtering by model would otherwise let a caller find out which people have rows.
     """
     if query.assignee is not None:
-        call.caller.require(Scope.REQUESTS_REVIEW)
+        call.caller.require(sets.Scope.REQUESTS_REVIEW)
     if query.model_id is not None:
-        call.caller.require(Scope.ACCOUNTING_READ)
+        call.caller.require(sets.Scope.ACCOUNTING_READ)
     filters = query.model_dump(include={field.name for field in dataclasses.fields(search_repository.Sought)})
     return search_repository.Sought(**filters, subject_ref=_subject_sought(call, query), horizon=horizon_of(call))
 
@@ -293,16 +290,18 @@ def audited_search(call: Call, query: contract.RequestFilter) -> search_reposito
 def _subject_sought(call: Call, query: contract.RequestFilter) -> str | None:
     """Return the pseudonym of the subject in a query; None if no subject is named. Raises `InputInvalid`."""
     if query.subject_id is not None and query.subject_sha256 is not None:
-        fault = FieldError("subject_sha256", "expected either subject_id or subject_sha256")
-        raise InputInvalid("Name the subject once.", [fault])
+        fault = problems.FieldError("subject_sha256", "expected either subject_id or subject_sha256")
+        raise problems.InputInvalid("Name the subject once.", [fault])
     if query.subject_id or query.subject_sha256:
         return subject_ref_of(call, query.subject_id, query.subject_sha256, query.kind)
     if query.kind:
-        raise InputInvalid("Name the subject too.", [FieldError("subject_id", "expected an identifier of the kind")])
+        raise problems.InputInvalid(
+            "Name the subject too.", [problems.FieldError("subject_id", "expected an identifier of the kind")]
+        )
     return None
 
 
-def subject_ref(call: Call, body: SubjectIn) -> str:
+def subject_ref(call: Call, body: fields.SubjectIn) -> str:
     """Return the pseudonym of the subject in a body. Raises `InputInvalid`."""
     return subject_ref_of(call, body.subject_id, body.subject_sha256, body.kind)
 
@@ -322,7 +321,9 @@ def subject_ref_of(call: Call, subject_id: str | None, subject_sha256: str | Non
     return call.installation.keys.subject_ref_of_hash(call.caller.tenant_id, bytes.fromhex(subject_sha256 or ""))
 
 
-def checked_statement(call: Call, body: SubjectIn, token: str) -> IdentityStatement | IdentityStatementInvalid:
+def checked_statement(
+    call: Call, body: fields.SubjectIn, token: str
+) -> admission.IdentityStatement | problems.IdentityStatementInvalid:
     """Return the verified identity statement, or the problem to be raised unless the call is a repeat."""
     sha256 = (
         admission.sha256_of(call.normal(body.subject_id))
@@ -333,7 +334,7 @@ def checked_statement(call: Call, body: SubjectIn, token: str) -> IdentityStatem
     try:
         with call.reading() as session:
             return admission.judge().check(session, call.installation.keys, token, subject_sha256=sha256, rule=rule)
-    except IdentityStatementInvalid as refusal:
+    except problems.IdentityStatementInvalid as refusal:
         return refusal
 
 
@@ -353,7 +354,7 @@ def to_response_of(
 
 def names_of_assignees(session: Session, call: Call, requests: Iterable[DeletionRequest]) -> dict[str, str] | None:
     """Map the requests' assignees to their names, or return None if the caller may not see assignees."""
-    if not call.caller.has(Scope.REQUESTS_REVIEW):
+    if not call.caller.has(sets.Scope.REQUESTS_REVIEW):
         return None
     ids = {request.assignee for request in requests if request.assignee is not None}
     return access.names_of(session, ids) if ids else {}

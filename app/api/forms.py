@@ -18,21 +18,19 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers, UploadFile
 
+from app import config, installations, turns
 from app.access.service import Caller
 from app.api import calls
-from app.config import Settings
-from app.installations import Installation
-from app.turns import Turns
 from app.vault import store
 
 _MAX_PARTS = 10
 """Maximum number of files in a form, and of its other fields. Each file takes up a file descriptor."""
 _MAX_FIELD_BYTES = 1 << 20
-_TURNS = Turns(8, of_one=4)
+_TURNS = turns.Turns(8, of_one=4)
 """Queue for work on files that have arrived; it leaves enough of this process's threads for other calls."""
 
 
-def folder(settings: Settings) -> Path:
+def folder(settings: config.Settings) -> Path:
     """Return the folder for spooled files."""
     return settings.data_dir / "tmp"
 
@@ -68,7 +66,7 @@ class _Request(Request):
         if media_type != b"multipart/form-data":
             return await super().form(**limits)
         if self.spooled is None:
-            installation: Installation = self.app.state.installation
+            installation: installations.Installation = self.app.state.installation
             reader = _FormReader(options, folder=folder(installation.settings))
             self.spooled = await reader.read(self.stream())
             # Pages look up the tenant later.

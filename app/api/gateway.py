@@ -13,8 +13,7 @@ from fastapi.params import Form
 from fastapi.responses import JSONResponse, Response
 
 from app.access.idempotency import Once
-from app.api.calls import Call, call_with, once_with
-from app.api.problems import responses
+from app.api import calls, problems
 from lethe import sockets
 from lethe.contract.fields import expected
 from lethe.contract.operation import Operation
@@ -98,7 +97,7 @@ def serves(
             status_code=operation.status,
             response_model=None if operation.gives in (bytes, type(None)) else operation.gives,
             response_class=Response if operation.gives is bytes else JSONResponse,
-            responses=responses(*operation.problems) | (more or {}),
+            responses=problems.responses(*operation.problems) | (more or {}),
             dependencies=[Depends(_known_fields_only)] if _is_form(endpoint) else None,
         )
         return endpoint
@@ -140,13 +139,13 @@ def _typed(endpoint: Callable[..., Any], operation: Operation[..., Any]) -> Call
     """Return the endpoint with a signature that FastAPI can resolve."""
     assert operation.scope is not None
     resolved: dict[Any, Any] = {
-        Call: Annotated[Call, call_with(operation.scope)],
-        Once: Annotated[Once, once_with(operation.scope)],
+        calls.Call: Annotated[calls.Call, calls.call_with(operation.scope)],
+        Once: Annotated[Once, calls.once_with(operation.scope)],
         operation.query: Annotated[operation.query, InQuery()],
     }
     parameters = list(inspect.signature(endpoint).parameters.values())
     annotations = {parameter.annotation for parameter in parameters}
-    if missing := {Call, *([operation.takes] if operation.takes else [])} - annotations:
+    if missing := {calls.Call, *([operation.takes] if operation.takes else [])} - annotations:
         raise TypeError(f"{endpoint.__name__} does not take {missing}")
     if operation.keyed != (Once in annotations):
         raise TypeError(f"{endpoint.__name__} takes an Idempotency-Key where {operation} does not, or the other way")

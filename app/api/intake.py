@@ -19,23 +19,10 @@ from sqlalchemy.orm import Session
 
 from app import db, errors, installations, periodic, telemetry
 from app.access import idempotency
-from app.access.idempotency import Once, StoredResponse
-from app.db.sealed import Particulars
-from app.db.tables import OWED, DeletionRequest, RequestModel
-from app.deletion import service as deletion
-from app.deletion.service import RequestDraft, Submitted
-from app.deletion.views import View
+from app.db import sealed, tables
+from app.deletion import service, service as deletion, views
 from app.unlearning import queue
-from lethe.contract.deletion_requests import (
-    ClockOut,
-    DeletionRequestOut,
-    EstimateModelOut,
-    EstimateOut,
-    RejectionOut,
-    RequestModelOut,
-)
-from lethe.contract.problems import Unavailable
-from lethe.contract.sets import Outcome, RejectionGround, RequestStatus
+from lethe.contract import deletion_requests, problems, sets
 from lethe.proof.errors import PrivacyError
 
 _MAX_BATCHES_AT_ONCE = 100
@@ -50,7 +37,7 @@ class _Estimate:
     """Estimate of the run that a model would need now. After `renew_at` it is renewed in the background; after `old_at`
     it must be renewed before use. Both are monotonic clock times."""
 
-    model: EstimateModelOut | None
+    model: deletion_requests.EstimateModelOut | None
     renew_at: float
     old_at: float
 
@@ -67,12 +54,14 @@ class Estimates:
         self._known: dict[str, _Estimate] = {}
         self._due: Sequence[str] = ()
 
-    def of(self, session: Session, request: DeletionRequest, models: Sequence[RequestModel]) -> EstimateOut | None:
+    def of(
+        self, session: Session, request: tables.DeletionRequest, models: Sequence[tables.RequestModel]
+    ) -> deletion_requests.EstimateOut | None:
         """Estimate the remaining runs of those `models` that `request` is waiting for. Return None if the request is
         not in progress or an estimate is missing."""
-        if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING):
+        if request.status not in (sets.RequestStatus.ACCEPTED, sets.RequestStatus.RUNNING):
             return None
-        waiting = [model.model_id for model in models if model.status in OWED]
+        waiting = [model.model_id for model in models if model.status in tables.OWED]
         at, estimates = time.monotonic(), self._known
         if not all(model_id in estimates and at < estimates[model_id].old_at for model_id in waiting):
             self._known = estimates = estimates | _estimated(session, waiting, max_requests=self._max_requests)
@@ -81,7 +70,7 @@ class Estimates:
         model_estimates = [estimates[model_id].model for model_id in waiting]
         estimated = [model for model in model_estimates if model is not None]
         return (
-            EstimateOut(steps=sum(model.steps for model in estimated), models=estimated)
+            deletion_requests.EstimateOut(steps=sum(model.steps for model in estimated), models=estimated)
             if len(estimated) == len(model_estimates)
             else None
         )
@@ -109,11 +98,13 @@ def _estimated(
 ) -> dict[str, _Estimate]:
     """Return models' estimates; None for a model without a plan or with fewer than `min_records` records to forget."""
     began = time.monotonic()
-    estimates: dict[str, EstimateModelOut | None] = dict.fromkeys(model_ids)
+    estimates: dict[str, deletion_requests.EstimateModelOut | None] = dict.fromkeys(model_ids)
     try:
         for model_id, plan, records in queue.estimate(session, model_ids=model_ids, max_requests=max_requests):
             if records >= min_records:
-                estimates[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
+                estimates[model_id] = deletion_requests.EstimateModelOut(
+                    model_id=model_id, kind=plan.kind, steps=plan.steps
+                )
     # The worker reports this error; no request is refused because of it.
     except (errors.MechanismUnreadable, errors.MethodUnsupported, PrivacyError):
         pass
@@ -126,47 +117,49 @@ def _estimated(
 
 
 def to_response(
-    request: DeletionRequest,
-    models: Sequence[RequestModel],
-    estimate: EstimateOut | None = None,
+    request: tables.DeletionRequest,
+    models: Sequence[tables.RequestModel],
+    estimate: deletion_requests.EstimateOut | None = None,
     *,
-    view: View,
+    view: views.View,
     horizon: datetime.timedelta,
     names: Mapping[str, str] | None = None,
-) -> DeletionRequestOut:
+) -> deletion_requests.DeletionRequestOut:
     """Return a request as `view` shows it. Deadlines within `horizon` count as at risk. `names` maps assignees to their
     names; None hides the assignee."""
     clock = view.clock(request, horizon=horizon)
     is_damaged = request.particulars.is_damaged
-    particulars = Particulars() if is_damaged else request.particulars
+    particulars = sealed.Particulars() if is_damaged else request.particulars
     ground, explanation = request.rejection_ground, particulars.rejection_explanation
-    return DeletionRequestOut.of(
+    return deletion_requests.DeletionRequestOut.of(
         request,
         status=view.status(request),
-        outcome=None if view.discreet or request.outcome is None else Outcome(request.outcome),
+        outcome=None if view.discreet or request.outcome is None else sets.Outcome(request.outcome),
         erased_by=None if view.discreet else request.erased_by,
         identity_unknown=request.unknown_at is not None and not view.discreet,
         alias_refs=request.alias_refs or [],
         external_id=particulars.external_id,
         metadata=particulars.metadata,
         extension_reason=particulars.extension_reason,
-        clock=ClockOut.of(clock),
-        rejection=RejectionOut(ground=RejectionGround(ground), explanation=explanation) if ground else None,
+        clock=deletion_requests.ClockOut.of(clock),
+        rejection=deletion_requests.RejectionOut(ground=sets.RejectionGround(ground), explanation=explanation)
+        if ground
+        else None,
         completed_at=view.completed_at(request),
         held_until=view.held_until(request),
         kept="damaged" if is_damaged else request.kept,
         assignee=None if names is None else request.assignee,
         assignee_name=names.get(request.assignee) if names and request.assignee else None,
         estimate=None if view.discreet else estimate,
-        models=[] if view.discreet else [RequestModelOut.of(model) for model in models],
+        models=[] if view.discreet else [deletion_requests.RequestModelOut.of(model) for model in models],
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
-    once: Once
-    draft: RequestDraft
-    answered: asyncio.Future[StoredResponse]
+    once: idempotency.Once
+    draft: service.RequestDraft
+    answered: asyncio.Future[idempotency.StoredResponse]
 
 
 class Intake:
@@ -183,7 +176,7 @@ class Intake:
         self._storing = threading.Thread(target=self._store, name="intake", daemon=True)
         self._storing.start()
 
-    async def submit(self, once: Once, draft: RequestDraft) -> StoredResponse:
+    async def submit(self, once: idempotency.Once, draft: service.RequestDraft) -> idempotency.StoredResponse:
         """Store a request and return the response after the commit; for a repeated call, return the first response.
 
         Raises `IdempotencyConflict`, whatever `deletion.submit_all` raises, and database errors (`OperationalError`).
@@ -208,7 +201,7 @@ class Intake:
         while calls := self._next():
             answers = self._outcomes(calls)
             self._loop.call_soon_threadsafe(_deliver, calls, answers)
-            if any(isinstance(answer, StoredResponse) and _is_to_do(answer) for answer in answers):
+            if any(isinstance(answer, idempotency.StoredResponse) and _is_to_do(answer) for answer in answers):
                 self._ringing.wake()
             # Release personal data now, not at the next call.
             del calls, answers
@@ -232,24 +225,26 @@ class Intake:
             self._waiting = later
             return calls
 
-    def _outcomes(self, calls: Sequence[_Call]) -> list[StoredResponse | Exception]:
+    def _outcomes(self, calls: Sequence[_Call]) -> list[idempotency.StoredResponse | Exception]:
         """Return the response to each call, or the error that `submit` raises."""
         try:
             return self._answers(calls)
         # Storing the calls one by one would fail too.
-        except (OperationalError, OSError, Unavailable) as error:
+        except (OperationalError, OSError, problems.Unavailable) as error:
             return [error] * len(calls)
         # One call is the cause, so the others are stored without it.
         except Exception as error:  # noqa: BLE001
             return [error] if len(calls) == 1 else [outcome for call in calls for outcome in self._outcomes([call])]
 
-    def _answers(self, calls: Sequence[_Call]) -> list[StoredResponse | Exception]:
+    def _answers(self, calls: Sequence[_Call]) -> list[idempotency.StoredResponse | Exception]:
         """Store requests, events and responses in one transaction, and return each call's response or error."""
         self._installation.database.require_served()
         # The thread takes turns as a separate tenant, because it stores the requests of all tenants.
         with self._installation.database.writing(tenant_id="intake") as session:
-            answers: dict[int, StoredResponse | Exception] = {
-                place: _written_by(calls[place].draft, answer) if isinstance(answer, StoredResponse) else answer
+            answers: dict[int, idempotency.StoredResponse | Exception] = {
+                place: _written_by(calls[place].draft, answer)
+                if isinstance(answer, idempotency.StoredResponse)
+                else answer
                 for place, answer in enumerate(idempotency.replay_all(session, [call.once for call in calls]))
                 if answer is not None
             }
@@ -257,43 +252,51 @@ class Intake:
             outcomes = deletion.submit_all(session, [calls[place].draft for place in new]) if new else []
             for place, outcome in zip(new, outcomes, strict=True):
                 discreet = calls[place].draft.discreet
-                answers[place] = self._answer(session, outcome, discreet) if isinstance(outcome, Submitted) else outcome
+                answers[place] = (
+                    self._answer(session, outcome, discreet) if isinstance(outcome, service.Submitted) else outcome
+                )
             new_answers = [(calls[place].once, answers[place]) for place in new]
-            at = next((outcome.request.created_at for outcome in outcomes if isinstance(outcome, Submitted)), None)
-            stored = [(once, _unwritten(answer)) for once, answer in new_answers if isinstance(answer, StoredResponse)]
+            at = next(
+                (outcome.request.created_at for outcome in outcomes if isinstance(outcome, service.Submitted)), None
+            )
+            stored = [
+                (once, _unwritten(answer))
+                for once, answer in new_answers
+                if isinstance(answer, idempotency.StoredResponse)
+            ]
             idempotency.remember_all(session, stored, at=at)
         return [answers[place] for place in range(len(calls))]
 
-    def _answer(self, session: Session, new: Submitted, discreet: bool) -> StoredResponse:
+    def _answer(self, session: Session, new: service.Submitted, discreet: bool) -> idempotency.StoredResponse:
         estimate = None if discreet else self.estimates.of(session, new.request, new.models)
-        view = View(discreet=discreet, at=new.request.created_at)
+        view = views.View(discreet=discreet, at=new.request.created_at)
         horizon = datetime.timedelta(days=self._installation.settings.risk_days)
         body = to_response(new.request, new.models, estimate, view=view, horizon=horizon).model_dump(
             mode="json", by_alias=True
         )
-        return StoredResponse(status=202, location=f"/v1/deletion-requests/{new.request.id}", body=body)
+        return idempotency.StoredResponse(status=202, location=f"/v1/deletion-requests/{new.request.id}", body=body)
 
     def _ring(self) -> None:
         self._installation.notifier.wake()
         self.estimates.renew(self._installation.database)
 
 
-def _is_to_do(answer: StoredResponse) -> bool:
+def _is_to_do(answer: idempotency.StoredResponse) -> bool:
     """Return True if a request may need a worker, judging only by what its caller may know."""
-    return bool(answer.body["status"] == RequestStatus.ACCEPTED)
+    return bool(answer.body["status"] == sets.RequestStatus.ACCEPTED)
 
 
-def _unwritten(answer: StoredResponse) -> StoredResponse:
+def _unwritten(answer: idempotency.StoredResponse) -> idempotency.StoredResponse:
     """Remove the caller's input from a response before it is stored. A repeated call supplies it again."""
     return dataclasses.replace(answer, body=answer.body | dict.fromkeys(_WRITTEN))
 
 
-def _written_by(draft: RequestDraft, answer: StoredResponse) -> StoredResponse:
+def _written_by(draft: service.RequestDraft, answer: idempotency.StoredResponse) -> idempotency.StoredResponse:
     """Return a stored response with the caller's input restored from the repeated call."""
     return dataclasses.replace(answer, body=answer.body | {name: getattr(draft, name) for name in _WRITTEN})
 
 
-def _deliver(calls: Sequence[_Call], answers: Sequence[StoredResponse | Exception]) -> None:
+def _deliver(calls: Sequence[_Call], answers: Sequence[idempotency.StoredResponse | Exception]) -> None:
     for call, answer in zip(calls, answers, strict=True):
         # The client has disconnected.
         if call.answered.done():

@@ -14,13 +14,10 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import telemetry, tracing
-from app.access.rates import RateWindow
-from app.access.service import Caller
+from app import config, telemetry, tracing
+from app.access import rates, service
 from app.api import calls, places, problems
-from app.config import Settings
-from lethe.contract import sets
-from lethe.contract.fields import MAX_BODY_BYTES, MAX_DEPTH, Body, is_deep
+from lethe.contract import fields, sets
 from lethe.contract.problems import ContentEncodingUnsupported, Problem, UploadTooLarge
 
 _BODY = "lethe.body"
@@ -45,7 +42,7 @@ class _Guard:
     pattern: re.Pattern[str]
     methods: frozenset[str]
     scopes: frozenset[sets.Scope]
-    body: type[Body]
+    body: type[fields.Body]
 
 
 class _CallMiddleware:
@@ -105,15 +102,15 @@ class KeyFirst(_CallMiddleware):
         return next((guard for guard in self._guards if method in guard.methods and guard.pattern.match(path)), None)
 
 
-def _body_of(route: APIRoute) -> type[Body]:
+def _body_of(route: APIRoute) -> type[fields.Body]:
     body = route.body_field.field_info.annotation if route.body_field else None
-    return body if isinstance(body, type) and issubclass(body, Body) else _AnyBody
+    return body if isinstance(body, type) and issubclass(body, fields.Body) else _AnyBody
 
 
-class _AnyBody(Body):
+class _AnyBody(fields.Body):
     """Body of a route that declares no body type, such as a file upload."""
 
-    MAX_BYTES = MAX_MEMBERS = MAX_BODY_BYTES
+    MAX_BYTES = MAX_MEMBERS = fields.MAX_BODY_BYTES
 
 
 Refused = Callable[[Request, Problem], Response]
@@ -135,7 +132,7 @@ class BodyLimit(_CallMiddleware):
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         is_file = headers.get(b"content-type", b"").lower().startswith(b"multipart/")
-        body: type[Body] = scope.get(_BODY, _AnyBody)
+        body: type[fields.Body] = scope.get(_BODY, _AnyBody)
         max_bytes = self._max_bytes if is_file else min(self._max_bytes, body.MAX_BYTES)
         too_large = UploadTooLarge.file if max_bytes == self._max_bytes else UploadTooLarge.body
         declared = headers.get(b"content-length", b"0")
@@ -163,8 +160,8 @@ class BodyLimit(_CallMiddleware):
                 text.extend(content)
                 if members > body.MAX_MEMBERS:
                     refused = UploadTooLarge.members(max_members=body.MAX_MEMBERS)
-                elif not message.get("more_body") and is_deep(text):
-                    refused = UploadTooLarge.depth(max_depth=MAX_DEPTH)
+                elif not message.get("more_body") and fields.is_deep(text):
+                    refused = UploadTooLarge.depth(max_depth=fields.MAX_DEPTH)
             if refused is not None:
                 raise refused
             return message
@@ -187,7 +184,7 @@ class Unhurried(_CallMiddleware):
     """
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        caller: Caller | None = scope.get(calls.CALLER)
+        caller: service.Caller | None = scope.get(calls.CALLER)
         if caller is None or not caller.discreet or not scope[_WRITES]:
             await self._app(scope, receive, send)
             return
@@ -247,7 +244,11 @@ class CallLog(_CallMiddleware):
 
 
 def install(
-    app: FastAPI, settings: Settings, *, guarded: Iterable[tuple[str, APIRouter]], answered: Refused | None = None
+    app: FastAPI,
+    settings: config.Settings,
+    *,
+    guarded: Iterable[tuple[str, APIRouter]],
+    answered: Refused | None = None,
 ) -> None:
     """Add all services' shared middleware to `app`, innermost first. `answered` renders refusals of large bodies."""
     app.add_middleware(
@@ -308,7 +309,7 @@ def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
         headers.append((b"cache-control", b"no-store"))
     if scope["scheme"] == "https":
         headers.append((b"strict-transport-security", b"max-age=31536000"))
-    window: RateWindow | None = scope.get(calls.WINDOW)
+    window: rates.RateWindow | None = scope.get(calls.WINDOW)
     if window is not None:
         headers.append((b"ratelimit-policy", b'"minute";q=%d;w=60' % window.quota))
         headers.append((b"ratelimit", b'"minute";r=%d;t=%d' % (window.remaining, window.seconds)))

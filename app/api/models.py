@@ -8,18 +8,14 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
 
 from app.access import idempotency, tenants
-from app.access.idempotency import Once, StoredResponse
 from app.accounting import budgets, service as accounting
-from app.api.calls import Call, accepted, respond
-from app.api.gateway import serves
+from app.api import calls, gateway
 from app.api.runs import progress
 from app.catalogue import datasets, evaluation, repository, service as catalogue
 from app.db.tables import Model, Version
 from app.operations import periodic_jobs as retired, service
 from app.unlearning import kinds, retirement, waiting
-from lethe.contract import certificates, models as contract, problems, runs
-from lethe.contract.fields import PageOut, Paging
-from lethe.contract.sets import ModelDanger, ModelOrder, ModelStatus, RunKind, Scope
+from lethe.contract import certificates, fields, models as contract, problems, runs, sets
 from lethe.proof.mechanism import Mechanism
 
 router = APIRouter()
@@ -28,11 +24,11 @@ router = APIRouter()
 Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="Number of the version, from 1.")]
 
 
-@serves(router, contract.CREATE)
-def create_model(call: Call, body: contract.ModelIn, once: Once) -> JSONResponse:
+@gateway.serves(router, contract.CREATE)
+def create_model(call: calls.Call, body: contract.ModelIn, once: idempotency.Once) -> JSONResponse:
     compared = _compared(call, body, once)
 
-    def create(session: Session) -> StoredResponse:
+    def create(session: Session) -> idempotency.StoredResponse:
         measured_on = body.evaluation_dataset_id
         if _to_compare(session, call, body) != compared:
             raise came_or_went()
@@ -52,10 +48,10 @@ def create_model(call: Call, body: contract.ModelIn, once: Once) -> JSONResponse
 
     answer = call.perform(once, create)
     call.installation.notifier.wake()
-    return respond(answer)
+    return calls.respond(answer)
 
 
-def _compared(call: Call, body: contract.ModelIn, once: Once) -> list[evaluation.Comparison]:
+def _compared(call: calls.Call, body: contract.ModelIn, once: idempotency.Once) -> list[evaluation.Comparison]:
     """Compare training rows with evaluation rows, and return the comparisons. Raises `EvaluationOverlaps`."""
     with call.reading() as session:
         comparisons = [] if idempotency.replay(session, once) else _to_compare(session, call, body)
@@ -63,7 +59,7 @@ def _compared(call: Call, body: contract.ModelIn, once: Once) -> list[evaluation
     return comparisons
 
 
-def _to_compare(session: Session, call: Call, body: contract.ModelIn) -> list[evaluation.Comparison]:
+def _to_compare(session: Session, call: calls.Call, body: contract.ModelIn) -> list[evaluation.Comparison]:
     if body.evaluation_dataset_id is None:
         return []
     dataset, evaluated_on = (
@@ -73,19 +69,19 @@ def _to_compare(session: Session, call: Call, body: contract.ModelIn) -> list[ev
     return evaluation.of_model(session, dataset=dataset, evaluated_on=evaluated_on, may_know=may_know)
 
 
-@serves(router, contract.LIST)
-def list_models(call: Call, query: contract.ModelsQuery) -> PageOut[contract.ModelOut]:
-    if query.order is ModelOrder.RISK or query.danger is not None:
-        call.caller.require(Scope.ACCOUNTING_READ)
+@gateway.serves(router, contract.LIST)
+def list_models(call: calls.Call, query: contract.ModelsQuery) -> fields.PageOut[contract.ModelOut]:
+    if query.order is sets.ModelOrder.RISK or query.danger is not None:
+        call.caller.require(sets.Scope.ACCOUNTING_READ)
         return _in_danger(call, query)
     with call.reading() as session:
-        is_oldest_first = query.order is ModelOrder.OLDEST
+        is_oldest_first = query.order is sets.ModelOrder.OLDEST
         filters = query.model_dump(exclude={"order", "danger"})
         page = repository.models(session, is_oldest_first=is_oldest_first, **filters)
-        return PageOut(items=_to_response(session, call, page.items), next_cursor=page.next_cursor)
+        return fields.PageOut(items=_to_response(session, call, page.items), next_cursor=page.next_cursor)
 
 
-def _in_danger(call: Call, query: contract.ModelsQuery) -> PageOut[contract.ModelOut]:
+def _in_danger(call: calls.Call, query: contract.ModelsQuery) -> fields.PageOut[contract.ModelOut]:
     """Return a page of the models in service, ordered by current risk; the cursor is the id of the last model shown."""
     with call.reading() as session:
         ranked = [standing for standing in call.find_once(session, service.standings) if _is_in(query.danger, standing)]
@@ -93,8 +89,8 @@ def _in_danger(call: Call, query: contract.ModelsQuery) -> PageOut[contract.Mode
             ranked = [standing for standing in ranked if query.name.lower() in standing.model.name.lower()]
         if query.dataset_id is not None:
             ranked = [standing for standing in ranked if standing.model.dataset_id == query.dataset_id]
-        if query.order is not ModelOrder.RISK:
-            is_newest = query.order is ModelOrder.NEWEST
+        if query.order is not sets.ModelOrder.RISK:
+            is_newest = query.order is sets.ModelOrder.NEWEST
             ranked.sort(key=lambda standing: (standing.model.created_at, standing.model.id), reverse=is_newest)
         begins = 0
         if query.cursor is not None:
@@ -106,52 +102,54 @@ def _in_danger(call: Call, query: contract.ModelsQuery) -> PageOut[contract.Mode
         page = ranked[begins : begins + query.limit]
         is_more = begins + query.limit < len(ranked)
         items = _to_response(session, call, [standing.model for standing in page])
-        return PageOut(items=items, next_cursor=page[-1].model.id if is_more else None)
+        return fields.PageOut(items=items, next_cursor=page[-1].model.id if is_more else None)
 
 
-def _is_in(danger: ModelDanger | None, standing: service.ModelStanding) -> bool:
+def _is_in(danger: sets.ModelDanger | None, standing: service.ModelStanding) -> bool:
     match danger:
-        case ModelDanger.WAITING:
+        case sets.ModelDanger.WAITING:
             return standing.first_due_at is not None
-        case ModelDanger.FAILED:
+        case sets.ModelDanger.FAILED:
             return standing.has_failed
-        case ModelDanger.AUDIT_REFUSED:
+        case sets.ModelDanger.AUDIT_REFUSED:
             return standing.refused is True
-        case ModelDanger.DEGRADED:
+        case sets.ModelDanger.DEGRADED:
             return standing.degraded
-        case ModelDanger.HELD:
+        case sets.ModelDanger.HELD:
             return standing.held
         case None:
             return True
 
 
-@serves(router, contract.GET)
-def get_model(call: Call, model_id: str) -> contract.ModelOut:
+@gateway.serves(router, contract.GET)
+def get_model(call: calls.Call, model_id: str) -> contract.ModelOut:
     with call.reading() as session:
         [out] = _to_response(session, call, [catalogue.get_model(session, model_id)])
         return out
 
 
-@serves(router, contract.RELEARN)
-def relearn(call: Call, model_id: str, once: Once) -> JSONResponse:
+@gateway.serves(router, contract.RELEARN)
+def relearn(call: calls.Call, model_id: str, once: idempotency.Once) -> JSONResponse:
     return request_run(call, model_id, once, catalogue.relearn)
 
 
-def request_run(call: Call, model_id: str, once: Once, ask: Callable[[Session, Model], object]) -> JSONResponse:
+def request_run(
+    call: calls.Call, model_id: str, once: idempotency.Once, ask: Callable[[Session, Model], object]
+) -> JSONResponse:
     """Request a run of a model, wake the workers, and return the model as the response."""
 
-    def asked(session: Session) -> StoredResponse:
+    def asked(session: Session) -> idempotency.StoredResponse:
         model = catalogue.get_model(session, model_id)
         ask(session, model)
         return _accepted(session, call, model)
 
     answer = call.perform(once, asked)
     call.installation.notifier.wake()
-    return respond(answer)
+    return calls.respond(answer)
 
 
-@serves(router, contract.RETIRE)
-def retire_model(call: Call, model_id: str) -> contract.ModelOut:
+@gateway.serves(router, contract.RETIRE)
+def retire_model(call: calls.Call, model_id: str) -> contract.ModelOut:
     with call.writing() as session:
         retirement.retire_model(session, call.installation.keys, catalogue.get_model(session, model_id))
     retired.destroy_now(call.installation)
@@ -160,22 +158,24 @@ def retire_model(call: Call, model_id: str) -> contract.ModelOut:
         return out
 
 
-@serves(router, contract.VERSIONS)
-def list_versions(call: Call, model_id: str, query: Paging) -> PageOut[contract.VersionOut]:
+@gateway.serves(router, contract.VERSIONS)
+def list_versions(call: calls.Call, model_id: str, query: fields.Paging) -> fields.PageOut[contract.VersionOut]:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         page = repository.versions(session, model_id=model_id, limit=query.limit, cursor=query.cursor)
-    return PageOut(items=[contract.VersionOut.of(version) for version in page.items], next_cursor=page.next_cursor)
+    return fields.PageOut(
+        items=[contract.VersionOut.of(version) for version in page.items], next_cursor=page.next_cursor
+    )
 
 
-@serves(router, contract.VERSION)
-def get_version(call: Call, model_id: str, number: Number) -> contract.VersionOut:
+@gateway.serves(router, contract.VERSION)
+def get_version(call: calls.Call, model_id: str, number: Number) -> contract.VersionOut:
     with call.reading() as session:
         return contract.VersionOut.of(catalogue.get_version(session, model_id=model_id, number=number))
 
 
-@serves(router, contract.WEIGHTS)
-def get_weights(call: Call, model_id: str, number: Number) -> Response:
+@gateway.serves(router, contract.WEIGHTS)
+def get_weights(call: calls.Call, model_id: str, number: Number) -> Response:
     with call.reading() as session:
         version = catalogue.get_version(session, model_id=model_id, number=number)
     content = catalogue.read_weights(call.installation.weights, version)
@@ -186,7 +186,7 @@ def get_weights(call: Call, model_id: str, number: Number) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-def _to_response(session: Session, call: Call, models: Sequence[Model]) -> list[contract.ModelOut]:
+def _to_response(session: Session, call: calls.Call, models: Sequence[Model]) -> list[contract.ModelOut]:
     """Return models as the caller may see them: discreet callers do not see waiting requests."""
     waits = {} if call.caller.discreet else waiting.for_models(session, models)
     return [_model(session, model, waits.get(model.id)) for model in models]
@@ -227,32 +227,32 @@ def _mechanism(mechanism: Mechanism) -> contract.MechanismOut:
     return contract.MechanismOut(**{"grid": mechanism.grid} | shared | stated, settings=settings or None)
 
 
-def _status(model: Model, version: Version | None, running: str | None) -> ModelStatus:
+def _status(model: Model, version: Version | None, running: str | None) -> sets.ModelStatus:
     """Return a model's status, given the kind of its current run, if any.
 
     A test does not change the version, so `HELD` and `DEGRADED` take precedence over `TESTING`.
     """
     if version is None:
-        return ModelStatus(model.status)
-    if running == RunKind.UNLEARN:
-        return ModelStatus.UNLEARNING
+        return sets.ModelStatus(model.status)
+    if running == sets.RunKind.UNLEARN:
+        return sets.ModelStatus.UNLEARNING
     if running is not None and running not in kinds.asked_kinds():
-        return ModelStatus.RELEARNING
+        return sets.ModelStatus.RELEARNING
     if version.held:
-        return ModelStatus.HELD
+        return sets.ModelStatus.HELD
     if version.degraded:
-        return ModelStatus.DEGRADED
-    return ModelStatus.TESTING if running else ModelStatus(model.status)
+        return sets.ModelStatus.DEGRADED
+    return sets.ModelStatus.TESTING if running else sets.ModelStatus(model.status)
 
 
-def _accepted(session: Session, call: Call, model: Model) -> StoredResponse:
+def _accepted(session: Session, call: calls.Call, model: Model) -> idempotency.StoredResponse:
     # The queries behind the answer must see this change.
     session.flush()
     [out] = _to_response(session, call, [model])
-    return accepted(out, f"/v1/models/{model.id}")
+    return calls.accepted(out, f"/v1/models/{model.id}")
 
 
-def compare(call: Call, comparisons: Sequence[evaluation.Comparison]) -> None:
+def compare(call: calls.Call, comparisons: Sequence[evaluation.Comparison]) -> None:
     """Compare training rows with evaluation rows outside a transaction. Raises `EvaluationOverlaps`, `Unavailable`.
 
     The transaction that relies on the result must check that the required comparisons are still the same.

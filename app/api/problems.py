@@ -17,12 +17,11 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Mount
 
 from app import db, telemetry
-from lethe.contract import problems as conditions
-from lethe.contract.fields import ProblemBody, expected
+from lethe.contract import fields, problems as conditions
 from lethe.contract.problems import FieldError, InputInvalid, Problem, RateLimited, ScopeMissing, Unauthenticated
 
 MEDIA_TYPE = "application/problem+json"
-_SCHEMA = ProblemBody.model_json_schema()
+_SCHEMA = fields.ProblemBody.model_json_schema()
 _MAX_FAULTS = 10
 """Maximum number of faults listed, so that neither the response nor the work for it grows with the call's size."""
 _KINDS = {"bool_type": "expected true or false", "bool_parsing": "expected true or false"}
@@ -78,7 +77,7 @@ def _expectation(fault: Any, body: Any) -> str:
     """Describe what was expected where Pydantic found `fault`. `body` is the type of the body, if it is known."""
     if fault["type"] == "extra_forbidden" and body is not None:
         *place, name = fault["loc"]
-        return f"is no field here: {expected(_known_at(body, place), found=name)}"
+        return f"is no field here: {fields.expected(_known_at(body, place), found=name)}"
     if "Expected UploadFile" in fault["msg"]:
         return "expected a file with a file name (curl -F file=@rows.csv)"
     return _KINDS.get(fault["type"], str(fault["msg"]))

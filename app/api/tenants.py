@@ -3,19 +3,15 @@
 from fastapi import APIRouter, Response
 
 from app.access import repository, service as access, tenants
-from app.api.calls import Call
-from app.api.gateway import serves
+from app.api import calls, gateway
 from app.db.tables import ApiKey
-from lethe.contract import api_keys as key_operations, tenants as contract
-from lethe.contract.api_keys import ApiKeyIn, ApiKeyOut, NewApiKeyOut, RotationIn
-from lethe.contract.fields import PageOut, Paging
-from lethe.contract.problems import KeyUnknown
+from lethe.contract import api_keys, api_keys as key_operations, fields, problems, tenants as contract
 
 router = APIRouter()
 
 
-@serves(router, key_operations.CREATE)
-def create_api_key(call: Call, body: ApiKeyIn, response: Response) -> NewApiKeyOut:
+@gateway.serves(router, key_operations.CREATE)
+def create_api_key(call: calls.Call, body: api_keys.ApiKeyIn, response: Response) -> api_keys.NewApiKeyOut:
     for scope in body.scopes:
         # A key cannot create a key with more scopes than its own.
         call.caller.require(scope)
@@ -25,15 +21,17 @@ def create_api_key(call: Call, body: ApiKeyIn, response: Response) -> NewApiKeyO
     return _new(row, key, response)
 
 
-@serves(router, key_operations.LIST)
-def list_api_keys(call: Call, query: Paging) -> PageOut[ApiKeyOut]:
+@gateway.serves(router, key_operations.LIST)
+def list_api_keys(call: calls.Call, query: fields.Paging) -> fields.PageOut[api_keys.ApiKeyOut]:
     with call.reading() as session:
         page = repository.keys(session, limit=query.limit, cursor=query.cursor)
-    return PageOut(items=[ApiKeyOut.of(row) for row in page.items], next_cursor=page.next_cursor)
+    return fields.PageOut(items=[api_keys.ApiKeyOut.of(row) for row in page.items], next_cursor=page.next_cursor)
 
 
-@serves(router, key_operations.ROTATE)
-def rotate_api_key(call: Call, key_id: str, body: RotationIn, response: Response) -> NewApiKeyOut:
+@gateway.serves(router, key_operations.ROTATE)
+def rotate_api_key(
+    call: calls.Call, key_id: str, body: api_keys.RotationIn, response: Response
+) -> api_keys.NewApiKeyOut:
     key = access.new_key()
     with call.writing() as session:
         row = access.rotate_key(
@@ -42,25 +40,25 @@ def rotate_api_key(call: Call, key_id: str, body: RotationIn, response: Response
     return _new(row, key, response)
 
 
-@serves(router, key_operations.REVOKE)
-def revoke_api_key(call: Call, key_id: str) -> None:
+@gateway.serves(router, key_operations.REVOKE)
+def revoke_api_key(call: calls.Call, key_id: str) -> None:
     with call.writing() as session:
         access.revoke_key(session, key_id, by=call.caller)
 
 
-def _new(row: ApiKey, key: str, response: Response) -> NewApiKeyOut:
+def _new(row: ApiKey, key: str, response: Response) -> api_keys.NewApiKeyOut:
     response.headers["Location"] = f"/v1/api-keys/{row.id}"
-    return NewApiKeyOut.of(row, key=key)
+    return api_keys.NewApiKeyOut.of(row, key=key)
 
 
-@serves(router, key_operations.GET)
-def get_api_key(call: Call, key_id: str) -> ApiKeyOut:
+@gateway.serves(router, key_operations.GET)
+def get_api_key(call: calls.Call, key_id: str) -> api_keys.ApiKeyOut:
     with call.reading() as session:
-        return ApiKeyOut.of(KeyUnknown.if_none(repository.key(session, key_id), key_id=key_id))
+        return api_keys.ApiKeyOut.of(problems.KeyUnknown.if_none(repository.key(session, key_id), key_id=key_id))
 
 
-@serves(router, contract.CREATE)
-def create_tenant(call: Call, body: contract.TenantIn, response: Response) -> contract.NewTenantOut:
+@gateway.serves(router, contract.CREATE)
+def create_tenant(call: calls.Call, body: contract.TenantIn, response: Response) -> contract.NewTenantOut:
     key = access.new_key()
     with call.writing() as session:
         tenant = tenants.create(session, name=body.name, policy=body.policy, admin_key=key)
@@ -68,27 +66,27 @@ def create_tenant(call: Call, body: contract.TenantIn, response: Response) -> co
     return contract.NewTenantOut.of(tenant, admin_key=key)
 
 
-@serves(router, contract.LIST)
-def list_tenants(call: Call, query: Paging) -> PageOut[contract.TenantOut]:
+@gateway.serves(router, contract.LIST)
+def list_tenants(call: calls.Call, query: fields.Paging) -> fields.PageOut[contract.TenantOut]:
     with call.reading() as session:
         page = repository.tenants(session, limit=query.limit, cursor=query.cursor)
-    return PageOut(items=[contract.TenantOut.of(tenant) for tenant in page.items], next_cursor=page.next_cursor)
+    return fields.PageOut(items=[contract.TenantOut.of(tenant) for tenant in page.items], next_cursor=page.next_cursor)
 
 
-@serves(router, contract.GET)
-def get_tenant(call: Call, tenant_id: str) -> contract.TenantOut:
+@gateway.serves(router, contract.GET)
+def get_tenant(call: calls.Call, tenant_id: str) -> contract.TenantOut:
     with call.reading() as session:
         return contract.TenantOut.of(tenants.get(session, tenant_id))
 
 
-@serves(router, contract.OWN)
-def get_own_tenant(call: Call) -> contract.TenantOut:
+@gateway.serves(router, contract.OWN)
+def get_own_tenant(call: calls.Call) -> contract.TenantOut:
     with call.reading() as session:
         return contract.TenantOut.of(tenants.get(session, call.caller.tenant_id))
 
 
-@serves(router, contract.CHANGE_OWN)
-def change_own_tenant(call: Call, body: contract.TenantChangeIn) -> contract.TenantOut:
+@gateway.serves(router, contract.CHANGE_OWN)
+def change_own_tenant(call: calls.Call, body: contract.TenantChangeIn) -> contract.TenantOut:
     with call.writing() as session:
         tenant = tenants.change_policy(session, body.policy.model_dump(mode="json", exclude_unset=True))
     return contract.TenantOut.of(tenant)

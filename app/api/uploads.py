@@ -17,17 +17,14 @@ from pydantic.fields import FieldInfo
 
 from app import installations, telemetry
 from app.access.idempotency import Once
-from app.api.calls import Call
-from app.api.forms import folder
+from app.api import calls, forms
 from app.audit import service as audit
 from app.catalogue import datasets
 from app.deletion import search_repository
-from app.rows.formats import FeaturesOf
-from app.rows.uploads import RowUpload, Suppressed
+from app.rows import formats, uploads
 from app.vault.store import Spool
 from lethe import sockets
-from lethe.contract import fields
-from lethe.contract.problems import FieldError, SchemaInvalid, UploadTooLarge
+from lethe.contract import fields, problems
 from lethe.encoding.rows import Schema, check_fit
 
 _MAX_EXPANSION = 4
@@ -51,7 +48,7 @@ def takes(form: type[fields.Form]) -> Callable[[F], F]:
         [form_name] = [name for name, parameter in own.items() if parameter.annotation is form]
 
         @functools.wraps(endpoint)
-        def called(*, call: Call, once: Once, file: UploadFile, **arguments: Any) -> Any:
+        def called(*, call: calls.Call, once: Once, file: UploadFile, **arguments: Any) -> Any:
             values: dict[str, Any] = {
                 name: _content(field.alias or name, arguments.pop(name)) for name, field in form_fields.items()
             }
@@ -103,7 +100,9 @@ def _content(name: str, value: UploadFile | str | float | None) -> str | float |
         return value
     text = value.file.read(_MAX_TEXT_BYTES + 1)
     if len(text) > _MAX_TEXT_BYTES:
-        raise SchemaInvalid.too_long([FieldError(name, f"expected at most {_MAX_TEXT_BYTES} bytes")], name=name)
+        raise problems.SchemaInvalid.too_long(
+            [problems.FieldError(name, f"expected at most {_MAX_TEXT_BYTES} bytes")], name=name
+        )
     return text.decode(errors="replace")
 
 
@@ -111,13 +110,13 @@ def _json(name: str, text: Any) -> object:
     if text is None:
         return None
     if fields.is_deep(text.encode(errors="replace")):
-        raise UploadTooLarge.depth(max_depth=fields.MAX_DEPTH)
+        raise problems.UploadTooLarge.depth(max_depth=fields.MAX_DEPTH)
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SchemaInvalid.not_json([FieldError(name, "expected JSON")], name=name) from error
+        raise problems.SchemaInvalid.not_json([problems.FieldError(name, "expected JSON")], name=name) from error
     if value is None:
-        raise SchemaInvalid.null([FieldError(name, "expected a value, or no such field")], name=name)
+        raise problems.SchemaInvalid.null([problems.FieldError(name, "expected a value, or no such field")], name=name)
     return value
 
 
@@ -132,12 +131,12 @@ def _with_form(installation: installations.Installation, once: Once, file: Uploa
     return Once(name=once.name, fingerprint=fingerprint)
 
 
-def upload(call: Call, *, file: UploadFile, **of_file: Any) -> RowUpload:
+def upload(call: calls.Call, *, file: UploadFile, **of_file: Any) -> uploads.RowUpload:
     """Return the upload for a file with rows about people in the caller's tenant. `of_file` sets the upload's other
     fields."""
-    return RowUpload(
+    return uploads.RowUpload(
         file=_spooled(file),
-        folder=folder(call.installation.settings),
+        folder=forms.folder(call.installation.settings),
         tenant_id=call.caller.tenant_id,
         max_bytes=_MAX_EXPANSION * call.installation.settings.max_upload_bytes,
         admit=call.require_room,
@@ -145,7 +144,9 @@ def upload(call: Call, *, file: UploadFile, **of_file: Any) -> RowUpload:
     )
 
 
-def observed(call: Call, kind: str | None) -> tuple[Callable[[Iterable[str]], list[str]], Callable[[], list[str]]]:
+def observed(
+    call: calls.Call, kind: str | None
+) -> tuple[Callable[[Iterable[str]], list[str]], Callable[[], list[str]]]:
     """Return two functions: the first maps ids of a kind to pseudonyms, the second returns advice about these ids."""
     references = call.references(kind)
     for observe in sockets.plugs("app.features", "hooks", "OBSERVES_SUBJECTS"):
@@ -155,8 +156,8 @@ def observed(call: Call, kind: str | None) -> tuple[Callable[[Iterable[str]], li
 
 @contextmanager
 def network_of(
-    call: Call, network_id: str | None, *, schema: Schema | None, file: UploadFile, name: str
-) -> Iterator[FeaturesOf | None]:
+    call: calls.Call, network_id: str | None, *, schema: Schema | None, file: UploadFile, name: str
+) -> Iterator[formats.FeaturesOf | None]:
     """Yield a function that computes rows' features with a dataset's network, or None if there is no network. Inside
     the block, the upload is listed under `name` with its progress.
 
@@ -174,7 +175,7 @@ def network_of(
         yield features_of
 
 
-def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
+def suppressed(call: calls.Call, dataset_id: str, *, skip: bool) -> uploads.Suppressed:
     """Return the filter for rows of suppressed people in an upload; `*` stands for a dataset being created."""
 
     def among(subject_refs: Collection[str]) -> set[str]:
@@ -183,10 +184,10 @@ def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
             return search_repository.suppressed_people(session, dataset_id, subject_refs)
 
     matched = functools.partial(record_match, call, dataset_id)
-    return Suppressed(among=among, skip=skip, may_know=not call.caller.discreet, matched=matched)
+    return uploads.Suppressed(among=among, skip=skip, may_know=not call.caller.discreet, matched=matched)
 
 
-def record_match(call: Call, dataset_id: str, num_rows: int | None = None) -> None:
+def record_match(call: calls.Call, dataset_id: str, num_rows: int | None = None) -> None:
     """Record that an upload contains rows about suppressed people, since it could be a probe for a single person.
     `num_rows` is the number of these rows, or None if the people were suppressed during the upload."""
     object_id = call.caller.tenant_id if dataset_id == search_repository.ANYWHERE else dataset_id

@@ -14,8 +14,7 @@ from app.audit import service as audit
 from app.catalogue import repository
 from app.db.tables import Addition, Dataset, Record
 from app.rows import records, repository as rows_repository
-from lethe.contract import problems
-from lethe.contract.sets import AdditionStatus
+from lethe.contract import problems, sets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +59,14 @@ def _slots(session: Session, addition: Addition) -> tuple[int, ...]:
 def confirm(session: Session, *, dataset: Dataset) -> None:
     """Record that the rows of every batch that has been assigned a revision are in their slots."""
     for addition in filter(_is_applying, repository.staged_additions(session, dataset_id=dataset.id)):
-        addition.status, addition.applied_at = AdditionStatus.APPLIED, db.now(session)
+        addition.status, addition.applied_at = sets.AdditionStatus.APPLIED, db.now(session)
         dataset.num_rows += addition.num_records
 
 
 def confirm_destroyed(session: Session, *, dataset_id: str) -> None:
     """Record that the staged batches of all applied and dropped additions have been destroyed."""
     for addition in repository.staged_additions(session, dataset_id=dataset_id):
-        if addition.status != AdditionStatus.PENDING:
+        if addition.status != sets.AdditionStatus.PENDING:
             addition.staged = False
 
 
@@ -75,8 +74,8 @@ def drop(session: Session, *, dataset_id: str) -> None:
     """Drop the waiting batches of a retired dataset."""
     for addition in repository.staged_additions(session, dataset_id=dataset_id):
         addition.staged = False
-        if addition.status == AdditionStatus.PENDING:
-            addition.status = AdditionStatus.DROPPED
+        if addition.status == sets.AdditionStatus.PENDING:
+            addition.status = sets.AdditionStatus.DROPPED
 
 
 def drop_damaged(session: Session, error: problems.DatasetDamaged) -> bool:
@@ -86,7 +85,7 @@ def drop_damaged(session: Session, error: problems.DatasetDamaged) -> bool:
     if not records.is_in_batch(session, error):
         return False
     addition = session.get_one(Addition, error.rows_id)
-    addition.status = AdditionStatus.DROPPED
+    addition.status = sets.AdditionStatus.DROPPED
     rows_repository.drop_records_of_addition(session, addition_id=addition.id)
     detail = {"addition_id": addition.id, "num_records": addition.num_records, "kind": error.kind.value}
     tenant_id, action, object_id = addition.tenant_id, "dataset.addition_dropped", addition.dataset_id
@@ -97,4 +96,4 @@ def drop_damaged(session: Session, error: problems.DatasetDamaged) -> bool:
 
 
 def _is_applying(addition: Addition) -> bool:
-    return addition.revision is not None and addition.status == AdditionStatus.PENDING
+    return addition.revision is not None and addition.status == sets.AdditionStatus.PENDING

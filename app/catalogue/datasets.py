@@ -17,18 +17,13 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.catalogue import repository
 from app.config import Settings
-from app.db import actor, now
-from app.db.tables import Dataset, new_id
-from app.rows import formats, ingest, records, repository as rows_repository
-from app.rows.row_store import RowStore
-from app.rows.uploads import References, RowUpload, Suppressed, take_in
+from app.db import actor, now, tables
+from app.rows import formats, ingest, records, repository as rows_repository, row_store, uploads
 from lethe import sockets
 from lethe.contract import models, problems, sets
-from lethe.encoding import schema as schemas
+from lethe.encoding import schema as schemas, targets
 from lethe.encoding.rows import Schema
-from lethe.encoding.targets import TargetColumn
-from lethe.proof.budget import Budget
-from lethe.proof.network import PublicNetwork
+from lethe.proof import budget, network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,23 +34,29 @@ class Encoded:
     dataset_id: str
     schema: Schema | None
     classes: list[str]
-    target: TargetColumn | None
+    target: targets.TargetColumn | None
     network_id: str | None
     num_features: int
     num_slots: int
     root: str
-    subject_refs: References
+    subject_refs: uploads.References
     num_suppressed: int
     warnings: list[str]
 
 
-def encode(rows: RowStore, upload: RowUpload, *, suppressed: Suppressed, network_id: str | None = None) -> Encoded:
+def encode(
+    rows: row_store.RowStore,
+    upload: uploads.RowUpload,
+    *,
+    suppressed: uploads.Suppressed,
+    network_id: str | None = None,
+) -> Encoded:
     """Encode an upload into the row store, each row in a slot that is independent of its position in the file.
     `network_id` is the id of the network behind the upload's `features_of`. Raises `SchemaInvalid`, `RowInvalid`,
     `DatasetUnusable`, `InputInvalid` or `SubjectSuppressed`, leaving nothing on disk."""
-    dataset_id = new_id("ds")
+    dataset_id = tables.new_id("ds")
     with rows.writing(dataset_id) as writer:
-        result = take_in(writer, upload, suppressed=suppressed)
+        result = uploads.take_in(writer, upload, suppressed=suppressed)
         if upload.has_classes:
             ingest.check_learnable(result.class_counts.tolist(), upload.classes)
     assert writer.num_columns is not None
@@ -74,7 +75,7 @@ def encode(rows: RowStore, upload: RowUpload, *, suppressed: Suppressed, network
     )
 
 
-def _places(upload: RowUpload, num_features: int) -> dict[str, slice]:
+def _places(upload: uploads.RowUpload, num_features: int) -> dict[str, slice]:
     """Map columns to slices of the features. Without a schema, or with a network, each feature is its own column."""
     if upload.schema and not upload.features_of:
         return upload.schema.places
@@ -82,12 +83,14 @@ def _places(upload: RowUpload, num_features: int) -> dict[str, slice]:
     return {f"{name}[{place}]": slice(place, place + 1) for place in range(num_features)}
 
 
-def register(session: Session, *, name: str, encoded: Encoded, adaptive_budget: Budget | None = None) -> Dataset:
+def register(
+    session: Session, *, name: str, encoded: Encoded, adaptive_budget: budget.Budget | None = None
+) -> tables.Dataset:
     """Register an encoded upload as a dataset. This fixes and publishes its number of slots and its budget, if any."""
     # The network may have been deleted since the upload began.
     if encoded.network_id is not None:
         network_keeper().named(session, encoded.network_id)
-    dataset = Dataset(
+    dataset = tables.Dataset(
         id=encoded.dataset_id,
         tenant_id=actor(session).tenant_id,
         name=name,
@@ -113,34 +116,34 @@ def register(session: Session, *, name: str, encoded: Encoded, adaptive_budget: 
     return dataset
 
 
-def get(session: Session, dataset_id: str) -> Dataset:
+def get(session: Session, dataset_id: str) -> tables.Dataset:
     """Return a dataset. Raises `DatasetUnknown`."""
-    return problems.DatasetUnknown.if_none(session.get(Dataset, dataset_id), dataset_id=dataset_id)
+    return problems.DatasetUnknown.if_none(session.get(tables.Dataset, dataset_id), dataset_id=dataset_id)
 
 
-def require_kept(dataset: Dataset) -> None:
+def require_kept(dataset: tables.Dataset) -> None:
     """Raise `DatasetRetired` if the dataset is retired."""
     if dataset.retired_at is not None:
         raise problems.DatasetRetired(dataset_id=dataset.id)
 
 
-def target_of(dataset: Dataset) -> TargetColumn | None:
+def target_of(dataset: tables.Dataset) -> targets.TargetColumn | None:
     """Return the range of the dataset's target; None if the dataset has classes."""
-    return TargetColumn.from_json(dataset.target) if dataset.target else None
+    return targets.TargetColumn.from_json(dataset.target) if dataset.target else None
 
 
-def network_of(session: Session, dataset: Dataset) -> PublicNetwork | None:
+def network_of(session: Session, dataset: tables.Dataset) -> network.PublicNetwork | None:
     """Return the network that computed the rows' features, in the form that mechanisms use, or None if there is none.
     Raises `NetworkUnknown`."""
     return network_keeper().named(session, dataset.network_id) if dataset.network_id else None
 
 
-def has_labels(dataset: Dataset) -> bool:
+def has_labels(dataset: tables.Dataset) -> bool:
     """Return True if the dataset's records may have any number of classes, including none."""
     return dataset.schema is not None and schemas.stored(dataset.schema).separator is not None
 
 
-def weight_bound_of(dataset: Dataset) -> float | None:
+def weight_bound_of(dataset: tables.Dataset) -> float | None:
     """Return the public bound on row weights, or None if rows have no weights."""
     weight = dataset.schema and schemas.stored(dataset.schema).weight
     return weight.bound if weight else None
@@ -195,10 +198,10 @@ class NetworkKeeper:
     number of parameters; it raises `PreconditionFailed` if the network does not fit the dataset.
     """
 
-    named: Callable[[Session, str], PublicNetwork]
+    named: Callable[[Session, str], network.PublicNetwork]
     opened: Callable[[Session, Settings, str], OpenedNetwork]
     content: Callable[[Session, str], bytes]
-    linearised: Callable[[Session, Dataset, models.TangentIn], tuple[PublicNetwork, int]]
+    linearised: Callable[[Session, tables.Dataset, models.TangentIn], tuple[network.PublicNetwork, int]]
 
 
 def network_keeper() -> NetworkKeeper:

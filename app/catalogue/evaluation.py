@@ -18,8 +18,7 @@ from sqlalchemy.orm import Session
 
 from app.catalogue import repository
 from app.db.tables import Dataset
-from app.rows import repository as rows_repository
-from app.rows.row_store import RowStore
+from app.rows import repository as rows_repository, row_store
 from lethe.contract.problems import EvaluationOverlaps, Sentence
 
 _BY_CHANCE = 5.0
@@ -55,7 +54,7 @@ def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_k
     return [Comparison(newcomers=parts_of(session, evaluated_on), others=learned_on, learned_on=learned_on)]
 
 
-def compare(store: RowStore, comparison: Comparison, *, may_know: bool) -> None:
+def compare(store: row_store.RowStore, comparison: Comparison, *, may_know: bool) -> None:
     """Raise `EvaluationOverlaps` if more rows of `newcomers` equal rows of `others` than chance explains.
 
     Chance is assumed to explain twice the rate at which training rows equal each other, plus a margin; without equal
@@ -85,7 +84,7 @@ def stated_count(shared: int, *, may_know: bool) -> int | Sentence:
     return shared if may_know and shared else Sentence("Some")
 
 
-def _hashes(store: RowStore, parts: Sequence[Part], key: bytes) -> npt.NDArray[Any]:
+def _hashes(store: row_store.RowStore, parts: Sequence[Part], key: bytes) -> npt.NDArray[Any]:
     """Return the keyed hash of the features of every row that is not null  # (n,)"""
     blocks = (block for part in parts for block in store.read(part.rows_id, part.root))
     rows = (row for block in blocks for row in block.features if row.any())

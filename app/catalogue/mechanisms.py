@@ -10,11 +10,9 @@ from app.db.tables import Dataset
 from lethe.contract.fields import expected
 from lethe.contract.models import ModelIn, TargetIn
 from lethe.contract.problems import FieldError, PreconditionFailed, Sentence, TargetUnreachable
-from lethe.proof import accountant, calibration, errors, methods
-from lethe.proof.accountant import Run
+from lethe.proof import accountant, calibration, errors, methods, network
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
-from lethe.proof.network import PublicNetwork
 
 _OF_THE_BODY = [field.name for field in fields(calibration.ModelSettings) if field.name in ModelIn.model_fields]
 
@@ -42,8 +40,8 @@ def of(
     model: ModelIn,
     *,
     max_steps: int,
-    tangent: tuple[PublicNetwork, int] | None = None,
-    encoder: PublicNetwork | None = None,
+    tangent: tuple[network.PublicNetwork, int] | None = None,
+    encoder: network.PublicNetwork | None = None,
 ) -> Mechanism:
     """Return the mechanism for the model requested in `model`.
 
@@ -65,7 +63,10 @@ def of(
             if mechanism.learn_steps > max_steps:
                 raise errors.InfeasibleError(f"Expected learn_steps={mechanism.learn_steps} <= {max_steps}: raise l2")
             if installed[model.method].continues:
-                learned, delta = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)]), settings.delta
+                learned, delta = (
+                    accountant.replay(mechanism, [accountant.Run(steps=mechanism.learn_steps)]),
+                    settings.delta,
+                )
                 calibration.least_steps(learned, records=1, epsilon=settings.epsilon, delta=delta, at_most=max_steps)
         except errors.InfeasibleError as error:
             raise TargetUnreachable("{error}. Raise l2, noise_scale or the target.", error=str(error)) from error
@@ -113,7 +114,9 @@ def problem_of(dataset: Dataset, objective: str | None, loss_width: float | None
     }
 
 
-def _of_tangent(tangent: tuple[PublicNetwork, int] | None, encoder: PublicNetwork | None) -> dict[str, Any]:
+def _of_tangent(
+    tangent: tuple[network.PublicNetwork, int] | None, encoder: network.PublicNetwork | None
+) -> dict[str, Any]:
     if encoder or not tangent:
         return {"network": encoder} if encoder else {}
     return {"network": tangent[0], "num_parameters": tangent[1]}

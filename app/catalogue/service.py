@@ -13,18 +13,15 @@ from sqlalchemy.orm import Session
 from app import telemetry
 from app.audit import service as audit
 from app.catalogue import datasets, mechanisms, repository
-from app.db import actor, now
-from app.db.tables import Dataset, Model, Run, Version, new_id, stored_mechanism
+from app.db import actor, now, tables
 from app.vault.sealing import WeightStore
 from lethe import sockets
-from lethe.contract import problems
-from lethe.contract.models import ModelIn, QualityIn, QualityOut
-from lethe.contract.sets import ModelStatus, RunKind, VersionStatus
+from lethe.contract import models, problems, sets
 from lethe.encoding import schema
 from lethe.proof import methods, network
 from lethe.proof.mechanism import Mechanism
 
-HandedOut = Callable[[Session, Version], dict[str, str]]
+HandedOut = Callable[[Session, tables.Version], dict[str, str]]
 """`HANDED_OUT` hook: record an export of a version's weights in the caller's transaction, and return details for the
 audit log."""
 
@@ -38,16 +35,16 @@ class Judge:
     returns a model's gate and whether its version meets it, or None if the model has no gate.
     """
 
-    to_stored: Callable[[QualityIn, Mechanism, bool], dict[str, Any]]
-    judge: Callable[[Session, Model, Version], None]
-    describe: Callable[[Model, Version | None], QualityOut | None]
+    to_stored: Callable[[models.QualityIn, Mechanism, bool], dict[str, Any]]
+    judge: Callable[[Session, tables.Model, tables.Version], None]
+    describe: Callable[[tables.Model, tables.Version | None], models.QualityOut | None]
 
 
 def _judges() -> tuple[Judge, ...]:
     return sockets.plugs("app.features", "hooks", "JUDGES")
 
 
-def stored_gate(gate: QualityIn | None, mechanism: Mechanism, *, is_evaluated: bool) -> dict[str, Any] | None:
+def stored_gate(gate: models.QualityIn | None, mechanism: Mechanism, *, is_evaluated: bool) -> dict[str, Any] | None:
     """Return a gate as its model stores it; None if there is no gate.
 
     Raises `PreconditionFailed` if the gate can never be judged.
@@ -59,7 +56,7 @@ def stored_gate(gate: QualityIn | None, mechanism: Mechanism, *, is_evaluated: b
     raise problems.PreconditionFailed.no_gates([problems.FieldError("quality", "expected no quality gate")])
 
 
-def judge_version(session: Session, model: Model, version: Version) -> None:
+def judge_version(session: Session, model: tables.Model, version: tables.Version) -> None:
     """Judge a version by its model's gate. If no feature can judge the gate, the version is held back."""
     judges = _judges()
     if not judges:
@@ -68,12 +65,12 @@ def judge_version(session: Session, model: Model, version: Version) -> None:
         judge.judge(session, model, version)
 
 
-def described_gate(model: Model, version: Version | None) -> QualityOut | None:
+def described_gate(model: tables.Model, version: tables.Version | None) -> models.QualityOut | None:
     """Return a model's gate and whether `version` meets it; None without a gate or a feature that evaluates gates."""
     return next((judge.describe(model, version) for judge in _judges()), None)
 
 
-def require_served(version: Version) -> None:
+def require_served(version: tables.Version) -> None:
     """Raise `ModelHeld` if a version is held back by its model's gate."""
     if version.held:
         raise problems.ModelHeld(number=version.number, model_id=version.model_id)
@@ -81,14 +78,14 @@ def require_served(version: Version) -> None:
 
 def create_model(
     session: Session,
-    body: ModelIn,
+    body: models.ModelIn,
     *,
-    dataset: Dataset,
-    evaluation_dataset: Dataset | None,
+    dataset: tables.Dataset,
+    evaluation_dataset: tables.Dataset | None,
     weakest: tuple[float, float],
     max_steps: int,
     tangent: tuple[network.PublicNetwork, int] | None,
-) -> Model:
+) -> tables.Model:
     """Create a model: fix its mechanism and request the first training run.
 
     `weakest` gives the largest epsilon and delta allowed as the target. The caller has checked that the datasets share
@@ -107,8 +104,8 @@ def create_model(
     _check_target(body.target.epsilon, mechanisms.delta_of(dataset, body.target), weakest)
     encoder = datasets.network_of(session, dataset)
     mechanism = mechanisms.of(dataset, body, max_steps=max_steps, tangent=tangent, encoder=encoder)
-    model = Model(
-        id=new_id("mdl"),
+    model = tables.Model(
+        id=tables.new_id("mdl"),
         tenant_id=actor(session).tenant_id,
         name=body.name,
         dataset_id=dataset.id,
@@ -122,8 +119,8 @@ def create_model(
         audit_lanes=body.audit.lanes,
         audit_chains=body.audit.chains,
         quality=stored_gate(body.quality, mechanism, is_evaluated=evaluation_dataset is not None),
-        status=ModelStatus.LEARNING,
-        wanted=RunKind.LEARN,
+        status=sets.ModelStatus.LEARNING,
+        wanted=sets.RunKind.LEARN,
         created_at=now(session),
     )
     session.add(model)
@@ -144,47 +141,47 @@ def _check_target(epsilon: float, delta: float, weakest: tuple[float, float]) ->
         raise problems.TargetTooWeak(errors=faults, most_epsilon=most_epsilon, most_delta=most_delta)
 
 
-def get_model(session: Session, model_id: str) -> Model:
+def get_model(session: Session, model_id: str) -> tables.Model:
     """Return a model. Raises `ModelUnknown`."""
-    return problems.ModelUnknown.if_none(session.get(Model, model_id), model_id=model_id)
+    return problems.ModelUnknown.if_none(session.get(tables.Model, model_id), model_id=model_id)
 
 
-def get_version(session: Session, *, model_id: str, number: int) -> Version:
+def get_version(session: Session, *, model_id: str, number: int) -> tables.Version:
     """Return a version of a model. Raises `ModelUnknown`, `VersionUnknown`."""
     get_model(session, model_id)
     version = repository.version(session, model_id=model_id, number=number)
     return problems.VersionUnknown.if_none(version, model_id=model_id, number=number)
 
 
-def get_live_version(session: Session, model: Model) -> Version:
+def get_live_version(session: Session, model: tables.Model) -> tables.Version:
     """Return the live version of a model. Raises `ModelNotLive`, `ModelRetired`."""
     require_kept(model)
     version = repository.live_version(session, model)
     return problems.ModelNotLive.if_none(version, model_id=model.id, status=model.status)
 
 
-def require_kept(model: Model) -> None:
+def require_kept(model: tables.Model) -> None:
     """Raise `ModelRetired` if the model is retired."""
     if model.retired_at is not None:
         raise problems.ModelRetired(model_id=model.id)
 
 
-def relearn(session: Session, model: Model) -> None:
+def relearn(session: Session, model: tables.Model) -> None:
     """Request a run from scratch on the current data. Raises `ModelRetired`."""
     require_kept(model)
     if model.wanted is None:
-        model.wanted = RunKind.RELEARN if model.live_version else RunKind.LEARN
-        model.status = ModelStatus.LIVE if model.live_version else ModelStatus.LEARNING
+        model.wanted = sets.RunKind.RELEARN if model.live_version else sets.RunKind.LEARN
+        model.status = sets.ModelStatus.LIVE if model.live_version else sets.ModelStatus.LEARNING
         model.attempts, model.deaths, model.not_before, model.error_code = 0, 0, None, None
     audit.record(session, "model.relearn_asked", model.id)
 
 
-def mechanism_of(model: Model) -> Mechanism:
+def mechanism_of(model: tables.Model) -> Mechanism:
     """Return a model's mechanism. Raises `MechanismUnreadable`."""
-    return stored_mechanism(model.mechanism)
+    return tables.stored_mechanism(model.mechanism)
 
 
-def langevin_of(model: Model) -> Mechanism:
+def langevin_of(model: tables.Model) -> Mechanism:
     """Return the mechanism of a model whose runs continue its live version. Raises `PreconditionFailed` for a model
     with a different method, and `MechanismUnreadable`."""
     mechanism = mechanism_of(model)
@@ -194,17 +191,23 @@ def langevin_of(model: Model) -> Mechanism:
 
 
 def publish_version(
-    session: Session, *, run: Run, model: Model, previous: Version | None, weights_sha256: str, metrics: dict[str, Any]
-) -> Version:
+    session: Session,
+    *,
+    run: tables.Run,
+    model: tables.Model,
+    previous: tables.Version | None,
+    weights_sha256: str,
+    metrics: dict[str, Any],
+) -> tables.Version:
     """Publish a run's version, held back if the model's gate requires it, and retire the `previous` live version. Both
     happen in the caller's transaction."""
     if previous:
-        previous.status = VersionStatus.RETIRED
-    version = Version(
+        previous.status = sets.VersionStatus.RETIRED
+    version = tables.Version(
         id=run.version_id,
         model_id=model.id,
         number=(model.live_version or 0) + 1,
-        status=VersionStatus.LIVE,
+        status=sets.VersionStatus.LIVE,
         run_id=run.id,
         revision=run.revision,
         weights_sha256=weights_sha256,
@@ -213,14 +216,14 @@ def publish_version(
     )
     session.add(version)
     judge_version(session, model, version)
-    model.live_version, model.status = version.number, ModelStatus.LIVE
+    model.live_version, model.status = version.number, sets.ModelStatus.LIVE
     model.attempts, model.deaths, model.not_before, model.error_code = 0, 0, None, None
-    if run.kind != RunKind.UNLEARN:
+    if run.kind != sets.RunKind.UNLEARN:
         model.wanted = None
     return version
 
 
-def read_weights(store: WeightStore, version: Version) -> bytes:
+def read_weights(store: WeightStore, version: tables.Version) -> bytes:
     """Return the weights of a live version in safetensors format. Raises `WeightsDestroyed` if the version is not live,
     and `ModelHeld`."""
     require_live(version)
@@ -232,7 +235,7 @@ def hand_out(session: Session, *, model_id: str, number: int) -> None:
     """Record that a version's weights are about to be exported to the session's actor. Raises `ModelUnknown`,
     `VersionUnknown`, `WeightsDestroyed` if the version is not live, and `ModelHeld`."""
     version = get_version(session, model_id=model_id, number=number)
-    if version.status != VersionStatus.LIVE:
+    if version.status != sets.VersionStatus.LIVE:
         raise problems.WeightsDestroyed.superseded_meanwhile(number=number)
     require_served(version)
     details: dict[str, str] = {}
@@ -241,9 +244,9 @@ def hand_out(session: Session, *, model_id: str, number: int) -> None:
     audit.record(session, "model.weights_exported", model_id, version=number, **details)
 
 
-def require_live(version: Version) -> None:
+def require_live(version: tables.Version) -> None:
     """Raise `WeightsDestroyed` if the version is not live."""
-    if version.status != VersionStatus.LIVE:
+    if version.status != sets.VersionStatus.LIVE:
         raise problems.WeightsDestroyed.superseded(number=version.number)
 
 
@@ -262,7 +265,7 @@ def destroy(store: WeightStore, version_ids: Iterable[str]) -> list[str]:
     return destroyed
 
 
-def _same_shape(first: Dataset, second: Dataset) -> bool:
+def _same_shape(first: tables.Dataset, second: tables.Dataset) -> bool:
     same = ("network_id", "num_features", "classes", "target")
     return schema.is_same(first.schema, second.schema) and all(
         getattr(first, name) == getattr(second, name) for name in same

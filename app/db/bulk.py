@@ -16,12 +16,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from app.db import driver, sealed
-from app.db.tables import Table
+from app.db import driver, sealed, tables
 from lethe.contract.problems import FieldError, InputInvalid
 
-_Row = TypeVar("_Row", bound=Table)
-_Stored = tuple[type[Table], Sequence[Any], bool]
+_Row = TypeVar("_Row", bound=tables.Table)
+_Stored = tuple[type[tables.Table], Sequence[Any], bool]
 _BATCH = 10_000
 _ROOM_KIB = 256 * 1024
 _MANY = 100
@@ -29,7 +28,9 @@ _MANY = 100
 _WAITING = "bulk.waiting"
 
 
-def insert(session: Session, table: type[Table], *, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def insert(
+    session: Session, table: type[tables.Table], *, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
     """Insert `rows` into `table`, each with one value per column; `columns` must be in the table's order. PostgreSQL
     uses COPY, which takes 8 s instead of 35 s for a million rows of `records`. SQLite gets a larger page cache, because
     its indexes are filled in random order and the default cache would write each page to the log repeatedly."""
@@ -57,7 +58,7 @@ def new(table: type[_Row], **values: Any) -> _Row:
 
 def count_on(session: Session) -> None:
     """Advance PostgreSQL's autoincrement sequences past explicitly numbered rows, as SQLite does automatically."""
-    for table in Table.metadata.sorted_tables if session.get_bind().dialect.name == "postgresql" else ():
+    for table in tables.Table.metadata.sorted_tables if session.get_bind().dialect.name == "postgresql" else ():
         if (column := table.autoincrement_column) is not None:
             sequence, last = sa.func.pg_get_serial_sequence(table.name, column.name), sa.func.max(column)
             session.execute(sa.select(sa.func.setval(sequence, sa.func.coalesce(last, 1), last.is_not(None))))
@@ -65,8 +66,8 @@ def count_on(session: Session) -> None:
 
 def store(
     session: Session,
-    table: type[Table],
-    rows: Sequence[Table] | Sequence[Mapping[str, Any]],
+    table: type[tables.Table],
+    rows: Sequence[tables.Table] | Sequence[Mapping[str, Any]],
     *,
     unless_there: bool = False,
 ) -> None:
@@ -109,8 +110,10 @@ class _Insertion:
     of: Callable[[Mapping[str, Any]], tuple[Any, ...]]
     processors: Sequence[Callable[[Any], Any] | None]
 
-    def values(self, rows: Sequence[Table] | Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-        return self.processed([self.of(_nothing(type(r)) | vars(r) if isinstance(r, Table) else r) for r in rows])
+    def values(self, rows: Sequence[tables.Table] | Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+        return self.processed(
+            [self.of(_nothing(type(r)) | vars(r) if isinstance(r, tables.Table) else r) for r in rows]
+        )
 
     def processed(self, rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
         if len(rows) == 1:
@@ -152,7 +155,7 @@ def _run(session: Session, stored: Sequence[_Stored]) -> None:
 
 @functools.lru_cache(maxsize=200)
 def _insertion(
-    table: type[Table], dialect: sa.Dialect, *, columns: Sequence[str] = (), unless_there: bool = False
+    table: type[tables.Table], dialect: sa.Dialect, *, columns: Sequence[str] = (), unless_there: bool = False
 ) -> _Insertion:
     into = table.metadata.tables[table.__tablename__]
     insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
@@ -176,7 +179,7 @@ def _insertion(
 
 
 @functools.cache
-def _nothing(table: type[Table]) -> dict[str, Any]:
+def _nothing(table: type[tables.Table]) -> dict[str, Any]:
     return dict.fromkeys(column.key for column in table.__mapper__.column_attrs)
 
 
@@ -188,7 +191,9 @@ def _pipeline(connection: sa.Connection) -> Iterator[None]:
         yield
 
 
-def _copy(connection: sa.Connection, table: type[Table], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def _copy(
+    connection: sa.Connection, table: type[tables.Table], columns: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
     names = [connection.dialect.identifier_preparer.quote(name) for name in (table.__tablename__, *columns)]
     statement = f"COPY {names[0]} ({', '.join(names[1:])}) FROM STDIN"
     server: Any = connection.connection

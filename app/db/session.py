@@ -17,11 +17,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import LoaderCriteriaOption, ORMExecuteState, Session, sessionmaker, with_loader_criteria
 
-from app import errors, telemetry
-from app.db import postgresql, sealed, sqlite
-from app.db.functions import usually
+from app import errors, telemetry, turns
+from app.db import functions, postgresql, sealed, sqlite
 from app.db.tables import Certificate, DeletionRequest, Owned, Suppression, Table
-from app.turns import NoTurn, Turns
 from lethe import sockets
 from lethe.contract.problems import DatabaseDamaged, Problem
 
@@ -67,7 +65,7 @@ class Database:
         self._url = url
         if vault is not None:
             sealed.give(self.engine, vault)
-        self.turns = _turns.setdefault(url, Turns())
+        self.turns = _turns.setdefault(url, turns.Turns())
         self._guard: Callable[[], None] = _let_pass
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
         sa.event.listen(self._sessions, "do_orm_execute", _of_its_tenant)
@@ -168,7 +166,7 @@ class Database:
 
 _refused: dict[str, Problem | None] = {}
 """Reason for refusing callers, keyed by database URL."""
-_turns: dict[str, Turns] = {}
+_turns: dict[str, turns.Turns] = {}
 """Queues of this process's writers, keyed by database URL."""
 _damaged: set[str] = set()
 """URLs of databases in which this process has found a damaged page. Their other contents are no longer trusted."""
@@ -222,7 +220,9 @@ def _of_its_tenant(execution: ORMExecuteState) -> None:
 
 @functools.lru_cache(maxsize=1000)
 def _own(tenant_id: str) -> LoaderCriteriaOption:
-    return with_loader_criteria(Owned, lambda table: usually(table.tenant_id == tenant_id), include_aliases=True)
+    return with_loader_criteria(
+        Owned, lambda table: functions.usually(table.tenant_id == tenant_id), include_aliases=True
+    )
 
 
 @functools.lru_cache(maxsize=1000)
@@ -308,5 +308,5 @@ def _named() -> Iterator[None]:
             raise error.orig from None
         raise
     # All connections of this process are in use, or other writers of this process come first.
-    except (sa.exc.TimeoutError, NoTurn) as error:
+    except (sa.exc.TimeoutError, turns.NoTurn) as error:
         raise sa.exc.OperationalError(None, None, error) from error

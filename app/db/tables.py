@@ -13,8 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from app.db.sealed import Particulars, Reference, Sealed
 from app.errors import MechanismUnreadable, MethodUnsupported
 from lethe import sockets
-from lethe.contract.problems import InputInvalid
-from lethe.contract.sets import RequestModelStatus
+from lethe.contract import problems, sets
 from lethe.proof import errors, methods
 from lethe.proof.mechanism import Mechanism
 
@@ -50,7 +49,9 @@ class StorableText(sa.TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
         if value is not None and ("\0" in value or not (value.isascii() or _encodes(value))):
-            raise InputInvalid("A text of the call holds the character NUL or half a surrogate pair; send it without.")
+            raise problems.InputInvalid(
+                "A text of the call holds the character NUL or half a surrogate pair; send it without."
+            )
         return value
 
 
@@ -559,7 +560,7 @@ class Erasure(Table):
     )
 
 
-OWED = (RequestModelStatus.PENDING, RequestModelStatus.RUNNING)
+OWED = (sets.RequestModelStatus.PENDING, sets.RequestModelStatus.RUNNING)
 """Statuses of models that still have to forget a request's rows."""
 
 

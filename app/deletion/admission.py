@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.keys import Keys
 from lethe import sockets
-from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid
-from lethe.contract.sets import SubjectRule
+from lethe.contract import problems, sets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +27,7 @@ class StatementJudge(Protocol):
     """Verifier of identity statements."""
 
     def check(
-        self, session: Session, keys: Keys, token: str, *, subject_sha256: bytes, rule: SubjectRule
+        self, session: Session, keys: Keys, token: str, *, subject_sha256: bytes, rule: sets.SubjectRule
     ) -> IdentityStatement:
         """Return the statement that a token makes about this subject, or raise `IdentityStatementInvalid`."""
 
@@ -41,7 +40,7 @@ class StatementJudge(Protocol):
     def use(self, session: Session, statements: Sequence[IdentityStatement]) -> None:
         """Record statements as used."""
 
-    def refusal(self) -> IdentityStatementInvalid:
+    def refusal(self) -> problems.IdentityStatementInvalid:
         """Return the error for rejected statements. It is always the same, so that it does not reveal the reason."""
 
 
@@ -54,8 +53,10 @@ def judge() -> StatementJudge:
     """Return the verifier of identity statements, or raise `InputInvalid` if no feature provides it."""
     judges: tuple[StatementJudge, ...] = sockets.plugs("app.features", "hooks", "ADMITS")
     if not judges:
-        fault = FieldError("identity_statement", "expected none: this installation judges no identity statements")
-        raise InputInvalid("This installation judges no identity statements.", [fault])
+        fault = problems.FieldError(
+            "identity_statement", "expected none: this installation judges no identity statements"
+        )
+        raise problems.InputInvalid("This installation judges no identity statements.", [fault])
     return judges[0]
 
 
@@ -69,7 +70,7 @@ def check_callback_url(url: str, allowed: Sequence[IPv4Network | IPv6Network]) -
     """
     checks: tuple[CheckUrl, ...] = sockets.plugs("app.features", "hooks", "CALLBACK_URLS")
     if not checks:
-        fault = FieldError("callback_url", "expected none: this installation sends no callbacks")
-        raise InputInvalid("This installation sends no callbacks.", [fault])
+        fault = problems.FieldError("callback_url", "expected none: this installation sends no callbacks")
+        raise problems.InputInvalid("This installation sends no callbacks.", [fault])
     for check_url in checks:
         check_url(url, allowed)

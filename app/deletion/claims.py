@@ -5,13 +5,12 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from app.db import now
-from app.db.tables import Dataset, DeletionRequest, Erasure, RequestModel, Run
+from app.db import now, tables
 from app.deletion import completion, deadlines, history, repository, status
 from lethe.contract.sets import EventKind, RequestModelStatus, RequestStatus
 
 
-def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
+def claim_erasures(session: Session, *, dataset: tables.Dataset, limit: int) -> None:
     """Claim the rows of up to `limit` waiting requests on `dataset`, and increment its revision if there are any. Every
     model of the dataset then owes each of these requests a version without the rows."""
     waiting = repository.pending_erasures(session, dataset_id=dataset.id, limit=limit)
@@ -44,7 +43,7 @@ def start_models(session: Session, *, model_id: str, revision: int, run_id: str)
     _move(session, starting, RequestStatus.RUNNING, at=at)
 
 
-def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
+def confirm_erasures(session: Session, *, dataset: tables.Dataset) -> bool:
     """Record that every claimed row of `dataset` is null and its old content unreadable, and delete the records that
     say whose rows they were. Return True if any erasure was pending."""
     at = now(session)
@@ -63,7 +62,7 @@ def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
 
 
 def complete_model(
-    session: Session, served: Sequence[tuple[RequestModel, DeletionRequest, str]], *, version: int
+    session: Session, served: Sequence[tuple[tables.RequestModel, tables.DeletionRequest, str]], *, version: int
 ) -> None:
     """Record that a model's version `version` has forgotten the rows, and complete requests that wait for nothing else.
     `served` lists the model's demands with their requests and the ids of their certificates."""
@@ -88,7 +87,7 @@ def give_up_model(
     repository.drop_pending(session, model_id=model_id)
 
 
-def hand_back(session: Session, run: Run) -> None:
+def hand_back(session: Session, run: tables.Run) -> None:
     """Requeue everything that an unfinished run was serving. Only a request's first MAX_HAND_BACKS hand-backs are
     recorded, with the run's status and error code, so that a permanent failure cannot fill the request's history."""
     demands = repository.request_models_of_run(session, run_id=run.id)
@@ -104,11 +103,11 @@ def hand_back(session: Session, run: Run) -> None:
 
 def _move(
     session: Session,
-    requests: Sequence[DeletionRequest],
+    requests: Sequence[tables.DeletionRequest],
     wanted: RequestStatus,
     *,
     at: datetime.datetime,
-    by: Run | None = None,
+    by: tables.Run | None = None,
 ) -> None:
     """Change the status of requests because a run has started, or because the run `by` hands them back. Only a
     request's first MAX_HAND_BACKS hand-backs and the changes that follow them are recorded."""
@@ -126,7 +125,9 @@ def _move(
     history.record(session, changes)
 
 
-def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, DeletionRequest]]) -> None:
+def _join(
+    session: Session, dataset: tables.Dataset, joining: Sequence[tuple[tables.Erasure, tables.DeletionRequest]]
+) -> None:
     """Join each request in `joining` to the erasures that claimed its rows in `dataset`, so that it waits for the same
     models. If the requests that erased the rows are completed, the last of them is recorded in `erased_by`."""
     if not joining:
@@ -139,7 +140,7 @@ def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, D
     models = {request_id: other.models if other else [] for request_id, other in joined.items()}
     repository.drop_owed(session, dataset_id=dataset.id, besides=models)
     _demand(session, [(request, models[request.id]) for _, request in joining])
-    erasures = repository.by_request(session, Erasure, joined)
+    erasures = repository.by_request(session, tables.Erasure, joined)
     for erasure, request in joining:
         if other := joined[request.id]:
             erasure.revision, erasure.num_records = other.revision, other.num_records
@@ -150,14 +151,14 @@ def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, D
     completion.complete_done(session, [request for _, request in joining])
 
 
-def _demand(session: Session, demanding: Sequence[tuple[DeletionRequest, Sequence[str]]]) -> None:
+def _demand(session: Session, demanding: Sequence[tuple[tables.DeletionRequest, Sequence[str]]]) -> None:
     """Add each request's missing demands on models."""
-    by_request = repository.by_request(session, RequestModel, [request.id for request, _ in demanding])
+    by_request = repository.by_request(session, tables.RequestModel, [request.id for request, _ in demanding])
     for request, model_ids in demanding:
         demanded = {demand.model_id for demand in by_request.get(request.id, ())}
         pending, at = RequestModelStatus.PENDING, request.created_at
         session.add_all(
-            RequestModel(request_id=request.id, model_id=model_id, status=pending, requested_at=at)
+            tables.RequestModel(request_id=request.id, model_id=model_id, status=pending, requested_at=at)
             for model_id in model_ids
             if model_id not in demanded
         )

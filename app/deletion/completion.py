@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
-from app.db import bulk, now
-from app.db.tables import DeletionRequest, Erasure, RequestAlias, RequestModel, new_id
+from app.db import bulk, now, tables
 from app.deletion import deadlines, history, repository, search_repository, status, suppression
-from app.deletion.repository import JoinedErasure, Lookup
 from app.rows import repository as rows_repository
 from lethe.contract.sets import EventKind, Outcome, RequestModelStatus, RequestStatus
 from lethe.contract.tenants import Policy
@@ -29,19 +27,21 @@ class Submitted:
     """Request with its new erasures and models, and the changes that are not yet recorded."""
 
     actor: str
-    request: DeletionRequest
-    erasures: list[Erasure] = field(default_factory=list)
-    models: list[RequestModel] = field(default_factory=list)
+    request: tables.DeletionRequest
+    erasures: list[tables.Erasure] = field(default_factory=list)
+    models: list[tables.RequestModel] = field(default_factory=list)
     changes: list[history.Change] = field(default_factory=list)
 
 
-def is_anything_held(request: DeletionRequest, lookup: Lookup) -> bool:
+def is_anything_held(request: tables.DeletionRequest, lookup: repository.Lookup) -> bool:
     """Return True if the request's datasets hold rows of the subject, including rows that are being erased."""
     dataset_ids = [*lookup.held(request.subject_refs), *lookup.joined(request.subject_refs)]
     return any(asks_for(request, dataset_id) for dataset_id in dataset_ids)
 
 
-def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datetime, verb: str | None = None) -> None:
+def accept(
+    new: Submitted, lookup: repository.Lookup, *, policy: Policy, at: datetime.datetime, verb: str | None = None
+) -> None:
     """Accept a request at `at`, and add its erasures and models, which become due when the grace period ends.
 
     Without a grace period, the request completes immediately if no rows are held or all are already erased. It stays
@@ -67,7 +67,7 @@ def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datet
             new.changes.append(complete(request, policy=policy, at=at, outcome=outcome))
 
 
-def _ask(new: Submitted, lookup: Lookup, *, besides: Collection[str] = ()) -> None:
+def _ask(new: Submitted, lookup: repository.Lookup, *, besides: Collection[str] = ()) -> None:
     """Add to `new` erasures in the request's datasets except `besides`, and models that used or may use the rows."""
     request = new.request
     holding = sorted(lookup.held(request.subject_refs) - set(besides))
@@ -80,13 +80,13 @@ def _ask(new: Submitted, lookup: Lookup, *, besides: Collection[str] = ()) -> No
 
 
 def _add_erasure(
-    new: Submitted, dataset_id: str, *, models: Sequence[str], joined: JoinedErasure | None = None
+    new: Submitted, dataset_id: str, *, models: Sequence[str], joined: repository.JoinedErasure | None = None
 ) -> None:
     """Add the erasure of one dataset's rows, and its models. With `joined`, join the erasure that claimed the rows."""
     new.erasures.append(
         bulk.new(
-            Erasure,
-            id=new_id("era"),
+            tables.Erasure,
+            id=tables.new_id("era"),
             request_id=new.request.id,
             dataset_id=dataset_id,
             revision=joined and joined.revision,
@@ -97,7 +97,7 @@ def _add_erasure(
     )
     new.models.extend(
         bulk.new(
-            RequestModel,
+            tables.RequestModel,
             request_id=new.request.id,
             model_id=model_id,
             status=RequestModelStatus.PENDING,
@@ -107,7 +107,7 @@ def _add_erasure(
     )
 
 
-def _outcome(new: Submitted, lookup: Lookup) -> Outcome | None:
+def _outcome(new: Submitted, lookup: repository.Lookup) -> Outcome | None:
     """Return the outcome of a request that has no pending erasures or models; None if any are pending."""
     if not new.erasures:
         new.request.erased_by = lookup.erased_by(new.request)
@@ -120,7 +120,7 @@ def _outcome(new: Submitted, lookup: Lookup) -> Outcome | None:
     return _outcome_of_erased(new.request, has_erased=has_erased, is_widened=is_widened)
 
 
-def _outcome_of_erased(request: DeletionRequest, *, has_erased: bool, is_widened: bool) -> Outcome:
+def _outcome_of_erased(request: tables.DeletionRequest, *, has_erased: bool, is_widened: bool) -> Outcome:
     """Return the outcome of a request whose erasures are all done. `is_widened` is True if a model's target exceeds the
     default bounds. A request that `has_erased` rows itself, or joined their erasure, gets no `erased_by`."""
     if has_erased:
@@ -144,9 +144,9 @@ def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.date
     changes = [change for item in submitted for change in item.changes]
     with bulk.together(session):
         if new:
-            bulk.store(session, DeletionRequest, requests)
+            bulk.store(session, tables.DeletionRequest, requests)
             aliases = [(request.id, ref) for request in requests for ref in request.subject_refs[1:]]
-            bulk.store(session, RequestAlias, [{"request_id": id_, "subject_ref": ref} for id_, ref in aliases])
+            bulk.store(session, tables.RequestAlias, [{"request_id": id_, "subject_ref": ref} for id_, ref in aliases])
         history.write(session, changes)
         _store_erasures(session, submitted)
         accepted = [request for request in requests if request.status != RequestStatus.IN_REVIEW]
@@ -158,11 +158,11 @@ def _store_erasures(session: Session, submitted: Sequence[Submitted]) -> None:
     """Store the erasures and models of requests that are already stored."""
     for item in submitted:
         repository.line_up(item.request, item.erasures)
-    bulk.store(session, Erasure, [erasure for item in submitted for erasure in item.erasures])
-    bulk.store(session, RequestModel, [model for item in submitted for model in item.models])
+    bulk.store(session, tables.Erasure, [erasure for item in submitted for erasure in item.erasures])
+    bulk.store(session, tables.RequestModel, [model for item in submitted for model in item.models])
 
 
-def complete_done(session: Session, requests: Collection[DeletionRequest]) -> None:
+def complete_done(session: Session, requests: Collection[tables.DeletionRequest]) -> None:
     """Complete each request whose erasures and models are all done and for which no feature has open work. Requests in
     their grace period, or whose person may be in damaged records, are left to `settle`."""
     at = now(session)
@@ -190,7 +190,7 @@ def complete_done(session: Session, requests: Collection[DeletionRequest]) -> No
 
 
 def complete(
-    request: DeletionRequest, *, policy: Policy, at: datetime.datetime, outcome: Outcome, verb: str | None = None
+    request: tables.DeletionRequest, *, policy: Policy, at: datetime.datetime, outcome: Outcome, verb: str | None = None
 ) -> history.Change:
     """Complete a request and return the unrecorded change, or raise `TransitionForbidden`. The actor is always the
     service: another actor in the event would reveal that nothing was held."""
@@ -205,7 +205,7 @@ def complete(
     return history.Change(request=request, kind=kind, status=request.status, actor=audit.SERVICE, at=at, verb=verb)
 
 
-def report_at(request: DeletionRequest, *, policy: Policy) -> datetime.datetime | None:
+def report_at(request: tables.DeletionRequest, *, policy: Policy) -> datetime.datetime | None:
     """Return the time at which discreet callers see a request as completed; None if the policy hides nothing. It is
     fixed at acceptance and depends only on the earliest time at which work can begin."""
     if not policy.report_seconds:
@@ -214,7 +214,7 @@ def report_at(request: DeletionRequest, *, policy: Policy) -> datetime.datetime 
     return began + datetime.timedelta(seconds=policy.report_seconds)
 
 
-def is_in_doubt(request: DeletionRequest, doubtful: Mapping[str, str]) -> bool:
+def is_in_doubt(request: tables.DeletionRequest, doubtful: Mapping[str, str]) -> bool:
     """Return True if the request covers a dataset with damaged records, which may hold undetected rows of the person.
     `doubtful` maps each such dataset to its tenant."""
     return any(
@@ -222,7 +222,7 @@ def is_in_doubt(request: DeletionRequest, doubtful: Mapping[str, str]) -> bool:
     )
 
 
-def asks_for(request: DeletionRequest, dataset_id: str) -> bool:
+def asks_for(request: tables.DeletionRequest, dataset_id: str) -> bool:
     """Return True if the request covers this dataset of its tenant."""
     return request.dataset_ids is None or dataset_id in request.dataset_ids
 
@@ -240,7 +240,7 @@ def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
     since = min((request.submitted_at for request, _ in settled), default=at)
     lookup = repository.look_up(session, subject_refs=refs, since=since)
     having = [request.id for request, has_erasures in settled if has_erasures]
-    by_request = repository.by_request(session, Erasure, having)
+    by_request = repository.by_request(session, tables.Erasure, having)
     updates: list[Submitted] = []
     for request, _ in settled:
         new = Submitted(actor=audit.SERVICE, request=request)
@@ -259,7 +259,9 @@ def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
     return len(settled)
 
 
-def _done_with(session: Session, request: DeletionRequest, lookup: Lookup, erasures: Iterable[Erasure]) -> set[str]:
+def _done_with(
+    session: Session, request: tables.DeletionRequest, lookup: repository.Lookup, erasures: Iterable[tables.Erasure]
+) -> set[str]:
     """Return the datasets that `erasures` cover, and those that hold the person's rows under a later consent."""
     own, refs = {erasure.dataset_id for erasure in erasures}, request.subject_refs
     return own | {

@@ -14,35 +14,33 @@ from dateutil.relativedelta import relativedelta
 
 from app import telemetry
 from app.db.tables import DeletionRequest
-from lethe.contract.problems import Unavailable
-from lethe.contract.sets import ClockState, Regulation
-from lethe.contract.tenants import Policy, TimeLimit
+from lethe.contract import problems, sets, tenants
 
 BEFORE_THE_DEADLINE = datetime.timedelta(days=7)
 """Period before a request's deadline in which no grace period, batching or less urgent work may delay the request."""
 _DAY = datetime.timedelta(days=1)
 
 
-_LIMITS: dict[str, TimeLimit] = {
+_LIMITS: dict[str, tenants.TimeLimit] = {
     # Art. 12(3): one month plus two. It may pause while the identity is unclear (EDPB Guidelines 01/2022, section 5.3).
-    Regulation.GDPR: TimeLimit(months=1, extension_months=2, may_pause=True),
+    sets.Regulation.GDPR: tenants.TimeLimit(months=1, extension_months=2, may_pause=True),
     # Cal. Code Regs. tit. 11, 7021(b): 45 days plus 45, regardless of the time required to verify the request.
-    Regulation.CCPA: TimeLimit(days=45, extension_days=45),
-    Regulation.OTHER: TimeLimit(days=30, extension_days=30, may_pause=True),
+    sets.Regulation.CCPA: tenants.TimeLimit(days=45, extension_days=45),
+    sets.Regulation.OTHER: tenants.TimeLimit(days=30, extension_days=30, may_pause=True),
 }
 
 
-def limits(policy: Policy) -> Mapping[str, TimeLimit]:
+def limits(policy: tenants.Policy) -> Mapping[str, tenants.TimeLimit]:
     """Return each regulation's time limit, or the tenant's own limit where it replaces the regulation's."""
     return _LIMITS | policy.regulations if policy.regulations else _LIMITS
 
 
-def due_at(limit: TimeLimit, submitted_at: datetime.datetime, *, zone: str = "UTC") -> datetime.datetime:
+def due_at(limit: tenants.TimeLimit, submitted_at: datetime.datetime, *, zone: str = "UTC") -> datetime.datetime:
     """Return the end (UTC) of the time limit that began at `submitted_at` (aware)."""
     return _later(submitted_at, relativedelta(months=limit.months, days=limit.days), zone)
 
 
-def extended(limit: TimeLimit, end: datetime.datetime, *, zone: str = "UTC") -> datetime.datetime:
+def extended(limit: tenants.TimeLimit, end: datetime.datetime, *, zone: str = "UTC") -> datetime.datetime:
     """Return the end (UTC) of a time limit after its extension beyond `end`; `end` if the limit has no extension.
 
     The extension counts from `end`, so it never ends later than if the whole limit were counted from the request.
@@ -56,7 +54,7 @@ def zone_named(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         telemetry.logger().error("deadlines.zone_unknown", zone=name)
-        raise Unavailable(
+        raise problems.Unavailable(
             "This host does not know the time zone of the tenant's policy, or of the request: install this release's "
             "version of tzdata, or set another time_zone."
         ) from error
@@ -76,7 +74,7 @@ def _later(moment: datetime.datetime, by: relativedelta, zone: str) -> datetime.
 class Clock:
     """Clock of a request. `days_left`: whole days until the deadline (negative after it); None for an ended request."""
 
-    state: ClockState
+    state: sets.ClockState
     deadline: datetime.datetime
     paused_since: datetime.datetime | None
     days_left: int | None
@@ -93,14 +91,14 @@ def clock(
     """Return the clock of a request at `at`. A deadline within `horizon` counts as at risk. A deadline that had passed
     when the clock was paused stays missed."""
     if ended:
-        return Clock(state=ClockState.ENDED, deadline=deadline, paused_since=None, days_left=None)
+        return Clock(state=sets.ClockState.ENDED, deadline=deadline, paused_since=None, days_left=None)
     remaining = deadline - (paused_at or at)
     if remaining <= datetime.timedelta(0):
-        state = ClockState.OVERDUE
+        state = sets.ClockState.OVERDUE
     elif paused_at is not None:
-        state = ClockState.PAUSED
+        state = sets.ClockState.PAUSED
     else:
-        state = ClockState.AT_RISK if remaining <= horizon else ClockState.ON_TIME
+        state = sets.ClockState.AT_RISK if remaining <= horizon else sets.ClockState.ON_TIME
     return Clock(state=state, deadline=deadline, paused_since=paused_at, days_left=remaining // _DAY)
 
 

@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
-from app.db import bulk, now
-from app.db.tables import DeletionRequest, RequestEvent
+from app.db import bulk, now, tables
 from app.deletion import status
 from lethe import sockets
 from lethe.contract.sets import EventKind, RequestStatus
@@ -20,7 +19,7 @@ class Change:
     """Change to a request. `status` is the status after the change, `facts` are the details that its kind does not
     imply, and `verb` is its name in the audit log, or None if it is not logged there."""
 
-    request: DeletionRequest
+    request: tables.DeletionRequest
     kind: EventKind
     status: str
     actor: str
@@ -41,7 +40,7 @@ def write(session: Session, changes: Sequence[Change]) -> None:
         return
     same = ("kind", "status", "facts", "actor", "at")
     events = [{"request_id": change.request.id} | {name: getattr(change, name) for name in same} for change in changes]
-    bulk.store(session, RequestEvent, events)
+    bulk.store(session, tables.RequestEvent, events)
     audit.record_all(session, [_deed(change) for change in changes if change.verb], at=changes[-1].at)
 
 
@@ -57,7 +56,7 @@ def announce(session: Session, changes: Sequence[Change]) -> None:
 
 def move(
     session: Session,
-    request: DeletionRequest,
+    request: tables.DeletionRequest,
     wanted: RequestStatus,
     *,
     kind: EventKind | None = None,
@@ -76,7 +75,7 @@ def move(
 
 def note(
     session: Session,
-    request: DeletionRequest,
+    request: tables.DeletionRequest,
     kind: EventKind,
     *,
     at: datetime.datetime | None = None,
@@ -89,7 +88,7 @@ def note(
 
 def changed(
     session: Session,
-    request: DeletionRequest,
+    request: tables.DeletionRequest,
     kind: EventKind,
     *,
     at: datetime.datetime,

@@ -12,8 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import flag_modified
 
-from app.db import functions, now, rows, sealed
-from app.db.bulk import in_parts
+from app.db import bulk, functions, now, rows, sealed
 from app.db.tables import (
     OWED,
     Dataset,
@@ -31,8 +30,7 @@ from app.db.tables import (
 from app.deletion.status import OPEN
 from app.rows import repository as rows_repository
 from lethe import sockets
-from lethe.contract.deletion_requests import OpenClock
-from lethe.contract.sets import ClockState, EventKind, ModelStatus, RequestModelStatus, RequestStatus, RunStatus
+from lethe.contract import deletion_requests, sets
 from lethe.proof import target
 
 
@@ -41,12 +39,12 @@ def these(statuses: Iterable[str]) -> sa.BindParameter[list[str]]:
     return sa.bindparam(None, sorted(statuses), expanding=True, literal_execute=True)
 
 
-_OPEN, _ACCEPTED = these(OPEN), these([RequestStatus.ACCEPTED])
-_IN_HAND = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
-_RUNNING = these([RequestStatus.RUNNING])
+_OPEN, _ACCEPTED = these(OPEN), these([sets.RequestStatus.ACCEPTED])
+_IN_HAND = these([sets.RequestStatus.ACCEPTED, sets.RequestStatus.RUNNING])
+_RUNNING = these([sets.RequestStatus.RUNNING])
 _MAX_CLAIMED_REQUESTS = 10_000
 _THESE: sa.BindParameter[Sequence[str]] = sa.bindparam("these", expanding=True)
-_HAND_BACKS = sa.select(RequestEvent.request_id).where(RequestEvent.kind == EventKind.HANDED_BACK)
+_HAND_BACKS = sa.select(RequestEvent.request_id).where(RequestEvent.kind == sets.EventKind.HANDED_BACK)
 _HAND_BACKS = _HAND_BACKS.where(RequestEvent.request_id.in_(_THESE))
 _AWAITING = (
     sa.select(RequestModel, Erasure, DeletionRequest)
@@ -83,7 +81,7 @@ def request_with_models(session: Session, request_id: str) -> tuple[DeletionRequ
 def requests_by_id(session: Session, request_ids: Collection[str]) -> dict[str, DeletionRequest]:
     query = sa.select(DeletionRequest).where(DeletionRequest.id.in_(_THESE))
     with sealed.opening(session):
-        batches = [session.scalars(query, {"these": batch}) for batch in in_parts(request_ids)]
+        batches = [session.scalars(query, {"these": batch}) for batch in bulk.in_parts(request_ids)]
         return {request.id: request for batch in batches for request in batch}
 
 
@@ -135,7 +133,7 @@ def _done() -> sa.Select[str, bool, bool, bool, dict[str, Any]]:
 def done(session: Session, *, request_ids: Collection[str]) -> dict[str, tuple[bool, bool, bool, dict[str, Any]]]:
     """Map those of `request_ids` whose erasures and models are all done to whether their erasures have rows, whether
     any target was beyond the default bounds, whether a feature's work is open, and their tenant's policy."""
-    found = (row for batch in in_parts(request_ids) for row in rows(session, _done(), {"these": batch}))
+    found = (row for batch in bulk.in_parts(request_ids) for row in rows(session, _done(), {"these": batch}))
     return {request_id: tuple(work) for request_id, *work in found}
 
 
@@ -172,16 +170,16 @@ def _may_be_in(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
 
 
 def has_clock(
-    state: OpenClock, *, at: datetime.datetime, horizon: datetime.timedelta = datetime.timedelta(0)
+    state: deletion_requests.OpenClock, *, at: datetime.datetime, horizon: datetime.timedelta = datetime.timedelta(0)
 ) -> sa.ColumnElement[bool]:
     """Return the condition that an open request's clock is in `state` at `at`, as `deadlines.clock` defines it."""
     is_running, deadline = DeletionRequest.paused_at.is_(None), DeletionRequest.deadline
     match state:
-        case ClockState.OVERDUE:
+        case sets.ClockState.OVERDUE:
             return sa.and_(deadline <= at, sa.or_(is_running, DeletionRequest.paused_at >= deadline))
-        case ClockState.PAUSED:
+        case sets.ClockState.PAUSED:
             return ~is_running & (DeletionRequest.paused_at < deadline)
-        case ClockState.AT_RISK:
+        case sets.ClockState.AT_RISK:
             return sa.and_(is_running, deadline > at, deadline <= at + horizon)
         case "running":
             return is_running & (deadline > at)
@@ -191,10 +189,10 @@ def to_alert(
     session: Session, *, at: datetime.datetime, horizon: datetime.timedelta, limit: int
 ) -> list[DeletionRequest]:
     """Return open requests that are overdue, or due within `horizon` on a running clock, and not announced as such."""
-    late = sa.and_(DeletionRequest.deadline <= at, DeletionRequest.alerted == ClockState.AT_RISK)
+    late = sa.and_(DeletionRequest.deadline <= at, DeletionRequest.alerted == sets.ClockState.AT_RISK)
     query = sa.select(DeletionRequest).where(
         DeletionRequest.status.in_(_OPEN),
-        sa.or_(DeletionRequest.paused_at.is_(None), has_clock(ClockState.OVERDUE, at=at)),
+        sa.or_(DeletionRequest.paused_at.is_(None), has_clock(sets.ClockState.OVERDUE, at=at)),
         DeletionRequest.deadline <= at + horizon,
         sa.or_(DeletionRequest.alerted.is_(None), late),
     )
@@ -208,7 +206,9 @@ def events(session: Session, *, request_id: str) -> list[RequestEvent]:
 
 def count_hand_backs(session: Session, *, request_ids: Collection[str]) -> Counter[str]:
     """Count each request's hand-backs: events recording that a run serving it did not succeed."""
-    return Counter(id_ for batch in in_parts(request_ids) for (id_,) in rows(session, _HAND_BACKS, {"these": batch}))
+    return Counter(
+        id_ for batch in bulk.in_parts(request_ids) for (id_,) in rows(session, _HAND_BACKS, {"these": batch})
+    )
 
 
 def request_models(session: Session, *, request_id: str) -> list[RequestModel]:
@@ -223,7 +223,7 @@ def by_request(session: Session, table: type[_OfRequest], request_ids: Collectio
     """Map each request to its erasures or its models, in key order. Requests that have none are omitted."""
     groups: dict[str, list[_OfRequest]] = {}
     query = sa.select(table).where(table.request_id.in_(_THESE)).order_by(*sa.inspect(table).primary_key)
-    for batch in in_parts(request_ids):
+    for batch in bulk.in_parts(request_ids):
         for row in session.scalars(query, {"these": batch}):
             groups.setdefault(row.request_id, []).append(row)
     return groups
@@ -245,7 +245,11 @@ def first_deadlines(session: Session) -> dict[str, datetime.datetime]:
 
 def line_up(request: DeletionRequest, erasures: Iterable[Erasure]) -> None:
     """Set the queue position of a new request's erasures. Database triggers update it when the request changes."""
-    is_accepted = request.status in (RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED)
+    is_accepted = request.status in (
+        sets.RequestStatus.ACCEPTED,
+        sets.RequestStatus.RUNNING,
+        sets.RequestStatus.COMPLETED,
+    )
     for erasure in erasures:
         erasure.deadline = request.deadline
         erasure.ready_at = (request.held_until or request.created_at) if is_accepted else None
@@ -299,7 +303,7 @@ def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[t
     # At the limit there may be further requests of the same people.
     if len(pairs) == limit:
         people = sorted({ref for _, request in pairs.values() for ref in request.subject_refs})
-        for batch in in_parts(people):
+        for batch in bulk.in_parts(people):
             also_theirs = values | {"these": batch, "limit": limit + MAX_ALSO_THEIRS}
             for erasure, request in session.execute(_ALSO_THEIRS, also_theirs):
                 pairs[erasure.id] = erasure, request
@@ -339,7 +343,7 @@ def claim_records(session: Session, *, dataset_id: str, claiming: Sequence[tuple
     """Claim the unclaimed rows of the requests' people in a dataset, each for the first erasure that names its person.
     Store in each erasure the number of rows claimed and the total number of the person's rows."""
     held, unclaimed = Counter[str](), Counter[str]()
-    for batch in in_parts({ref for _, request in claiming for ref in request.subject_refs}):
+    for batch in bulk.in_parts({ref for _, request in claiming for ref in request.subject_refs}):
         for ref, num_records, num_claimed in rows(session, _HELD, {"dataset_id": dataset_id, "these": batch}):
             held[str(ref)], unclaimed[str(ref)] = num_records, num_records - num_claimed
     claims: list[dict[str, str]] = []
@@ -361,14 +365,14 @@ def drop_owed(session: Session, *, dataset_id: str, besides: Mapping[str, Collec
         by_models.setdefault(frozenset(model_ids), []).append(request_id)
     for kept, request_ids in by_models.items():
         models = sa.select(Model.id).where(Model.dataset_id == dataset_id, Model.id.not_in(kept))
-        for batch in in_parts(request_ids):
+        for batch in bulk.in_parts(request_ids):
             theirs = sa.and_(RequestModel.request_id.in_(batch), RequestModel.model_id.in_(models))
             session.execute(sa.delete(RequestModel).where(theirs))
 
 
 def drop_pending(session: Session, *, model_id: str) -> None:
     """Delete all pending demands on a model."""
-    pending = sa.and_(RequestModel.model_id == model_id, RequestModel.status == RequestModelStatus.PENDING)
+    pending = sa.and_(RequestModel.model_id == model_id, RequestModel.status == sets.RequestModelStatus.PENDING)
     session.execute(sa.delete(RequestModel).where(pending))
 
 
@@ -428,28 +432,28 @@ def awaiting_model(
 
 def request_models_of_run(session: Session, *, run_id: str) -> list[RequestModel]:
     query = sa.select(RequestModel).where(
-        RequestModel.run_id == run_id, RequestModel.status == RequestModelStatus.RUNNING
+        RequestModel.run_id == run_id, RequestModel.status == sets.RequestModelStatus.RUNNING
     )
     return list(session.scalars(query))
 
 
 def served(session: Session, *, request_ids: Collection[str]) -> set[str]:
     """Return those of `request_ids` that a current run is serving."""
-    by_model = sa.select(RequestModel.request_id).where(RequestModel.status == RequestModelStatus.RUNNING)
+    by_model = sa.select(RequestModel.request_id).where(RequestModel.status == sets.RequestModelStatus.RUNNING)
     by_rows = (
         sa.select(Erasure.request_id)
         .join(Run, Run.dataset_id == Erasure.dataset_id)
-        .where(Erasure.nulled_at.is_(None), Erasure.revision.is_not(None), Run.status == RunStatus.RUNNING)
+        .where(Erasure.nulled_at.is_(None), Erasure.revision.is_not(None), Run.status == sets.RunStatus.RUNNING)
     )
     running: set[str] = set()
-    for batch in in_parts(request_ids):
+    for batch in bulk.in_parts(request_ids):
         running.update(session.scalars(by_model.where(RequestModel.request_id.in_(batch))))
         running.update(session.scalars(by_rows.where(Erasure.request_id.in_(batch))))
     return running
 
 
 _HAS_OR_MAY = sa.or_(
-    Model.status.not_in((ModelStatus.FAILED, ModelStatus.CANCELLED, ModelStatus.RETIRED)),
+    Model.status.not_in((sets.ModelStatus.FAILED, sets.ModelStatus.CANCELLED, sets.ModelStatus.RETIRED)),
     Model.live_version.is_not(None),
 )
 """Condition that excludes retired models, and models that failed or were cancelled before their first version."""
@@ -560,7 +564,7 @@ _MATTERS = sa.and_(
     sa.or_(
         DeletionRequest.status.in_(OPEN),
         sa.and_(
-            DeletionRequest.status == RequestStatus.COMPLETED,
+            DeletionRequest.status == sets.RequestStatus.COMPLETED,
             DeletionRequest.completed_at >= sa.bindparam("since", type_=DeletionRequest.completed_at.type),
         ),
     ),
@@ -596,14 +600,14 @@ _WIDENED = sa.union(
     sa.select(RequestModel.request_id, Model.dataset_id)
     .join(Model, Model.id == RequestModel.model_id)
     .join(Dataset, Dataset.id == Model.dataset_id)
-    .where(RequestModel.request_id.in_(_THESE), RequestModel.status == RequestModelStatus.COMPLETED, _IS_WIDENED),
+    .where(RequestModel.request_id.in_(_THESE), RequestModel.status == sets.RequestModelStatus.COMPLETED, _IS_WIDENED),
     # A request that joined another request's erasure may have no models of its own.
     sa.select(Erasure.request_id, Erasure.dataset_id)
     .join(Dataset, Dataset.id == Erasure.dataset_id)
     .join(Model, Model.dataset_id == Erasure.dataset_id)
     .where(
         Erasure.request_id.in_(_THESE),
-        Model.status != ModelStatus.RETIRED,
+        Model.status != sets.ModelStatus.RETIRED,
         sa.exists().where(Version.model_id == Model.id, Version.revision < Erasure.revision),
         _IS_WIDENED,
     ),
@@ -643,14 +647,14 @@ def look_up(
         of_tenants = rows(session, _DATASETS, {"these": list(tenant_ids)})
         lookup.datasets.update((dataset_id, tenant_id) for dataset_id, tenant_id in of_tenants)
     people = (
-        row for batch in in_parts(subject_refs) for row in rows(session, _PEOPLE, {"these": batch, "since": since})
+        row for batch in bulk.in_parts(subject_refs) for row in rows(session, _PEOPLE, {"these": batch, "since": since})
     )
     for subject_ref, dataset_id, request_id, *details in people:
         if request_id is None:
             lookup.holding.setdefault(subject_ref, []).append(dataset_id)
             continue
         erasure = ClaimedErasure(request_id, dataset_id, *details)
-        is_done = erasure.status == RequestStatus.COMPLETED
+        is_done = erasure.status == sets.RequestStatus.COMPLETED
         if is_done and erasure.nulled_at is None:
             continue
         of_person = (lookup.erased if is_done else lookup.claimed).setdefault(subject_ref, {})
@@ -665,7 +669,7 @@ def look_up(
     if request_ids:
         for request_id, dataset_id, model_id in rows(session, _OWED, {"these": request_ids}):
             lookup.owed.setdefault((request_id, dataset_id), []).append(model_id)
-        for batch in in_parts(request_ids):
+        for batch in bulk.in_parts(request_ids):
             lookup.widened.update((of, dataset_id) for of, dataset_id in rows(session, _WIDENED, {"these": batch}))
     shared = _shared(lookup.claimed.values())
     if shared:

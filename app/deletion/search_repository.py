@@ -12,9 +12,8 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 from app.db import sealed
 from app.db.bulk import Page, cut, in_parts, ordered, page
 from app.db.tables import DeletionRequest, Model, RequestAlias, RequestEvent, RequestModel, Suppression
-from app.deletion.repository import has_clock, is_about, these
+from app.deletion import repository, views
 from app.deletion.status import OPEN
-from app.deletion.views import View
 from lethe import sockets
 from lethe.contract.deletion_requests import NOBODY, OpenClock
 from lethe.contract.sets import RequestOrder, RequestStatus
@@ -24,9 +23,9 @@ _EARLY = datetime.timedelta(hours=1)
 """Maximum lead of a caller's clock: the stated submission time can be at most this much later than the receipt."""
 
 _ASCENDING = frozenset({RequestOrder.OLDEST, RequestOrder.DEADLINE, RequestOrder.FIRST_COMPLETED})
-_OPEN = these(OPEN)
-_SHOWN_BY_TIME = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED])
-_SHOWN_AS_ACCEPTED = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
+_OPEN = repository.these(OPEN)
+_SHOWN_BY_TIME = repository.these([RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED])
+_SHOWN_AS_ACCEPTED = repository.these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +64,7 @@ def requests(
     session: Session,
     search: Sought,
     *,
-    view: View,
+    view: views.View,
     order: RequestOrder = RequestOrder.NEWEST,
     limit: int,
     cursor: str | None,
@@ -92,7 +91,7 @@ def requests(
     return page(session, query, at, DeletionRequest.id, limit=limit, cursor=cursor, ascending=order in _ASCENDING)
 
 
-def count(session: Session, search: Sought, *, view: View, at_most: int) -> int:
+def count(session: Session, search: Sought, *, view: views.View, at_most: int) -> int:
     """Return the number of requests matching `search`, counted up to `at_most`."""
     filters = _filters(session, search, view)
     if search.model_id is not None:
@@ -104,7 +103,7 @@ def count(session: Session, search: Sought, *, view: View, at_most: int) -> int:
     return session.scalars(sa.select(sa.func.count()).select_from(matches)).one()
 
 
-def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElement[bool]]:
+def _filters(session: Session, search: Sought, view: views.View) -> list[sa.ColumnElement[bool]]:
     """Return the conditions of `search`, except the condition on the model."""
     request = DeletionRequest
     comparisons: tuple[tuple[InstrumentedAttribute[Any], Callable[[Any, Any], Any], Any], ...] = (
@@ -121,7 +120,10 @@ def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElem
         compare(column, value) for column, compare, value in comparisons if value is not None
     ]
     if search.subject_ref is not None:
-        filters += [is_about([search.subject_ref]), *([~is_linked(search.subject_ref)] if view.discreet else ())]
+        filters += [
+            repository.is_about([search.subject_ref]),
+            *([~is_linked(search.subject_ref)] if view.discreet else ()),
+        ]
     if search.external_id is not None:
         filters.append(sealed.refers_to(session, request.external_ref, search.external_id))
     if search.status is not None:
@@ -135,7 +137,7 @@ def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElem
         # This condition is redundant, but lets the database use the index on `created_at`.
         filters.append(request.created_at >= search.received_from - _EARLY)
     if search.clock is not None:
-        filters.append(has_clock(search.clock, at=view.at, horizon=search.horizon))
+        filters.append(repository.has_clock(search.clock, at=view.at, horizon=search.horizon))
     if search.is_of_open:
         filters.append(is_open(view))
     if search.completed_from is not None or search.completed_before is not None:
@@ -149,18 +151,18 @@ def is_linked(subject_ref: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool
     return sa.and_(DeletionRequest.resolution.is_not(None), linked)
 
 
-def is_open(view: View) -> sa.ColumnElement[bool]:
+def is_open(view: views.View) -> sa.ColumnElement[bool]:
     """Return the condition that the reader sees a request as open (`View.is_open`)."""
     return _is_one_of(_OPEN, view)
 
 
-def completed_at(view: View) -> InstrumentedAttribute[datetime.datetime | None]:
+def completed_at(view: views.View) -> InstrumentedAttribute[datetime.datetime | None]:
     """Return the column with the completion time that the reader sees (`View.completed_at`)."""
     return DeletionRequest.reported_at if view.discreet else DeletionRequest.completed_at
 
 
 def was_completed(
-    view: View, *, since: datetime.datetime | None, before: datetime.datetime | None
+    view: views.View, *, since: datetime.datetime | None, before: datetime.datetime | None
 ) -> sa.ColumnElement[bool]:
     """Return the condition that the reader sees a request as completed in [since, before). Only completed requests
     have a completion time, so its index alone answers the query."""
@@ -172,7 +174,7 @@ def was_completed(
     return sa.and_(column.is_not(None), *within)
 
 
-def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
+def _has_status(status: str, view: views.View) -> sa.ColumnElement[bool]:
     """Return the condition that the reader sees a request in status `status` (`View.status`)."""
     match status if view.discreet else None:
         case RequestStatus.RUNNING:
@@ -186,7 +188,7 @@ def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
             return DeletionRequest.status == status
 
 
-def _is_one_of(statuses: sa.BindParameter[list[str]], view: View) -> sa.ColumnElement[bool]:
+def _is_one_of(statuses: sa.BindParameter[list[str]], view: views.View) -> sa.ColumnElement[bool]:
     """Return the condition that the reader sees a request in one of the open `statuses`. A discreet reader sees an
     accepted request as open until its report time, whether it completes earlier or later."""
     if not view.discreet:
@@ -278,7 +280,7 @@ def accepted_after(session: Session, request: DeletionRequest) -> list[DeletionR
         RequestEvent.request_id == request.id, RequestEvent.status == RequestStatus.ACCEPTED
     )
     query = sa.select(DeletionRequest).where(
-        is_about(request.subject_refs),
+        repository.is_about(request.subject_refs),
         DeletionRequest.id != request.id,
         DeletionRequest.status.in_((RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED)),
         accepted > mine.scalar_subquery(),
@@ -400,7 +402,7 @@ def _end_suppressions(session: Session, request_ids: Collection[str]) -> None:
     """Delete the given requests' suppressions, or transfer each to another retained request about the person."""
     for row in session.scalars(sa.select(Suppression).where(Suppression.request_id.in_(request_ids))).all():
         others = sa.select(DeletionRequest.id).where(
-            is_about([row.subject_ref]),
+            repository.is_about([row.subject_ref]),
             DeletionRequest.id.not_in(request_ids),
             DeletionRequest.status.in_((RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED)),
         )

@@ -14,16 +14,13 @@ from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.db import Actor, bulk, now, rare, sealed
-from app.db.tables import OWED, DeletionRequest, Erasure, new_id
+from app.db import Actor, bulk, now, rare, sealed, tables
 from app.deletion import admission, completion, deadlines, history, repository, retention, status, suppression, views
-from app.deletion.admission import IdentityStatement
 from app.deletion.completion import Submitted as Submitted
 from app.deletion.history import Change
 from lethe import sockets
-from lethe.contract import problems
+from lethe.contract import problems, tenants
 from lethe.contract.sets import ClockState, EventKind, RejectionGround, RequestModelStatus, RequestStatus
-from lethe.contract.tenants import Policy
 
 _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=5)
 _OF_THE_DRAFT = ("subject_ref", "resolution", "regulation", "ground", "source", "refers_to", "maker", "discreet")
@@ -44,7 +41,7 @@ class RequestDraft:
     how many have rows."""
 
     by: Actor
-    policy: Policy
+    policy: tenants.Policy
     discreet: bool
     subject_ref: str
     dataset_ids: Sequence[str] | None
@@ -57,7 +54,7 @@ class RequestDraft:
     source: str | None = None
     refers_to: str | None = None
     identity_verified: bool = True
-    statement: IdentityStatement | problems.Problem | None = None
+    statement: admission.IdentityStatement | problems.Problem | None = None
     maker: str | None = None
     own_only: bool = False
     strict: bool = False
@@ -83,7 +80,7 @@ class _Facts:
     at: datetime.datetime
     lookup: repository.Lookup
     rules: dict[str, str]
-    earlier: dict[str, DeletionRequest]
+    earlier: dict[str, tables.DeletionRequest]
     issuers: set[str]
     used: set[str] = field(default_factory=set)
 
@@ -104,22 +101,24 @@ def submit_all(session: Session, drafts: Sequence[RequestDraft]) -> list[Submitt
     submitted = [result for result in results if isinstance(result, Submitted)]
     completion.store(session, submitted, at=facts.at, new=True)
     used = [draft.statement for draft, new in zip(drafts, results, strict=True) if isinstance(new, Submitted)]
-    if statements := [statement for statement in used if isinstance(statement, IdentityStatement)]:
+    if statements := [statement for statement in used if isinstance(statement, admission.IdentityStatement)]:
         admission.judge().use(session, statements)
     return results
 
 
-def get(session: Session, request_id: str) -> DeletionRequest:
+def get(session: Session, request_id: str) -> tables.DeletionRequest:
     """Return a request, or raise `RequestUnknown`."""
-    return problems.RequestUnknown.if_none(session.get(DeletionRequest, request_id), request_id=request_id)
+    return problems.RequestUnknown.if_none(session.get(tables.DeletionRequest, request_id), request_id=request_id)
 
 
-def cancel(session: Session, request: DeletionRequest, *, discreet: bool) -> None:
+def cancel(session: Session, request: tables.DeletionRequest, *, discreet: bool) -> None:
     """Cancel a request on behalf of a caller, who may be `discreet`. Raises `TransitionForbidden`."""
     withdraw(session, request, RequestStatus.CANCELLED, verb="cancelled", discreet=discreet or request.discreet)
 
 
-def withdraw(session: Session, request: DeletionRequest, wanted: RequestStatus, *, verb: str, discreet: bool) -> None:
+def withdraw(
+    session: Session, request: tables.DeletionRequest, wanted: RequestStatus, *, verb: str, discreet: bool
+) -> None:
     """End a request without erasing anything, or raise `TransitionForbidden`. This is possible until a worker claims
     its rows, because erasure is irreversible. A `discreet` caller can do so only in review or in the grace period,
     because later success would reveal whether rows are held."""
@@ -128,7 +127,7 @@ def withdraw(session: Session, request: DeletionRequest, wanted: RequestStatus, 
         raise problems.TransitionForbidden.too_late()
     if not deadlines.is_held(request, at=at) and any(
         erasure.revision is not None
-        for erasure in repository.by_request(session, Erasure, [request.id]).get(request.id, ())
+        for erasure in repository.by_request(session, tables.Erasure, [request.id]).get(request.id, ())
     ):
         raise problems.TransitionForbidden.erasing()
     was_accepted = request.status == RequestStatus.ACCEPTED
@@ -137,13 +136,13 @@ def withdraw(session: Session, request: DeletionRequest, wanted: RequestStatus, 
     history.move(session, request, wanted, at=at, verb=verb)
     for demand in repository.request_models(session, request_id=request.id):
         # A model that is done was served through another request's erasure, and its certificate remains valid.
-        if demand.status in OWED:
+        if demand.status in tables.OWED:
             demand.status = RequestModelStatus.CANCELLED
     if was_accepted:
         suppression.withdraw(session, request)
 
 
-def run_on(request: DeletionRequest, *, at: datetime.datetime) -> None:
+def run_on(request: tables.DeletionRequest, *, at: datetime.datetime) -> None:
     """Resume a request's paused clock, and postpone every deadline by the length of the pause."""
     if request.paused_at is None:
         return
@@ -158,7 +157,7 @@ def run_on(request: DeletionRequest, *, at: datetime.datetime) -> None:
 def _look_up(session: Session, drafts: Sequence[RequestDraft]) -> _Facts:
     tenant_ids = {draft.by.tenant_id for draft in drafts}
     referred = {draft.refers_to for draft in drafts if draft.refers_to is not None}
-    statements = [draft.statement for draft in drafts if isinstance(draft.statement, IdentityStatement)]
+    statements = [draft.statement for draft in drafts if isinstance(draft.statement, admission.IdentityStatement)]
     at = now(session)
     return _Facts(
         at=at,
@@ -186,9 +185,9 @@ def _create(draft: RequestDraft, facts: _Facts) -> Submitted | problems.Problem:
         external_id=draft.external_id, metadata=draft.metadata, callback_urls=list(draft.callback_urls)
     )
     request = bulk.new(
-        DeletionRequest,
+        tables.DeletionRequest,
         **{name: getattr(draft, name) for name in _OF_THE_DRAFT},
-        id=new_id("dr"),
+        id=tables.new_id("dr"),
         tenant_id=draft.by.tenant_id,
         alias_refs=list(draft.alias_refs) or None,
         dataset_ids=None if draft.dataset_ids is None else sorted(set(draft.dataset_ids)),
@@ -208,7 +207,7 @@ def _create(draft: RequestDraft, facts: _Facts) -> Submitted | problems.Problem:
         held = [facts.lookup.held([ref]) for ref in draft.other_cases]
         alike = sum(any(completion.asks_for(request, dataset_id) for dataset_id in of_one) for of_one in held)
         return problems.SubjectUnknown.but("Nothing is held about this subject; no request was made.", alike)
-    if isinstance(draft.statement, IdentityStatement):
+    if isinstance(draft.statement, admission.IdentityStatement):
         facts.used.add(draft.statement.hash)
     actor = draft.by.name
     created = Change(
@@ -257,7 +256,9 @@ def _refusal(draft: RequestDraft, facts: _Facts) -> problems.Problem | None:
             )
         case problems.Problem() as refusal:
             return refusal
-        case IdentityStatement(issuer_id=issuer_id, hash=used) if issuer_id not in facts.issuers or used in facts.used:
+        case admission.IdentityStatement(issuer_id=issuer_id, hash=used) if (
+            issuer_id not in facts.issuers or used in facts.used
+        ):
             return admission.judge().refusal()
     return None
 
@@ -266,7 +267,7 @@ def _malformed(path: str, expected: str) -> problems.InputInvalid:
     return problems.InputInvalid("The request cannot be made as it is.", [problems.FieldError(path, expected)])
 
 
-def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
+def approve(session: Session, request: tables.DeletionRequest, *, policy: tenants.Policy) -> None:
     """Accept a request in review. It then covers the person's current rows, and an unknown identity counts as settled.
 
     Raises `TransitionForbidden` if the request was rejected or cancelled.
@@ -287,7 +288,7 @@ def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> No
     completion.store(session, [new], at=at)
 
 
-def reject(session: Session, request: DeletionRequest, *, ground: RejectionGround, explanation: str) -> None:
+def reject(session: Session, request: tables.DeletionRequest, *, ground: RejectionGround, explanation: str) -> None:
     """Reject a request on a legal ground. Raises `TransitionForbidden` once a worker has claimed the rows or, for a
     discreet request, after its grace period."""
     if request.status == RequestStatus.REJECTED and request.rejection_ground == ground:
@@ -297,7 +298,7 @@ def reject(session: Session, request: DeletionRequest, *, ground: RejectionGroun
     withdraw(session, request, RequestStatus.REJECTED, verb="rejected", discreet=request.discreet)
 
 
-def extend(session: Session, request: DeletionRequest, *, policy: Policy, reason: str) -> None:
+def extend(session: Session, request: tables.DeletionRequest, *, policy: tenants.Policy, reason: str) -> None:
     """Extend the deadline, once and before it passes; `reason` is the text sent to the person. The deadline of a
     discreet request can be extended while its caller sees it as open.
 
@@ -320,7 +321,7 @@ def extend(session: Session, request: DeletionRequest, *, policy: Policy, reason
     history.note(session, request, EventKind.EXTENDED, at=at, verb="extended")
 
 
-def pause(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
+def pause(session: Session, request: tables.DeletionRequest, *, policy: tenants.Policy) -> None:
     """Pause the clock of a request in review while the person's identity is verified, if the regulation permits that.
 
     Raises `TransitionForbidden` or `ClockRunsOn`.
@@ -336,7 +337,7 @@ def pause(session: Session, request: DeletionRequest, *, policy: Policy) -> None
     history.note(session, request, EventKind.PAUSED, at=at, verb="paused")
 
 
-def resume(session: Session, request: DeletionRequest) -> None:
+def resume(session: Session, request: tables.DeletionRequest) -> None:
     """Resume a request's clock and postpone its deadline by the length of the pause. Raises `TransitionForbidden`."""
     at = now(session)
     _check_in_review(request)
@@ -362,6 +363,6 @@ def alert(session: Session, horizon: datetime.timedelta, *, limit: int = 500) ->
     return len(changes)
 
 
-def _check_in_review(request: DeletionRequest) -> None:
+def _check_in_review(request: tables.DeletionRequest) -> None:
     if request.status != RequestStatus.IN_REVIEW:
         raise problems.TransitionForbidden.not_in_review(status=request.status)

@@ -11,18 +11,17 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
-from app.db import bulk
-from app.db.tables import DeletionRequest, Suppression, new_id
+from app.db import bulk, tables
 from app.deletion import search_repository
 
 
-def add(session: Session, requests: Sequence[DeletionRequest], *, at: datetime.datetime) -> None:
+def add(session: Session, requests: Sequence[tables.DeletionRequest], *, at: datetime.datetime) -> None:
     """Suppress the subjects of requests accepted at `at`; an existing suppression keeps its first request."""
     rows = [
         {
             "subject_ref": subject_ref,
             "dataset_id": dataset_id,
-            "id": new_id("sup"),
+            "id": tables.new_id("sup"),
             "request_id": request.id,
             "created_at": at,
             "tenant_id": request.tenant_id,
@@ -31,13 +30,13 @@ def add(session: Session, requests: Sequence[DeletionRequest], *, at: datetime.d
         for subject_ref in request.subject_refs
         for dataset_id in _where(request)
     ]
-    bulk.store(session, Suppression, rows, unless_there=True)
+    bulk.store(session, tables.Suppression, rows, unless_there=True)
 
 
-def withdraw(session: Session, request: DeletionRequest) -> None:
+def withdraw(session: Session, request: tables.DeletionRequest) -> None:
     """Delete the suppressions of a withdrawn request, or transfer each to a request accepted later."""
-    mine = sa.select(Suppression).where(
-        Suppression.subject_ref.in_(request.subject_refs), Suppression.request_id == request.id
+    mine = sa.select(tables.Suppression).where(
+        tables.Suppression.subject_ref.in_(request.subject_refs), tables.Suppression.request_id == request.id
     )
     others = search_repository.accepted_after(session, request)
     for row in session.scalars(mine):
@@ -51,12 +50,12 @@ def withdraw(session: Session, request: DeletionRequest) -> None:
 
 def lift(session: Session, subject_ref: str, *, reason: str) -> int:
     """End all suppressions of a person, for a recorded reason, and return their number."""
-    rows = session.scalars(sa.select(Suppression).where(Suppression.subject_ref == subject_ref)).all()
+    rows = session.scalars(sa.select(tables.Suppression).where(tables.Suppression.subject_ref == subject_ref)).all()
     for row in rows:
         audit.record(session, "suppression.lifted", row.id, request_id=row.request_id, reason=reason)
         session.delete(row)
     return len(rows)
 
 
-def _where(request: DeletionRequest) -> set[str]:
+def _where(request: tables.DeletionRequest) -> set[str]:
     return {search_repository.ANYWHERE} if request.dataset_ids is None else set(request.dataset_ids)

@@ -20,9 +20,7 @@ from app.db.tables import (
     Run,
     Version,
 )
-from app.deletion.remembered import REMEMBERED, Remembered
-from app.deletion.search_repository import UNKNOWN_SUBJECT
-from app.deletion.status import OF_THE_CLOCK
+from app.deletion import remembered, search_repository, status
 from lethe.contract.sets import RequestStatus
 
 OnRestored = Callable[[Session], None]
@@ -35,7 +33,7 @@ TELLING = sa.or_(
     RequestEvent.status.in_(
         (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED, RequestStatus.CANCELLED, RequestStatus.REJECTED)
     ),
-    RequestEvent.kind.in_(sorted(OF_THE_CLOCK)),
+    RequestEvent.kind.in_(sorted(status.OF_THE_CLOCK)),
 )
 """Condition for events that change a request's scope or deadline; the journal records no others."""
 _EVENT, _SIGNED = sa.bindparam("event", type_=sa.Integer), sa.bindparam("signed", type_=sa.Integer)
@@ -51,15 +49,17 @@ def progress(session: Session, *, event: int, of: str | None, signed: int) -> tu
     return (has_event or event == 0) and (has_signed or signed == 0), any(later)
 
 
-def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[int, datetime.datetime, Remembered]]:
+def telling_events(
+    session: Session, *, after: int, limit: int
+) -> list[tuple[int, datetime.datetime, remembered.Remembered]]:
     """Return up to `limit` journal events after number `after`, each as (number, time, the request's current state)."""
     # The columns contain no texts of callers or officers.
-    columns = [getattr(DeletionRequest, name) for name in REMEMBERED]
+    columns = [getattr(DeletionRequest, name) for name in remembered.REMEMBERED]
     query = sa.select(RequestEvent.id, RequestEvent.at, *columns)
     query = query.join(DeletionRequest, DeletionRequest.id == RequestEvent.request_id)
     query = query.where(RequestEvent.id > after, TELLING).order_by(RequestEvent.id).limit(limit)
     return [
-        (number, at, Remembered(**dict(zip(REMEMBERED, request, strict=True))))
+        (number, at, remembered.Remembered(**dict(zip(remembered.REMEMBERED, request, strict=True))))
         for number, at, *request in session.execute(query)
     ]
 
@@ -136,5 +136,7 @@ def retired_until(session: Session, checkpoint: Checkpoint, *, is_first: bool) -
 
 def last_unknown(session: Session) -> datetime.datetime | None:
     """Return the creation time of the newest request whose subject has been erased, if any."""
-    query = sa.select(sa.func.max(DeletionRequest.created_at)).where(DeletionRequest.subject_ref == UNKNOWN_SUBJECT)
+    query = sa.select(sa.func.max(DeletionRequest.created_at)).where(
+        DeletionRequest.subject_ref == search_repository.UNKNOWN_SUBJECT
+    )
     return session.scalar(query)

@@ -16,11 +16,9 @@ from collections.abc import Iterable, Iterator
 
 from sqlalchemy.orm import Session
 
+from app import config, installations
 from app.audit import repository as audit_repository
-from app.config import Settings
-from app.db import now
-from app.db.tables import Checkpoint
-from app.installations import Installation
+from app.db import now, tables
 from app.journal import repository
 from app.journal.journal import HeadSignature, Journal, JournalLine, Release
 from app.keys import Keys
@@ -29,11 +27,11 @@ from lethe.contract.problems import DatabasePutBack
 _AT_ONCE = 500
 
 
-def journal(installation: Installation) -> Journal:
+def journal(installation: installations.Installation) -> Journal:
     return Journal(installation.settings.resolved_tombstones(), installation.keys)
 
 
-def record(installation: Installation, release: Release | None = None) -> None:
+def record(installation: installations.Installation, release: Release | None = None) -> None:
     """Append everything committed so far to the journal, in batches. The last batch includes `release`, which is about
     to be published. If publication then fails, the version still counts as released, which errs on the safe side.
     Without a release, the call is idempotent. Any process can call this at any time.
@@ -68,7 +66,7 @@ def record(installation: Installation, release: Release | None = None) -> None:
         time.sleep(time.monotonic() - began)
 
 
-def kept_heads(settings: Settings) -> list[HeadSignature]:
+def kept_heads(settings: config.Settings) -> list[HeadSignature]:
     """Return each chain's newest head in the journal, signed since the last restore; an empty list without a journal.
     An attacker with access only to the database cannot change these heads. Raises `TombstonesDamaged`."""
     keys = Keys(settings.data_dir / "keys")
@@ -77,7 +75,7 @@ def kept_heads(settings: Settings) -> list[HeadSignature]:
     return Journal(settings.resolved_tombstones(), keys).heads()
 
 
-def require_same_database(installation: Installation) -> None:
+def require_same_database(installation: installations.Installation) -> None:
     """Raise `DatabasePutBack` if the database lacks the events named in the journal's last line, in which case no heads
     may be signed. Also raises `TombstonesDamaged` and `OSError`."""
 
@@ -89,7 +87,7 @@ def require_same_database(installation: Installation) -> None:
     journal(installation).append(nothing)
 
 
-def _begin(installation: Installation, file: Journal) -> None:
+def _begin(installation: installations.Installation, file: Journal) -> None:
     """Write a new journal, or recreate a lost one, from the database in chronological order."""
     with installation.database.reading() as session:
         file.start(lambda: _all_lines(session), at=now(session))
@@ -131,7 +129,7 @@ def _heads_after(session: Session, number: int) -> Iterator[JournalLine]:
             yield JournalLine(kind="retired", number=0, at=retired_at, retired=retired_id)
 
 
-def _signed(row: Checkpoint) -> JournalLine:
+def _signed(row: tables.Checkpoint) -> JournalLine:
     head = HeadSignature(**{field.name: getattr(row, field.name) for field in dataclasses.fields(HeadSignature)})
     return JournalLine(kind="signed", number=0, at=row.signed_at, head=head)
 
@@ -147,7 +145,7 @@ def _requests(session: Session, *, after: int, limit: int | None = None) -> Iter
         after = batch[-1][0]
 
 
-def drop_old(installation: Installation) -> None:
+def drop_old(installation: installations.Installation) -> None:
     """Drop journal lines older than `tombstone_days`, the maximum age of a restorable backup; None keeps all lines."""
     days = installation.settings.tombstone_days
     if days is not None:

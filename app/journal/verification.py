@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from app import errors, telemetry
-from app.config import Settings
-from app.installations import Installation
+from app import config, errors, installations, telemetry
 from app.journal import tombstones
 from app.journal.journal import NOTHING, Extent, Journal
 from app.vault.store import locked
@@ -51,7 +49,7 @@ class BackupVerdict:
         return BackupState.WHOLE if _now() - self.whole_at < _BELIEVED_FOR else BackupState.UNVERIFIED
 
 
-def verify(installation: Installation, *, full: bool = True) -> BackupVerdict:
+def verify(installation: installations.Installation, *, full: bool = True) -> BackupVerdict:
     """Verify the journal, store the verdict and return it; damage is logged. With `full=False`, verify only the lines
     added since the last verification if its verdict still holds."""
     journal = tombstones.journal(installation)
@@ -65,7 +63,7 @@ def verify(installation: Installation, *, full: bool = True) -> BackupVerdict:
     return verdict
 
 
-def verify_at_start(installation: Installation) -> None:
+def verify_at_start(installation: installations.Installation) -> None:
     """Verify the whole journal at startup. Damage does not prevent startup, but it prevents erasures."""
     try:
         verify(installation)
@@ -73,12 +71,12 @@ def verify_at_start(installation: Installation) -> None:
         telemetry.logger().error("backup.tombstones_not_read", error=type(error).__name__)
 
 
-def verify_on_schedule(installation: Installation) -> None:
+def verify_on_schedule(installation: installations.Installation) -> None:
     """Verify the journal's new lines and, once an hour, the whole journal."""
     verify(installation, full=False)
 
 
-def require_whole(installation: Installation, *, now: bool = False) -> None:
+def require_whole(installation: installations.Installation, *, now: bool = False) -> None:
     """Verify the whole journal, unless it was verified recently and `now` is False. Raises `TombstonesDamaged`."""
     last = last_verdict(installation.settings)
     path = tombstones.journal(installation).path
@@ -89,7 +87,7 @@ def require_whole(installation: Installation, *, now: bool = False) -> None:
         raise errors.TombstonesDamaged(verdict.fault)
 
 
-def last_verdict(settings: Settings) -> BackupVerdict | None:
+def last_verdict(settings: config.Settings) -> BackupVerdict | None:
     """Return the last verdict; None if it is missing or unreadable."""
     try:
         document = json.loads(verdict_file(settings).read_text())
@@ -99,12 +97,12 @@ def last_verdict(settings: Settings) -> BackupVerdict | None:
         return None
 
 
-def verdict_file(settings: Settings) -> Path:
+def verdict_file(settings: config.Settings) -> Path:
     journal = settings.resolved_tombstones()
     return journal.with_name(f".{journal.name}.verdict")
 
 
-def files(settings: Settings) -> set[Path]:
+def files(settings: config.Settings) -> set[Path]:
     """Return the paths of the files that verification may leave next to the journal."""
     file = verdict_file(settings)
     return {file, _temporary(file)}

@@ -23,10 +23,8 @@ from app.access import repository as access_repository
 from app.accounting import certificates
 from app.audit import checkpoints
 from app.catalogue import repository as catalogue_repository, service as catalogue
-from app.db import now, sealed
-from app.db.tables import Certificate, Table
+from app.db import now, sealed, tables
 from app.deletion import completion, repository as deletion_repository, retention, service
-from app.installations import Installation
 from app.journal import tombstones, verification
 from app.operations.service import known_damage
 from app.rows import blocks, records, repository as rows_repository
@@ -54,11 +52,11 @@ class PeriodicJob:
 
     name: str
     seconds: float
-    do: Callable[[Installation], None]
+    do: Callable[[installations.Installation], None]
     urgent: bool = False
 
 
-def destroy_retired(installation: Installation, *, stored: Collection[str] = ()) -> None:
+def destroy_retired(installation: installations.Installation, *, stored: Collection[str] = ()) -> None:
     """Destroy superseded weights, and those of the `stored` weights that are neither in service nor needed by a run in
     progress. Record which superseded weights were destroyed."""
     with installation.database.reading() as session:
@@ -69,7 +67,7 @@ def destroy_retired(installation: Installation, *, stored: Collection[str] = ())
             catalogue_repository.mark_destroyed(session, version_ids=superseded, at=now(session))
 
 
-def destroy_orphans(installation: Installation) -> None:
+def destroy_orphans(installation: installations.Installation) -> None:
     """Destroy superseded weights, and weights left by dead runs."""
     stored: set[str] = set()
     try:
@@ -80,7 +78,7 @@ def destroy_orphans(installation: Installation) -> None:
     destroy_retired(installation, stored=stored)
 
 
-def destroy_of_retired(installation: Installation) -> None:
+def destroy_of_retired(installation: installations.Installation) -> None:
     """Record retirements in the tombstone journal, destroy the retired weights and rows, and confirm their destruction.
     The call is idempotent; if a store fails to destroy anything, the next call retries it.
 
@@ -98,7 +96,7 @@ def destroy_of_retired(installation: Installation) -> None:
                 retirement.confirm(session, retired)
 
 
-def destroy_now(installation: Installation) -> None:
+def destroy_now(installation: installations.Installation) -> None:
     """Call `destroy_of_retired` before a response is sent. Failures are logged, not raised; a worker retries later."""
     try:
         destroy_of_retired(installation)
@@ -106,7 +104,7 @@ def destroy_now(installation: Installation) -> None:
         telemetry.logger().error("retirement.put_off", error=type(error).__name__)
 
 
-def sweep_rows(installation: Installation, *, unclaimed_for: datetime.timedelta = _UNCLAIMED_FOR) -> None:
+def sweep_rows(installation: installations.Installation, *, unclaimed_for: datetime.timedelta = _UNCLAIMED_FOR) -> None:
     """Destroy rows that no recorded root names: remnants of a crash or of restored files, rows that a run was writing
     when its dataset was retired, and uploads unclaimed for `unclaimed_for`."""
     # List these before the claimed rows, so that an upload in between is not taken for unclaimed.
@@ -125,7 +123,7 @@ def sweep_rows(installation: Installation, *, unclaimed_for: datetime.timedelta 
 
 
 def _with_root(
-    installation: Installation, rows_id: str, do: Callable[[str], None], *, unless_running: bool = False
+    installation: installations.Installation, rows_id: str, do: Callable[[str], None], *, unless_running: bool = False
 ) -> None:
     """Call `do` with the rows' recorded root while holding exclusive access, and record any damage that `do` finds.
     Skip rows that have no root or that another process is writing."""
@@ -142,7 +140,7 @@ def _with_root(
                 records.record(session, error)
 
 
-def verify_rows(installation: Installation) -> None:
+def verify_rows(installation: installations.Installation) -> None:
     """Open a random portion of each dataset's blocks, to detect damage to rows that no run reads."""
     with installation.database.reading() as session:
         sound = rows_repository.sound_datasets(session)
@@ -154,7 +152,7 @@ def verify_rows(installation: Installation) -> None:
             _with_root(installation, rows_id, partial(installation.rows.check, rows_id, numbers=[numbers]))
 
 
-def forget_answers(installation: Installation) -> None:
+def forget_answers(installation: installations.Installation) -> None:
     """Delete stored responses to idempotent calls once they are older than `idempotency_days`."""
     lifetime = datetime.timedelta(days=installation.settings.idempotency_days)
 
@@ -167,7 +165,7 @@ def forget_answers(installation: Installation) -> None:
     in_batches(installation, older, drop)
 
 
-def purge_requests(installation: Installation) -> None:
+def purge_requests(installation: installations.Installation) -> None:
     """Reduce ended requests to the data that their tenants' policies retain."""
     for _ in range(MAX_BATCHES):
         with installation.database.reading() as session:
@@ -179,7 +177,7 @@ def purge_requests(installation: Installation) -> None:
             retention.forget(session, batches)
 
 
-def settle(installation: Installation) -> None:
+def settle(installation: installations.Installation) -> None:
     """Complete requests that were held up only by their grace period or by damaged records."""
 
     def ended(session: Session) -> bool:
@@ -188,7 +186,7 @@ def settle(installation: Installation) -> None:
     in_batches(installation, ended, lambda session: completion.settle(session, limit=AT_ONCE))
 
 
-def alert(installation: Installation) -> None:
+def alert(installation: installations.Installation) -> None:
     """Raise an alert for each request whose deadline is near or has passed."""
     horizon = datetime.timedelta(days=installation.settings.risk_days)
 
@@ -198,7 +196,9 @@ def alert(installation: Installation) -> None:
     in_batches(installation, untold, lambda session: service.alert(session, horizon, limit=AT_ONCE))
 
 
-def in_batches(installation: Installation, any_there: Callable[[Session], bool], do: Callable[[Session], int]) -> None:
+def in_batches(
+    installation: installations.Installation, any_there: Callable[[Session], bool], do: Callable[[Session], int]
+) -> None:
     """Call `do`, each time in a new transaction, until it handles less than a full batch, but at most MAX_BATCHES
     times. The write lock is not taken if `any_there` finds no work."""
     with installation.database.reading() as session:
@@ -210,17 +210,17 @@ def in_batches(installation: Installation, any_there: Callable[[Session], bool],
                 return
 
 
-def scrub_database(installation: Installation) -> None:
+def scrub_database(installation: installations.Installation) -> None:
     """Remove deleted and overwritten data from the database's files."""
     installation.database.scrub()
 
 
-def check_database(installation: Installation) -> None:
+def check_database(installation: installations.Installation) -> None:
     """Read the whole database, to detect a damaged page before its content reaches a caller."""
     installation.database.check()
 
 
-def verify_records(installation: Installation) -> None:
+def verify_records(installation: installations.Installation) -> None:
     """Verify a portion of the records, to detect damage before it hides a person's rows from a request."""
     with installation.database.reading() as session:
         verified = records.verify_portion(session)
@@ -229,23 +229,25 @@ def verify_records(installation: Installation) -> None:
             records.note(session, verified)
 
 
-def verify_texts(installation: Installation) -> None:
+def verify_texts(installation: installations.Installation) -> None:
     """Open every sealed text, and verify every certificate, to detect damage before its content is needed. The log
     names the damaged tables, and the vault pages that hold the keys of the damaged texts."""
     damaged: Counter[tuple[str, str | None]] = Counter()
-    for table in Table.metadata.sorted_tables:
+    for table in tables.Table.metadata.sorted_tables:
         for column in (column for column in table.c if isinstance(column.type, sealed.Sealed)):
             for row in _rows(installation, table, column):
                 if row[1].is_damaged:
                     damaged[table.name, f"{row[1].key[:16]}.page"] += 1
-    stored = _rows(installation, Certificate.__table__, Certificate.__table__.c.jws)
-    damaged[Certificate.__tablename__, None] = len(certificates.damaged(installation.keys, stored))
+    stored = _rows(installation, tables.Certificate.__table__, tables.Certificate.__table__.c.jws)
+    damaged[tables.Certificate.__tablename__, None] = len(certificates.damaged(installation.keys, stored))
     for (name, page), count in (+damaged).items():
         telemetry.logger().error("vault.texts_damaged", table=name, page=page, count=count)
     known_damage[installation.settings.data_dir] = damaged.total()
 
 
-def _rows(installation: Installation, table: sa.FromClause, column: sa.ColumnElement[Any]) -> Iterator[Any]:
+def _rows(
+    installation: installations.Installation, table: sa.FromClause, column: sa.ColumnElement[Any]
+) -> Iterator[Any]:
     """Yield each row's id and its value in `column`, skipping rows without a value."""
     query = sa.select(table.c.id, column).where(column.is_not(None)).order_by(table.c.id).limit(_TEXTS_AT_ONCE)
     last: str | None = ""
@@ -256,7 +258,7 @@ def _rows(installation: Installation, table: sa.FromClause, column: sa.ColumnEle
         last = rows[-1].id if rows else None
 
 
-def sign_heads(installation: Installation) -> None:
+def sign_heads(installation: installations.Installation) -> None:
     """Sign the heads of tenants' audit logs and ledgers, after recomputing them without holding the write lock."""
     tombstones.require_same_database(installation)
     with installation.database.reading() as session:
@@ -266,7 +268,9 @@ def sign_heads(installation: Installation) -> None:
             checkpoints.checkpoint(session, installation.keys, heads)
 
 
-def record_tombstones(installation: Installation, do: Callable[[Installation], None] = tombstones.record) -> None:
+def record_tombstones(
+    installation: installations.Installation, do: Callable[[installations.Installation], None] = tombstones.record
+) -> None:
     """Call `do`, which by default appends to the tombstone journal. Refuse callers while the database is older than the
     journal: such a database's models were trained on people since forgotten, and a restore would miss new requests."""
     try:
@@ -328,7 +332,7 @@ class PeriodicJobs(periodic.Periodic):
         self._next = dict.fromkeys((job.name for job in self._jobs), 0.0)
         super().__init__("periodic_jobs", self._work, seconds=seconds)
         self._opened = ExitStack()
-        self._installation: Installation | None = None
+        self._installation: installations.Installation | None = None
 
     def start(self) -> Self:
         # Every job is due at once.
@@ -340,7 +344,7 @@ class PeriodicJobs(periodic.Periodic):
         super().stop()
         self._opened.close()
 
-    def do_due(self, installation: Installation) -> None:
+    def do_due(self, installation: installations.Installation) -> None:
         """Run the jobs that are due. Failures are logged, never raised."""
         for job in self._jobs:
             if time.monotonic() < self._next[job.name] or self.is_stopping:

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.vault.store import ObjectStore
-from lethe.contract.problems import DatasetDamaged, DatasetUnusable
-from lethe.contract.sets import DamageKind
+from lethe.contract import problems, sets
 
 BLOCK_ROWS = 4096
 FANOUT = 256
@@ -171,7 +170,7 @@ class RowWriter:
         """
         self._flush()
         if not self.num_slots or not self.num_columns:
-            raise DatasetUnusable("There are no rows.")
+            raise problems.DatasetUnusable("There are no rows.")
         shape = Shape(num_slots=self.num_slots, num_columns=self.num_columns, has_weights=self._has_weights is True)
         return shape, [block.result() for block in self._blocks]
 
@@ -338,13 +337,13 @@ class Manifest:
         try:
             content = self._objects.get(_name(self._rows_id, node))
         except FileNotFoundError as error:
-            raise DatasetDamaged.found(self._rows_id, DamageKind.MANIFEST_MISSING) from error
+            raise problems.DatasetDamaged.found(self._rows_id, sets.DamageKind.MANIFEST_MISSING) from error
         if _hash(content) != node:
             raise self._damaged()
         return content
 
-    def _damaged(self) -> DatasetDamaged:
-        return DatasetDamaged.found(self._rows_id, DamageKind.MANIFEST)
+    def _damaged(self) -> problems.DatasetDamaged:
+        return problems.DatasetDamaged.found(self._rows_id, sets.DamageKind.MANIFEST)
 
 
 def _put(objects: ObjectStore, rows_id: str, content: bytes) -> bytes:

@@ -15,12 +15,9 @@ from sqlalchemy.orm import Session
 
 from app import telemetry
 from app.audit import service as audit
-from app.db import bulk, now, sealed
-from app.db.tables import Addition, Dataset, Record
+from app.db import bulk, now, sealed, tables
 from app.rows import blocks, repository, row_store
-from app.rows.repository import StoredRecord
-from lethe.contract.problems import DatasetDamaged
-from lethe.contract.sets import AdditionStatus, DamageKind
+from lethe.contract import problems, sets
 
 _CHECK_BYTES = 8
 _AT_ONCE = 10_000
@@ -36,7 +33,7 @@ class VerifiedRecords:
 
     dataset_id: str
     to: int | None
-    damage: DatasetDamaged | None
+    damage: problems.DatasetDamaged | None
 
 
 def check_value(key: bytes, slot: int, subject_ref: bytes | None) -> bytes:
@@ -61,12 +58,14 @@ def add(
         for slot, ref in zip(slots, subject_refs, strict=True)
     )
     columns = ("dataset_id", "slot", "subject_ref", "addition_id", "check_value")
-    bulk.insert(session, Record, columns=columns, rows=rows)
+    bulk.insert(session, tables.Record, columns=columns, rows=rows)
     if addition_id is None:
-        session.get_one(Dataset, dataset_id).num_rows += len(slots)
+        session.get_one(tables.Dataset, dataset_id).num_rows += len(slots)
 
 
-def verified_slots(session: Session, dataset_id: str, stored_records: Sequence[StoredRecord]) -> tuple[int, ...]:
+def verified_slots(
+    session: Session, dataset_id: str, stored_records: Sequence[repository.StoredRecord]
+) -> tuple[int, ...]:
     """Return the slots of a dataset's records, or raise `DatasetDamaged` for the first damaged record."""
     error = _first_damaged(session, dataset_id, stored_records)
     if error is not None:
@@ -74,7 +73,7 @@ def verified_slots(session: Session, dataset_id: str, stored_records: Sequence[S
     return tuple(record.slot for record in stored_records)
 
 
-def first_damaged(session: Session, dataset: Dataset) -> DatasetDamaged | None:
+def first_damaged(session: Session, dataset: tables.Dataset) -> problems.DatasetDamaged | None:
     """Return the damage to a dataset's first damaged record, or None. This takes microseconds per record."""
     after, batch = None, None
     while batch is None or len(batch) == _AT_ONCE:
@@ -112,34 +111,36 @@ def note(session: Session, verified: Sequence[VerifiedRecords]) -> None:
         if result.damage is not None:
             record(session, result.damage)
             continue
-        dataset = session.get_one(Dataset, result.dataset_id)
+        dataset = session.get_one(tables.Dataset, result.dataset_id)
         dataset.records_verified_to = result.to
         if result.to is None:
             dataset.records_verified_at = now(session)
 
 
-def _count_damage(session: Session, dataset: Dataset) -> DatasetDamaged | None:
+def _count_damage(session: Session, dataset: tables.Dataset) -> problems.DatasetDamaged | None:
     """Return the damage if records and rows differ in number, which check values cannot reveal; otherwise None."""
     if repository.count_rows(session, dataset_id=dataset.id) == dataset.num_rows:
         return None
-    return DatasetDamaged.found(dataset.id, DamageKind.RECORD)
+    return problems.DatasetDamaged.found(dataset.id, sets.DamageKind.RECORD)
 
 
-def _first_damaged(session: Session, dataset_id: str, stored_records: Iterable[StoredRecord]) -> DatasetDamaged | None:
+def _first_damaged(
+    session: Session, dataset_id: str, stored_records: Iterable[repository.StoredRecord]
+) -> problems.DatasetDamaged | None:
     key = sealed.record_key(session, dataset_id)
     for slot, subject_ref, stored in stored_records:
         if stored != check_value(key, slot, subject_ref):
-            return DatasetDamaged.found(dataset_id, DamageKind.RECORD, slot // blocks.BLOCK_ROWS)
+            return problems.DatasetDamaged.found(dataset_id, sets.DamageKind.RECORD, slot // blocks.BLOCK_ROWS)
     return None
 
 
-def record(session: Session, error: DatasetDamaged) -> None:
+def record(session: Session, error: problems.DatasetDamaged) -> None:
     """Block the dataset that the damaged rows belong to, unless only a batch is damaged. The first damage stays on
     record, except that damage to a record replaces damage of any other kind."""
     dataset = repository.dataset_of_rows(session, error.rows_id)
     if dataset is None or is_in_records(dataset) or is_in_batch(session, error):
         return
-    if dataset.damaged_at is not None and error.kind is not DamageKind.RECORD:
+    if dataset.damaged_at is not None and error.kind is not sets.DamageKind.RECORD:
         return
     detail = _detail(error)
     dataset.damaged_at, dataset.damage = dataset.damaged_at or now(session), detail
@@ -149,7 +150,7 @@ def record(session: Session, error: DatasetDamaged) -> None:
     telemetry.logger().error("registry.dataset_damaged", dataset_id=dataset.id, **detail)
 
 
-def recheck(session: Session, dataset: Dataset, error: DatasetDamaged | None) -> None:
+def recheck(session: Session, dataset: tables.Dataset, error: problems.DatasetDamaged | None) -> None:
     """Record the result of a requested recheck of a dataset: sound if `error` is None or affects only a batch,
     otherwise still damaged."""
     if error is None or is_in_batch(session, error):
@@ -160,28 +161,28 @@ def recheck(session: Session, dataset: Dataset, error: DatasetDamaged | None) ->
     audit.record(session, "dataset.rechecked", dataset.id, damage=dataset.damage)
 
 
-def is_in_records(dataset: Dataset) -> bool:
+def is_in_records(dataset: tables.Dataset) -> bool:
     """Return True if any of a dataset's records are damaged, so that a person not found there may still have rows."""
-    return dataset.damage is not None and dataset.damage["kind"] == DamageKind.RECORD
+    return dataset.damage is not None and dataset.damage["kind"] == sets.DamageKind.RECORD
 
 
-def is_in_batch(session: Session, error: DatasetDamaged) -> bool:
+def is_in_batch(session: Session, error: problems.DatasetDamaged) -> bool:
     """Return True if the content of a waiting batch is damaged, in which case the run that was to write it drops the
     addition. A missing part blocks the dataset instead: the rows may have been restored from another backup."""
-    addition = session.get(Addition, error.rows_id)
-    is_waiting = addition is not None and addition.status == AdditionStatus.PENDING
-    return is_waiting and error.kind in (DamageKind.BLOCK, DamageKind.KEY, DamageKind.MANIFEST)
+    addition = session.get(tables.Addition, error.rows_id)
+    is_waiting = addition is not None and addition.status == sets.AdditionStatus.PENDING
+    return is_waiting and error.kind in (sets.DamageKind.BLOCK, sets.DamageKind.KEY, sets.DamageKind.MANIFEST)
 
 
-def first_found(rows: row_store.RowStore, roots: list[tuple[str, str]]) -> DatasetDamaged | None:
+def first_found(rows: row_store.RowStore, roots: list[tuple[str, str]]) -> problems.DatasetDamaged | None:
     """Open all rows of the given (rows id, root) pairs, and return the first damage, if any."""
     try:
         for rows_id, root in roots:
             rows.check(rows_id, root)
-    except DatasetDamaged as error:
+    except problems.DatasetDamaged as error:
         return error
     return None
 
 
-def _detail(error: DatasetDamaged) -> dict[str, Any]:
+def _detail(error: problems.DatasetDamaged) -> dict[str, Any]:
     return {"kind": error.kind.value, "rows": error.rows_id, "block": error.block}

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db import rare, rows
-from app.db.functions import raw
+from app.db import functions, rare, rows
 from app.db.tables import Addition, Dataset, Record, Run
 from lethe.contract.sets import AdditionStatus, DamageKind, RunStatus
 
@@ -23,7 +22,11 @@ class StoredRecord(NamedTuple):
 
 def stored_records(session: Session, *which: sa.ColumnElement[bool], limit: int | None = None) -> list[StoredRecord]:
     """Return the records that meet all conditions in `which`, in slot order, up to `limit` of them."""
-    query = sa.select(Record.slot, raw(Record.subject_ref), Record.check_value).where(*which).order_by(Record.slot)
+    query = (
+        sa.select(Record.slot, functions.raw(Record.subject_ref), Record.check_value)
+        .where(*which)
+        .order_by(Record.slot)
+    )
     return list(map(StoredRecord._make, session.execute(query.limit(limit))))
 
 

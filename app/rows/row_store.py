@@ -31,8 +31,7 @@ from app.rows import blocks
 from app.vault.memory import Memory
 from app.vault.sealing import SealedStore
 from app.vault.store import ObjectStore, locked
-from lethe.contract.problems import DatasetDamaged, DatasetUnknown
-from lethe.contract.sets import DamageKind
+from lethe.contract import problems, sets
 
 Source = Callable[[Collection[int]], Iterable[blocks.Block]]
 """Function that opens the blocks with the given numbers, in order."""
@@ -284,15 +283,15 @@ class RowStore:
         try:
             content = self._sealed.get(name)
         except FileNotFoundError as error:
-            kind = DamageKind.BLOCK_MISSING if self._sealed.is_key_there(name) else DamageKind.KEY_MISSING
-            raise DatasetDamaged.found(rows_id, kind, number) from error
+            kind = sets.DamageKind.BLOCK_MISSING if self._sealed.is_key_there(name) else sets.DamageKind.KEY_MISSING
+            raise problems.DatasetDamaged.found(rows_id, kind, number) from error
         except ValueError as error:
-            kind = DamageKind.KEY if self._sealed.is_key_damaged(name) else DamageKind.BLOCK
-            raise DatasetDamaged.found(rows_id, kind, number) from error
+            kind = sets.DamageKind.KEY if self._sealed.is_key_damaged(name) else sets.DamageKind.BLOCK
+            raise problems.DatasetDamaged.found(rows_id, kind, number) from error
         features, labels = blocks.mapped(content, shape.rows_in(number), shape.num_columns, shape.has_weights)
         block = blocks.Block(number=number, first=number * blocks.BLOCK_ROWS, features=features, labels=labels)
         if block.count() != child.records:
-            raise DatasetDamaged.found(rows_id, DamageKind.BLOCK, number)
+            raise problems.DatasetDamaged.found(rows_id, sets.DamageKind.BLOCK, number)
         return block
 
 
@@ -324,7 +323,7 @@ class _Waiting:
 
 def _checked(rows_id: str) -> str:
     if not _ROWS_ID.fullmatch(rows_id):
-        raise DatasetUnknown("There is no dataset with this id.")
+        raise problems.DatasetUnknown("There is no dataset with this id.")
     return rows_id
 
 

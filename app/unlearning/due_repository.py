@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db import now, rows
-from app.db.functions import usually
+from app.db import functions, now, rows
 from app.db.tables import OWED, Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
 from app.unlearning import kinds, turns
 from lethe.contract.sets import QueueRule, RunStatus
@@ -109,7 +108,7 @@ MAY_RUN = sa.or_(Model.not_before.is_(None), Model.not_before <= _AT)
 def _requested() -> sa.Select[str, str, datetime.datetime]:
     """Return the query for datasets with accepted erasures that no run has claimed."""
     of_it = sa.select(Erasure.deadline).where(Erasure.dataset_id == Dataset.id, _UNCLAIMED)
-    first = of_it.where(usually(_READY)).order_by(Erasure.deadline).limit(1).scalar_subquery()
+    first = of_it.where(functions.usually(_READY)).order_by(Erasure.deadline).limit(1).scalar_subquery()
     return sa.select(Dataset.id, Dataset.tenant_id, first).where(_FREE, of_it.where(_READY).exists())
 
 
@@ -164,7 +163,7 @@ def _batching_models() -> sa.Select[
     added = sa.and_(Addition.dataset_id == Model.dataset_id, Addition.revision > Version.revision)
     unclaimed = sa.select(Erasure.ready_at).where(Erasure.dataset_id == Model.dataset_id, _UNCLAIMED)
     longest = unclaimed.where(_READY).order_by(Erasure.ready_at)
-    first = unclaimed.where(usually(_READY)).with_only_columns(Erasure.deadline).order_by(Erasure.deadline)
+    first = unclaimed.where(functions.usually(_READY)).with_only_columns(Erasure.deadline).order_by(Erasure.deadline)
     return (
         sa.select(
             Model,

@@ -15,10 +15,8 @@ from app.db.tables import Addition, Dataset, Model, Run, Version, new_id
 from app.deletion import claims, repository as deletion_repository
 from app.rows import records
 from app.unlearning import due_repository, kinds, planner, repository, service
-from lethe.contract.problems import AdaptiveBudgetSpent, DatasetDamaged, Problem
-from lethe.contract.sets import RunKind, RunStatus
-from lethe.proof.canary_test import CanaryPlan
-from lethe.proof.errors import PrivacyError
+from lethe.contract import problems, sets
+from lethe.proof import canary_test, errors
 from lethe.proof.mechanism import Mechanism
 
 _LOOK_AGAIN = datetime.timedelta(days=1)
@@ -47,7 +45,7 @@ class ClaimedRun:
     steps: int
     parent_version_id: str | None
     version_id: str
-    audit: CanaryPlan | None
+    audit: canary_test.CanaryPlan | None
     gives_way: bool
     first_step: int
 
@@ -81,11 +79,11 @@ def claim(
                 )
                 if claimed_run is not None:
                     return claimed_run
-        except DatasetDamaged as error:
+        except problems.DatasetDamaged as error:
             records.record(session, error)
-        except (Problem, PrivacyError) as error:
+        except (problems.Problem, errors.PrivacyError) as error:
             # A problem of one dataset must not stop the others.
-            code = error.code if isinstance(error, Problem) else type(error).__name__
+            code = error.code if isinstance(error, problems.Problem) else type(error).__name__
             telemetry.logger().error("unlearning.dataset_put_off", dataset_id=dataset.id, error=code)
             dataset.attempts, dataset.not_before = service.back_off(session, dataset.attempts)
     return None
@@ -104,14 +102,14 @@ def _claim(
         records = accounting_repository.records_waiting_for(session, due_model)
         plan = plan_next(session, due_model, records=records)
         if _has_room(session, dataset, due_model, plan):
-            model, live = due_model, version if plan.kind == RunKind.UNLEARN else None
+            model, live = due_model, version if plan.kind == sets.RunKind.UNLEARN else None
             break
     else:
         erases, _ = deletion_repository.claimed_records(session, dataset_id=dataset.id)
         if not erases and not staged:
             return None
         records = 0
-        kind = RunKind.ERASE if erases else RunKind.ADD
+        kind = sets.RunKind.ERASE if erases else sets.RunKind.ADD
         plan = planner.Plan(kind=kind, steps=0, reason=planner.PlanReason.NO_MODEL_DUE)
     run = _begin(session, dataset, model, plan, live=live, records=records, worker=worker, lease_seconds=lease_seconds)
     if model:
@@ -124,7 +122,7 @@ def _has_room(session: Session, dataset: Dataset, model: Model, plan: planner.Pl
     model: no plan is cheaper, and publication cannot be undone, so the budget does not recover."""
     try:
         budgets.require_room(session, dataset, catalogue.mechanism_of(model), steps=plan.steps)
-    except AdaptiveBudgetSpent as error:
+    except problems.AdaptiveBudgetSpent as error:
         if model.error_code != error.code:
             telemetry.logger().error("unlearning.model_waits", model_id=model.id, error=error.code)
         model.error_code, model.not_before = error.code, now(session) + _LOOK_AGAIN
@@ -162,7 +160,7 @@ def _begin(
         id=new_id("run"),
         tenant_id=dataset.tenant_id,
         kind=plan.kind,
-        status=RunStatus.RUNNING,
+        status=sets.RunStatus.RUNNING,
         dataset_id=dataset.id,
         model_id=model.id if model else None,
         revision=dataset.revision,
@@ -185,7 +183,7 @@ def _begin(
 
 
 def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None, staged: list[Addition]) -> ClaimedRun:
-    learns = run.kind in (RunKind.LEARN, RunKind.RELEARN, *kinds.asked_kinds())
+    learns = run.kind in (sets.RunKind.LEARN, sets.RunKind.RELEARN, *kinds.asked_kinds())
     erases, to_null = deletion_repository.claimed_records(session, dataset_id=dataset.id)
     return ClaimedRun(
         run_id=run.id,
@@ -227,12 +225,12 @@ def plan_next(session: Session, model: Model, *, records: int) -> planner.Plan:
     """Plan the next run of a model, given that `records` more rows become null before it."""
     mechanism = catalogue.mechanism_of(model)
     match model.wanted:
-        case RunKind.LEARN:
-            return planner.learn(mechanism, kind=RunKind.LEARN)
-        case RunKind.RELEARN:
-            return planner.learn(mechanism, kind=RunKind.RELEARN)
+        case sets.RunKind.LEARN:
+            return planner.learn(mechanism, kind=sets.RunKind.LEARN)
+        case sets.RunKind.RELEARN:
+            return planner.learn(mechanism, kind=sets.RunKind.RELEARN)
         case _:
             if accounting_repository.records_added_to_chain(session, model, waiting=True):
-                return planner.learn(mechanism, kind=RunKind.RELEARN, reason=planner.PlanReason.ROWS_ADDED)
+                return planner.learn(mechanism, kind=sets.RunKind.RELEARN, reason=planner.PlanReason.ROWS_ADDED)
             chain = ledger.history_of(session, model_id=model.id, mechanism=mechanism).chain
             return planner.forget(chain, records=records, epsilon=model.epsilon, delta=model.delta)

@@ -6,19 +6,16 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.db import now
-from app.db.tables import Dataset, Model
+from app.db import now, tables
 from app.unlearning import turns, waiting_repository
-from app.unlearning.waiting_repository import Unclaimed
-from lethe.contract.problems import AdaptiveBudgetSpent
-from lethe.contract.sets import WaitReason
+from lethe.contract import problems, sets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
     """Number of requests waiting for the same reason. `until` is the latest time at which the wait ends, if known."""
 
-    reason: WaitReason
+    reason: sets.WaitReason
     requests: int
     until: datetime.datetime | None
 
@@ -36,7 +33,7 @@ class Waiting:
 NOBODY = Waiting(people=0, requests=0, first_due_at=None, reasons=())
 
 
-def first_due(session: Session, models: Sequence[Model]) -> dict[str, datetime.datetime]:
+def first_due(session: Session, models: Sequence[tables.Model]) -> dict[str, datetime.datetime]:
     """Map each model that has a live version and waiting requests to the earliest deadline of those requests. All
     models must belong to one tenant."""
     live = [model for model in models if model.live_version is not None]
@@ -44,7 +41,7 @@ def first_due(session: Session, models: Sequence[Model]) -> dict[str, datetime.d
     return {model.id: unclaimed[model.dataset_id].first_due_at for model in live if model.dataset_id in unclaimed}
 
 
-def for_models(session: Session, models: Sequence[Model]) -> dict[str, Waiting]:
+def for_models(session: Session, models: Sequence[tables.Model]) -> dict[str, Waiting]:
     """Map each model with a live version to its waiting requests. All models must belong to one tenant."""
     live = [model for model in models if model.live_version is not None]
     waiting = {model.id: NOBODY for model in live}
@@ -64,16 +61,18 @@ def for_models(session: Session, models: Sequence[Model]) -> dict[str, Waiting]:
     return waiting
 
 
-def _unclaimed(session: Session, live: Sequence[Model], *, at: datetime.datetime) -> dict[str, Unclaimed]:
+def _unclaimed(
+    session: Session, live: Sequence[tables.Model], *, at: datetime.datetime
+) -> dict[str, waiting_repository.Unclaimed]:
     if not live:
         return {}
     dataset_ids = {model.dataset_id for model in live}
     return waiting_repository.unclaimed(session, tenant_id=live[0].tenant_id, dataset_ids=dataset_ids, at=at)
 
 
-def _waiting(unclaimed: Unclaimed, ready: Wait, *, people: int) -> Waiting:
-    in_grace = Wait(reason=WaitReason.GRACE, requests=unclaimed.in_grace, until=unclaimed.grace_until)
-    in_review = Wait(reason=WaitReason.IN_REVIEW, requests=unclaimed.in_review, until=None)
+def _waiting(unclaimed: waiting_repository.Unclaimed, ready: Wait, *, people: int) -> Waiting:
+    in_grace = Wait(reason=sets.WaitReason.GRACE, requests=unclaimed.in_grace, until=unclaimed.grace_until)
+    in_review = Wait(reason=sets.WaitReason.IN_REVIEW, requests=unclaimed.in_review, until=None)
     reasons = sorted((ready, in_grace, in_review), key=lambda wait: wait.requests, reverse=True)
     return Waiting(
         people=people,
@@ -84,26 +83,31 @@ def _waiting(unclaimed: Unclaimed, ready: Wait, *, people: int) -> Waiting:
 
 
 def _reason(
-    dataset: Dataset, model: Model, unclaimed: Unclaimed, *, is_busy: bool, at: datetime.datetime
-) -> tuple[WaitReason, datetime.datetime | None]:
+    dataset: tables.Dataset,
+    model: tables.Model,
+    unclaimed: waiting_repository.Unclaimed,
+    *,
+    is_busy: bool,
+    at: datetime.datetime,
+) -> tuple[sets.WaitReason, datetime.datetime | None]:
     """Return the reason why no run claims the ready requests, and the time at which their wait ends, if known."""
     if dataset.damaged_at is not None:
-        return WaitReason.DAMAGED, None
-    if model.error_code == AdaptiveBudgetSpent.code:
-        return WaitReason.BUDGET_SPENT, None
+        return sets.WaitReason.DAMAGED, None
+    if model.error_code == problems.AdaptiveBudgetSpent.code:
+        return sets.WaitReason.BUDGET_SPENT, None
     if is_busy:
-        return WaitReason.RUN_UNDER_WAY, None
+        return sets.WaitReason.RUN_UNDER_WAY, None
     if later := max(_later(dataset, model, at=at), default=None):
-        return WaitReason.DELAYED, later
+        return sets.WaitReason.DELAYED, later
     is_full = model.max_requests is not None and unclaimed.ready >= model.max_requests
     if unclaimed.oldest_at and unclaimed.first_ready_due_at and not is_full:
         ends = turns.batch_ends(
             model.max_wait_seconds, oldest_at=unclaimed.oldest_at, first_due_at=unclaimed.first_ready_due_at
         )
         if at < ends:
-            return WaitReason.BATCH, ends
-    return WaitReason.QUEUED, None
+            return sets.WaitReason.BATCH, ends
+    return sets.WaitReason.QUEUED, None
 
 
-def _later(dataset: Dataset, model: Model, *, at: datetime.datetime) -> Iterator[datetime.datetime]:
+def _later(dataset: tables.Dataset, model: tables.Model, *, at: datetime.datetime) -> Iterator[datetime.datetime]:
     yield from (moment for moment in (dataset.not_before, model.not_before) if moment is not None and moment > at)

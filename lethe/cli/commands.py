@@ -13,16 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
 
 import typer
 
-from lethe import Client, sockets
+from lethe import Client, reading, sockets
 from lethe.cli.derived import GROUPS, CommandCall, OptionShape, derive, made
 from lethe.cli.gateway import Key, Url, at_most, bar, connect, console, in_words, show
-from lethe.client.http import Http
-from lethe.client.methods import makes
-from lethe.client.resources import SERVED, DeletionRequests, Models
-from lethe.client.waiting import Progress
+from lethe.client import http, methods, resources, waiting
 from lethe.contract import api_keys, certificates, problems, tenants
 from lethe.contract.models import ModelOut
-from lethe.reading import to_json
 
 if TYPE_CHECKING:
     from lethe.verification.ledgers import OfTenant
@@ -64,7 +60,7 @@ def request_wait(request_id: Id, url: Url = None, key: Key = None) -> None:
 @made("deletion_requests.proof")
 def request_certificate(call: CommandCall, to: Path) -> None:
     """Save a request's certificates, together with the public keys that verify them (`TO.jwks.json`)."""
-    to.write_text(json.dumps(to_json(call()), indent=2))
+    to.write_text(json.dumps(reading.to_json(call()), indent=2))
     keys = Path(f"{to}.jwks.json")
     keys.write_text(json.dumps(call.client.certificates.public_keys(), indent=2))
     console.print(f"{to} and {keys}")
@@ -101,7 +97,7 @@ derive("tenants.create", OptionShape(positional=("name",)))
 
 
 @tenant.command("show")
-@makes(tenants.GET)
+@methods.makes(tenants.GET)
 def tenant_show(
     tenant_id: Annotated[str | None, typer.Argument(help="Default: the key's tenant")] = None,
     url: Url = None,
@@ -113,7 +109,7 @@ def tenant_show(
 
 
 @tenant.command("set")
-@makes(tenants.CHANGE_OWN)
+@methods.makes(tenants.CHANGE_OWN)
 def tenant_set(
     field: Annotated[list[str], typer.Argument(help="NAME=VALUE, such as auto_accept=false; VALUE is JSON or text")],
     url: Url = None,
@@ -136,7 +132,7 @@ def _field(text: str) -> tuple[str, Any]:
 
 _ENDS_WITHIN = 2.0
 """Seconds to wait for the final poll of an upload."""
-WatchUpload = Callable[[Client, str, int, Progress, threading.Event], None]
+WatchUpload = Callable[[Client, str, int, waiting.Progress, threading.Event], None]
 """Report the progress of the upload with this name and number of bytes until the event is set."""
 Skip = Annotated[bool, typer.Option(help="Leave out rows of people who asked to be forgotten")]
 
@@ -232,12 +228,12 @@ def model_wait(model_id: Id, url: Url = None, key: Key = None) -> None:
         show_when_over(client.models, model_id)
 
 
-def show_when_over(resource: Models[Http] | DeletionRequests[Http], id_: str) -> None:
+def show_when_over(resource: resources.Models[http.Http] | resources.DeletionRequests[http.Http], id_: str) -> None:
     """Wait for a model or request with a progress bar, then show it; exit with code 1 if a model cannot be served."""
     with bar() as progress:
         result = resource.wait(id_, progress=progress)
     show(result)
-    if isinstance(result, ModelOut) and result.status not in SERVED:
+    if isinstance(result, ModelOut) and result.status not in resources.SERVED:
         raise typer.Exit(1)
 
 
@@ -246,7 +242,7 @@ derive(
     OptionShape(also={"model_id": "--model"}),
     line=lambda run: (
         f"{run.id}  {run.kind:<7} {run.status:<9} {run.steps_done:>7} of {run.steps_total} steps"
-        f"  {in_words(to_json(run.audit))}"
+        f"  {in_words(reading.to_json(run.audit))}"
         f"{'' if run.seconds_left is None else f'  about {run.seconds_left:,.0f} s left'}"
     ),
 )

@@ -13,8 +13,7 @@ from pydantic import BaseModel, Field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress as ProgressBar, TextColumn, TimeElapsedColumn
 
-from lethe.contract.fields import trimmed
-from lethe.contract.problems import Unauthenticated
+from lethe.contract import fields, problems
 from lethe.reading import to_json
 
 if TYPE_CHECKING:
@@ -54,8 +53,8 @@ def connect(url: str | None, key: str | None, *, retry_seconds: float = RETRY_SE
     if key is None:
         path = installed.admin_key_file or installed.data_dir / "keys" / "admin.key"
         if not path.exists():
-            raise Unauthenticated(f"no API key; set LETHE_API_KEY (there is no {path})")
-        key = trimmed(path.read_text())
+            raise problems.Unauthenticated(f"no API key; set LETHE_API_KEY (there is no {path})")
+        key = fields.trimmed(path.read_text())
     return Client(url or f"http://{installed.host}:{installed.port}", key, retry_seconds=retry_seconds)
 
 

@@ -6,8 +6,7 @@ from importlib.metadata import entry_points
 import typer
 
 from lethe import sockets
-from lethe.cli import commands, gateway
-from lethe.cli.derived import GROUPS, derive_the_rest
+from lethe.cli import commands, derived, gateway
 
 BY_HAND = (commands, *sockets.modules("lethe.features", "cli"))
 """Modules that add their commands to the groups when they are imported, including each feature's `cli`."""
@@ -19,9 +18,9 @@ PLUGINS = "lethe.commands"
 @functools.cache
 def command_line() -> typer.Typer:
     """Return the command line with all installed commands."""
-    derive_the_rest()
+    derived.derive_the_rest()
     root = gateway.new_group("The right to be forgotten for machine-learning models.")
-    for group in GROUPS.values():
+    for group in derived.GROUPS.values():
         # A group without commands is about a resource of features that are not installed.
         if group.app.registered_commands:
             root.add_typer(group.app, name=group.name)
@@ -35,7 +34,7 @@ def _plug_in(root: typer.Typer, commands: typer.Typer) -> None:
     root.registered_commands += commands.registered_commands
     for info in commands.registered_groups:
         assert info.typer_instance is not None
-        own = next((group.app for group in GROUPS.values() if group.name == info.name), None)
+        own = next((group.app for group in derived.GROUPS.values() if group.name == info.name), None)
         if own is not None:
             own.registered_commands += info.typer_instance.registered_commands
         else:

@@ -15,12 +15,11 @@ import anyio
 import httpx
 from pydantic import BaseModel
 
+from lethe import errors, reading
 from lethe.client.waiting import STATUSES, Patience, retry_after_in
 from lethe.contract.fields import PageOut, ProblemBody
 from lethe.contract.operation import Operation
 from lethe.contract.problems import FieldError, InputInvalid, Problem, Unauthenticated, Unavailable, of_answer
-from lethe.errors import AnswerInvalid, Unreachable
-from lethe.reading import read
 
 T = TypeVar("T")
 
@@ -100,9 +99,9 @@ class Calls:
         except UnicodeEncodeError:
             raise InputInvalid(f"Something sent to {operation} is not Unicode text.") from None
         except httpx.DecodingError as error:
-            raise AnswerInvalid(f"the answer to {operation} cannot be decoded") from error
+            raise errors.AnswerInvalid(f"the answer to {operation} cannot be decoded") from error
         except httpx.TransportError as error:
-            raise Unreachable(f"no answer from {self._origin} ({type(error).__name__})") from error
+            raise errors.Unreachable(f"no answer from {self._origin} ({type(error).__name__})") from error
 
     async def call(
         self,
@@ -112,7 +111,7 @@ class Calls:
         options: Options = _DEFAULT,
     ) -> T:
         answer = await self._answer(operation, ids, arguments, options)
-        return read(operation.gives, answer.content, of=str(operation))
+        return reading.read(operation.gives, answer.content, of=str(operation))
 
     async def pages(
         self, operation: Operation[..., PageOut[T]], *ids: str | int, arguments: BaseModel | None = None
@@ -160,7 +159,7 @@ class Calls:
                         return answer
                     await self._done(answer.read() if self._blocks else answer.aread())
                 raise _problem(operation, answer)
-            except (Unreachable, Unavailable) as problem:
+            except (errors.Unreachable, Unavailable) as problem:
                 await self.sleep(self._pause(operation, problem, patience))
 
     async def sleep(self, seconds: float) -> None:
@@ -266,12 +265,12 @@ def _next_page(operation: Operation[..., Any], arguments: BaseModel | None, curs
 def _problem(operation: Operation[..., Any], answer: httpx.Response) -> Problem:
     # A gateway never redirects.
     if answer.status_code < 400:
-        return AnswerInvalid(f"{answer.status_code} from {operation}")
+        return errors.AnswerInvalid(f"{answer.status_code} from {operation}")
     retry_after = retry_after_in(answer.headers.get("Retry-After"))
     try:
-        body = read(ProblemBody, answer.content, of=str(operation))
+        body = reading.read(ProblemBody, answer.content, of=str(operation))
     # The answer comes from a proxy or another server, which may quote anything.
-    except AnswerInvalid:
+    except errors.AnswerInvalid:
         detail = f"{answer.status_code} from {operation}"
         return of_answer(answer.status_code, "http_error", "", detail, (), retry_after=retry_after)
     faults = [FieldError(error.get("path", ""), error.get("message", "")) for error in body.errors or ()]
@@ -284,9 +283,9 @@ def _origin(url: str) -> str:
         # Both parsers must accept the URL.
         parsed, _port = httpx.URL(url), urlsplit(url).port
     except (httpx.InvalidURL, ValueError) as error:
-        raise Unreachable("Expected a URL such as http://127.0.0.1:8000") from error
+        raise errors.Unreachable("Expected a URL such as http://127.0.0.1:8000") from error
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise Unreachable("Expected a URL such as http://127.0.0.1:8000")
+        raise errors.Unreachable("Expected a URL such as http://127.0.0.1:8000")
     return f"{parsed.scheme}://{parsed.netloc.decode('ascii')}"
 
 

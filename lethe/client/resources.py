@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from lethe.client.http import Options
+from lethe.client import http, waiting
 from lethe.client.methods import H, Keyed, Resource, call, call_one, checked, composed, makes, pages, upload
-from lethe.client.waiting import Progress, Watch, report
-from lethe.contract import api_keys, certificates, datasets, deletion_requests, models, problems, runs, tenants
+from lethe.contract import api_keys, certificates, datasets, deletion_requests, fields, models, problems, runs, tenants
 from lethe.contract.certificates import AbsenceOut, CertificateOut, CertificateVerdictOut
-from lethe.contract.fields import optional
 from lethe.contract.sets import ModelStatus, RequestModelStatus, RequestStatus
 
 
@@ -26,7 +24,7 @@ class ApiKeys(Resource[H]):
 
 
 class _Dataset(datasets.TableIn, Keyed):
-    name: str | None = optional("Name of the dataset. Default: the file's name.")
+    name: str | None = fields.optional("Name of the dataset. Default: the file's name.")
 
 
 class Datasets(Resource[H]):
@@ -82,13 +80,13 @@ class Models(Resource[H]):
 
     @composed
     async def wait(
-        self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
+        self, model_id: str, *, timeout_seconds: float | None = None, progress: waiting.Progress | None = None
     ) -> models.ModelOut:
         """Return the model as soon as it is live, or cannot become live without another call. Raises `WaitTimedOut`."""
-        watch = Watch(subject=f"model {model_id}", timeout_seconds=timeout_seconds)
+        watch = waiting.Watch(subject=f"model {model_id}", timeout_seconds=timeout_seconds)
         while True:
-            model = await self._calls.call(models.GET, model_id, options=Options(within=watch.left))
-            report(progress, model.status, model.progress)
+            model = await self._calls.call(models.GET, model_id, options=http.Options(within=watch.left))
+            waiting.report(progress, model.status, model.progress)
             if model.status in _SETTLED:
                 return model
             await self._calls.sleep(watch.pause(status=model.status))
@@ -182,13 +180,13 @@ class DeletionRequests(Resource[H]):
 
     @composed
     async def wait(
-        self, request_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
+        self, request_id: str, *, timeout_seconds: float | None = None, progress: waiting.Progress | None = None
     ) -> deletion_requests.DeletionRequestOut:
         """Return the request as soon as it is completed, cancelled or rejected. Raises `WaitTimedOut`."""
-        watch = Watch(subject=f"deletion request {request_id}", timeout_seconds=timeout_seconds)
+        watch = waiting.Watch(subject=f"deletion request {request_id}", timeout_seconds=timeout_seconds)
         steps = _RequestSteps()
         while True:
-            request = await self._calls.call(deletion_requests.GET, request_id, options=Options(within=watch.left))
+            request = await self._calls.call(deletion_requests.GET, request_id, options=http.Options(within=watch.left))
             for run_id in steps.unknown(request) if progress is not None else ():
                 try:
                     steps.add(await self._calls.call(runs.GET, run_id))

@@ -5,13 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, Delta, LargeBody, Positive, optional
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import CertificateBeyondLimits, CertificateDamaged, CertificateInvalid, CertificateUnknown
-from lethe.contract.sets import Scope
+from lethe.contract import fields, operation, problems, sets
 
 
-class GuaranteeOut(Answer):
+class GuaranteeOut(fields.Answer):
     notion: str = Field(
         description="Privacy notion: unlearning, deletion, adaptive, release or reset. Never add different notions."
     )
@@ -26,12 +23,12 @@ class GuaranteeOut(Answer):
     )
 
 
-class TargetOut(Answer):
+class TargetOut(fields.Answer):
     epsilon: float = Field(description="Target value for the epsilon of `unlearning`, in nats.")
     delta: float = Field(description="Delta of the target, between 0 and 1.")
 
 
-class JointOut(Answer):
+class JointOut(fields.Answer):
     """Joint guarantee for one person over `models`. For models with independent noise, the values of mu^2 add up."""
 
     models: list[str] = Field(description="IDs of the models that the joint guarantee covers.")
@@ -42,7 +39,7 @@ class JointOut(Answer):
     guarantees: list[GuaranteeOut] = Field(description="Joint `unlearning`, `deletion` and `adaptive` guarantees.")
 
 
-class CertificateOut(Answer):
+class CertificateOut(fields.Answer):
     id: str = Field(description="ID of the certificate.")
     request_id: str = Field(description="ID of the deletion request.")
     model_id: str = Field(description="ID of the model.")
@@ -52,14 +49,14 @@ class CertificateOut(Answer):
     statement: dict[str, Any] = Field(description="Content of the JWS, decoded for readability.")
 
 
-class AbsenceOut(Answer):
+class AbsenceOut(fields.Answer):
     """Signed statement that no record matched the request."""
 
     jws: str = Field(description="Signed statement as a compact JWS (Ed25519). Verify this field, not `statement`.")
     statement: dict[str, Any] = Field(description="Content of the JWS, decoded for readability.")
 
 
-class CertificatesOut(Answer):
+class CertificatesOut(fields.Answer):
     request_id: str = Field(description="ID of the deletion request.")
     certificates: list[CertificateOut] = Field(description="Certificates issued for the request so far, oldest first.")
     damaged: list[str] = Field(description="IDs of certificates omitted because they differ from what was signed.")
@@ -70,45 +67,47 @@ class CertificatesOut(Answer):
     nothing_held: AbsenceOut | None = Field(description="Signed statement of absence; null unless nothing was held.")
 
 
-class CertificateIn(LargeBody):
+class CertificateIn(fields.LargeBody):
     jws: Annotated[str, Field(min_length=1, max_length=10_000_000)] = Field(description="Certificate as a compact JWS.")
-    max_epsilon: Positive | None = optional(
+    max_epsilon: fields.Positive | None = fields.optional(
         "Maximum epsilon to accept for `unlearning` and `deletion`. Default: no limit."
     )
-    max_delta: Delta | None = optional("Maximum delta to accept for `unlearning` and `deletion`. Default: no limit.")
+    max_delta: fields.Delta | None = fields.optional(
+        "Maximum delta to accept for `unlearning` and `deletion`. Default: no limit."
+    )
 
 
-class CertificateVerdictOut(Answer):
+class CertificateVerdictOut(fields.Answer):
     valid: bool = Field(description="Always true: certificates that fail verification are refused with 422.")
     key_id: str = Field(description="ID of the key that signed the certificate (`kid` in its header).")
     guarantees: list[GuaranteeOut] = Field(description="Guarantees of the certificate, recomputed from its statement.")
     statement: dict[str, Any] = Field(description="Statement of the certificate.")
 
 
-_CERTIFICATES = ResourceOperations("Certificates", "/v1", CertificateUnknown)
+_CERTIFICATES = operation.ResourceOperations("Certificates", "/v1", problems.CertificateUnknown)
 
 GET = _CERTIFICATES.of_one(
     "get_certificate",
     "GET",
     "/certificates/{certificate_id}",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     gives=CertificateOut,
-    problems=(CertificateDamaged,),
+    problems=(problems.CertificateDamaged,),
     does="Return a certificate: the signed statement and its decoded content.",
 )
 VERIFY = _CERTIFICATES.operation(
     "verify_certificate",
     "POST",
     "/certificates:verify",
-    scope=Scope.REQUESTS_READ,
+    scope=sets.Scope.REQUESTS_READ,
     takes=CertificateIn,
     gives=CertificateVerdictOut,
     repeat="idempotent",
-    problems=(CertificateInvalid, CertificateBeyondLimits),
+    problems=(problems.CertificateInvalid, problems.CertificateBeyondLimits),
     does="Verify a certificate's signature with this installation's public keys and recompute every number from the "
     "statement alone. If limits are given, also refuse a certificate with weaker `unlearning` or `deletion`.",
 )
-PUBLIC_KEYS = ResourceOperations("Operations", "/.well-known/jwks.json").operation(
+PUBLIC_KEYS = operation.ResourceOperations("Operations", "/.well-known/jwks.json").operation(
     "jwks",
     "GET",
     scope=None,

@@ -7,26 +7,24 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from lethe.contract import operation, problems
-from lethe.contract.fields import Answer, Delta, Form, Name, PageOut, Paging, Positive, optional
-from lethe.contract.sets import DamageKind, Scope
+from lethe.contract import fields, operation, problems, sets
 
 
-class DamageOut(Answer):
+class DamageOut(fields.Answer):
     """First part of a dataset's stored rows that does not match the database."""
 
     at: datetime.datetime = Field(description="Time at which the damage was detected.")
-    kind: DamageKind = Field(description="Damaged part of the stored rows.")
+    kind: sets.DamageKind = Field(description="Damaged part of the stored rows.")
     rows: str = Field(description="ID of the dataset, or of the pending addition, whose rows are damaged.")
     block: int | None = Field(description="Index of the damaged block of 4,096 rows; null if the damage is elsewhere.")
 
 
-class AdaptiveBudgetOut(Answer):
+class AdaptiveBudgetOut(fields.Answer):
     epsilon: float = Field(description="Maximum total epsilon per row over all versions of all models, in nats.")
     delta: float = Field(description="Delta at which the budget is stated, between 0 and 1.")
 
 
-class TargetRangeOut(Answer):
+class TargetRangeOut(fields.Answer):
     """Public range of a target."""
 
     min: float = Field(description="Lower end of the target's public range.")
@@ -37,7 +35,7 @@ class TargetRangeOut(Answer):
     )
 
 
-class DatasetOut(Answer):
+class DatasetOut(fields.Answer):
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
     id: str = Field(description="ID of the dataset.")
@@ -47,9 +45,11 @@ class DatasetOut(Answer):
     num_features: int = Field(description="Number of features after encoding, not counting the bias.")
     num_classes: int = Field(description="Number of classes or labels; 0 for a numeric target.")
     classes: list[str] = Field(description="Names of the classes or labels, in order; empty for a numeric target.")
-    target: TargetRangeOut | None = optional("Range of the numeric target; null if the target is not numeric.")
-    network_id: str | None = optional("ID of the network that computed the features; null if no network was used.")
-    subject_kind: str | None = optional("Kind of the subject IDs, such as email; null for customer_id.")
+    target: TargetRangeOut | None = fields.optional("Range of the numeric target; null if the target is not numeric.")
+    network_id: str | None = fields.optional(
+        "ID of the network that computed the features; null if no network was used."
+    )
+    subject_kind: str | None = fields.optional("Kind of the subject IDs, such as email; null for customer_id.")
     num_subjects: int = Field(description="Number of people with rows in the dataset.")
     revision: int = Field(description="Number of times that a batch of rows has been erased or added.")
     digest: str = Field(description="Random identifier of the current rows, not computed from their content.")
@@ -72,15 +72,15 @@ class NewDatasetOut(DatasetOut):
     )
 
 
-class SubjectOut(Answer):
+class SubjectOut(fields.Answer):
     num_records: int = Field(description="Number of rows held about the person; at least 1.")
 
 
-class DatasetsQuery(Paging):
-    name: Name | None = optional("Only datasets whose name contains this text, ignoring case.")
+class DatasetsQuery(fields.Paging):
+    name: fields.Name | None = fields.optional("Only datasets whose name contains this text, ignoring case.")
 
 
-class RowsIn(Form):
+class RowsIn(fields.Form):
     """Rows of a file, encoded like the rows of the dataset to which they are added."""
 
     suppressed: Literal["refuse", "skip"] = Field(
@@ -98,25 +98,25 @@ class TableIn(RowsIn):
     schema_: Mapping[str, Any] | Path | None = Field(
         default=None, alias="schema", description="Public schema, or path to its file; required for csv and parquet."
     )
-    classes: Sequence[str] | None = optional(
+    classes: Sequence[str] | None = fields.optional(
         "List of class names in the order of the labels 0, 1 and so on. Use it for npz files without a schema, and for "
         "files whose schema does not list the label's values."
     )
-    target: Mapping[str, Any] | None = optional(
+    target: Mapping[str, Any] | None = fields.optional(
         'Public range of the target `y` in an npz file without a schema: {"min": 0, "max": 100}. With "outside": '
         '"clip", values outside the range are set to the nearer end; with "counts": true, values are whole numbers '
         "from 0. If there is a schema, its column with the role target states the range."
     )
-    network_id: str | None = optional(
+    network_id: str | None = fields.optional(
         "ID of a public network. The rows are the features that it computes from the schema-encoded records, or from "
         "the vectors of an npz file."
     )
-    adaptive_epsilon: Positive | None = optional(
+    adaptive_epsilon: fields.Positive | None = fields.optional(
         "Epsilon of the budget for what all versions of all models together reveal about one row to someone who reads "
         "them all. Requires adaptive_delta. The budget cannot be changed, and versions exceeding it are not published."
     )
-    adaptive_delta: Delta | None = optional("Delta of the budget; required with adaptive_epsilon.")
-    subject_kind: Name | None = optional("Kind of the subject IDs. Default: customer_id.")
+    adaptive_delta: fields.Delta | None = fields.optional("Delta of the budget; required with adaptive_epsilon.")
+    subject_kind: fields.Name | None = fields.optional("Kind of the subject IDs. Default: customer_id.")
 
 
 class DatasetIn(TableIn):
@@ -128,7 +128,7 @@ _DATASETS = operation.ResourceOperations("Datasets", "/v1/datasets", problems.Da
 UPLOAD = _DATASETS.operation(
     "create_dataset",
     "POST",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     gives=NewDatasetOut,
     status=201,
     repeat="keyed",
@@ -147,16 +147,16 @@ UPLOAD = _DATASETS.operation(
 LIST = _DATASETS.operation(
     "list_datasets",
     "GET",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     query=DatasetsQuery,
-    gives=PageOut[DatasetOut],
+    gives=fields.PageOut[DatasetOut],
     does="List the datasets, newest first.",
 )
 GET = _DATASETS.of_one(
     "get_dataset",
     "GET",
     "/{dataset_id}",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=DatasetOut,
     does="Return the number of rows and people in a dataset, and the digest of its rows.",
 )
@@ -164,7 +164,7 @@ RECHECK = _DATASETS.of_one(
     "recheck_dataset",
     "POST",
     "/{dataset_id}/recheck",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     gives=DatasetOut,
     problems=(problems.DatasetBusy,),
     does="Reread everything stored for a dataset after its files have been restored. If no damage remains, runs "
@@ -175,7 +175,7 @@ RETIRE = _DATASETS.of_one(
     "retire_dataset",
     "DELETE",
     "/{dataset_id}",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     gives=DatasetOut,
     repeat="idempotent",
     problems=(problems.DatasetInUse,),
@@ -186,7 +186,7 @@ SUBJECT = _DATASETS.of_two(
     "get_subject",
     "GET",
     "/{dataset_id}/subjects/{subject_id}",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     gives=SubjectOut,
     problems=(problems.SubjectUnknown, problems.DatasetDamaged),
     does="Count the rows held about a person. Only for admins, because the result reveals who is in the data. If "

@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, Strict
 
-from lethe.contract import certificates, operation, problems, runs
+from lethe.contract import certificates, operation, problems, runs, sets
 from lethe.contract.fields import WHOLE, Answer, Body, Delta, Name, PageOut, Paging, Positive, example, optional
-from lethe.contract.sets import Metric, ModelDanger, ModelOrder, ModelStatus, OnBreach, Scope, VersionStatus, WaitReason
 
 
 class LinearisationOut(Answer):
@@ -75,22 +74,22 @@ class MechanismOut(Answer):
 class QualityIn(Body):
     model_config = example(metric="auc", threshold=0.8, on_breach="hold")
 
-    metric: Annotated[Metric, Strict(False)] = Field(description="Metric that the quality gate checks.")
+    metric: Annotated[sets.Metric, Strict(False)] = Field(description="Metric that the quality gate checks.")
     threshold: FiniteFloat = Field(
         description="Minimum value that passes; for log_loss, calibration_error, mean_absolute_error and "
         "mean_poisson_deviance, the maximum."
     )
-    on_breach: Annotated[OnBreach, Strict(False)] = Field(
-        default=OnBreach.PUBLISH_DEGRADED,
+    on_breach: Annotated[sets.OnBreach, Strict(False)] = Field(
+        default=sets.OnBreach.PUBLISH_DEGRADED,
         description="What happens to a version that fails the gate. publish_degraded: it is served, marked as "
         "degraded; hold: it is not served until it is released. People are forgotten in both cases.",
     )
 
 
 class QualityOut(Answer):
-    metric: Metric = Field(description="Metric that the quality gate checks.")
+    metric: sets.Metric = Field(description="Metric that the quality gate checks.")
     threshold: float = Field(description="Minimum value that passes, or the maximum for metrics where lower is better.")
-    on_breach: OnBreach = Field(description="What happens to a version that fails the gate.")
+    on_breach: sets.OnBreach = Field(description="What happens to a version that fails the gate.")
     value: float | None = Field(description="Live version's value; null if not measured, in which case the gate fails.")
     is_met: bool | None = Field(description="True if the live version passes the gate; null before the first version.")
     held: bool = Field(description="True if the live version fails the gate and is therefore not served.")
@@ -217,7 +216,7 @@ class AuditingOut(Answer):
 class WaitOut(Answer):
     """Requests waiting for the same reason."""
 
-    reason: WaitReason = Field(description="Reason why the requests are waiting.")
+    reason: sets.WaitReason = Field(description="Reason why the requests are waiting.")
     requests: int = Field(description="Number of requests that are waiting for this reason.")
     until: datetime.datetime | None = Field(description="Latest time at which the wait ends; null if unknown.")
 
@@ -238,7 +237,7 @@ class ModelOut(Answer):
     evaluation_dataset_id: str | None = Field(description="ID of the dataset to measure versions on; null if none.")
     objective: str = Field(description="Objective that the model minimises.")
     method: str = Field(description="Name of the method used to train the model and to forget records.")
-    status: ModelStatus = Field(
+    status: sets.ModelStatus = Field(
         description="Status of the model: learning, live, unlearning, relearning, testing (a canary test or rehearsal "
         "is in progress), degraded, held, failed, cancelled or retired."
     )
@@ -269,7 +268,7 @@ class ModelOut(Answer):
 class VersionOut(Answer):
     model_id: str = Field(description="ID of the model.")
     number: int = Field(description="Number of the version, from 1.")
-    status: VersionStatus = Field(description="Status of the version: live, retired or destroyed.")
+    status: sets.VersionStatus = Field(description="Status of the version: live, retired or destroyed.")
     degraded: bool = Field(description="True if the version failed the quality gate when it was last checked.")
     held: bool = Field(description="True if the version is not served because it failed the gate.")
     run_id: str = Field(description="ID of the run that produced the version.")
@@ -282,12 +281,12 @@ class VersionOut(Answer):
 class ModelsQuery(Paging):
     name: Name | None = optional("Only models whose name contains this text, ignoring case.")
     dataset_id: str | None = optional("Only models that are trained on this dataset.")
-    order: ModelOrder = Field(
-        default=ModelOrder.NEWEST,
+    order: sets.ModelOrder = Field(
+        default=sets.ModelOrder.NEWEST,
         description="Sort order. risk: models in service only, held ones first, then by earliest deadline of waiting "
         "requests, highest epsilon relative to the target, and most failed runs. Needs accounting:read.",
     )
-    danger: ModelDanger | None = optional(
+    danger: sets.ModelDanger | None = optional(
         "Only models in service with this risk, as counted in the overview. waiting: people in the training data are "
         "waiting to be forgotten; failed: training failed; audit_refused: the last canary test failed; degraded, held: "
         "the quality gate failed. Needs accounting:read."
@@ -299,7 +298,7 @@ MODELS = operation.ResourceOperations("Models", "/v1/models", problems.ModelUnkn
 CREATE = MODELS.operation(
     "create_model",
     "POST",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     takes=ModelIn,
     gives=ModelOut,
     status=202,
@@ -319,7 +318,7 @@ CREATE = MODELS.operation(
 LIST = MODELS.operation(
     "list_models",
     "GET",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     query=ModelsQuery,
     gives=PageOut[ModelOut],
     does="List all models, newest first, or only the models in service, most urgent first.",
@@ -328,7 +327,7 @@ GET = MODELS.of_one(
     "get_model",
     "GET",
     "/{model_id}",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=ModelOut,
     does="Return a model's progress, guarantees and mechanism.",
 )
@@ -336,7 +335,7 @@ RELEARN = MODELS.of_one(
     "relearn",
     "POST",
     "/{model_id}/relearn",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     gives=ModelOut,
     status=202,
     repeat="keyed",
@@ -348,7 +347,7 @@ RETIRE = MODELS.of_one(
     "retire_model",
     "DELETE",
     "/{model_id}",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     gives=ModelOut,
     repeat="idempotent",
     problems=(problems.ModelInUse,),
@@ -359,7 +358,7 @@ VERSIONS = MODELS.of_one(
     "list_versions",
     "GET",
     "/{model_id}/versions",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     query=Paging,
     gives=PageOut[VersionOut],
     does="List all versions of a model, newest first.",
@@ -368,7 +367,7 @@ VERSION = MODELS.of_two(
     "get_version",
     "GET",
     "/{model_id}/versions/{number}",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=VersionOut,
     problems=(problems.VersionUnknown,),
     does="Return a version's status and the SHA-256 of its weights.",
@@ -377,7 +376,7 @@ WEIGHTS = MODELS.of_two(
     "get_weights",
     "GET",
     "/{model_id}/versions/{number}/weights",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=bytes,
     problems=(problems.VersionUnknown, problems.WeightsDestroyed, problems.ModelHeld),
     does="Return the live version as safetensors: one tensor `parameters` with one row per class or label (one row for "

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Required, TypedDict, TypeVar, Unpack, overload
 
-from lethe.contract.fields import Body, Query
+from lethe.contract import fields, sets
 from lethe.contract.problems import IdempotencyConflict, Problem
-from lethe.contract.sets import Scope
 
 P = ParamSpec("P")
 T = TypeVar("T", covariant=True)
@@ -29,10 +28,10 @@ class Operation(Generic[P, T]):
     path: str
     does: str
     tag: str
-    scope: Scope | None
+    scope: sets.Scope | None
     gives: type[T]
-    takes: type[Body] | None
-    query: type[Query]
+    takes: type[fields.Body] | None
+    query: type[fields.Query]
     status: int
     problems: tuple[type[Problem], ...]
     repeat: Repeat
@@ -60,7 +59,7 @@ class Operation(Generic[P, T]):
 class _Declared(TypedDict, total=False):
     """Fields of an `Operation` that any operation may declare."""
 
-    scope: Required[Scope | None]
+    scope: Required[sets.Scope | None]
     does: Required[str]
     status: int
     problems: tuple[type[Problem], ...]
@@ -86,8 +85,8 @@ class ResourceOperations:
         path: str = "",
         *,
         gives: type[T],
-        takes: Callable[P, Body],
-        query: type[Query] = ...,
+        takes: Callable[P, fields.Body],
+        query: type[fields.Query] = ...,
         **declared: Unpack[_Declared],
     ) -> Operation[P, T]: ...
     @overload
@@ -98,12 +97,12 @@ class ResourceOperations:
         path: str = "",
         *,
         gives: type[T],
-        query: Callable[P, Query],
+        query: Callable[P, fields.Query],
         **declared: Unpack[_Declared],
     ) -> Operation[P, T]: ...
     def operation(self, name: str, method: Method, path: str = "", **declared: Any) -> Operation[..., Any]:
         """Declare an operation without an ID in its path."""
-        defaults = {"takes": None, "query": Query, "status": 200, "problems": (), "repeat": "never"}
+        defaults = {"takes": None, "query": fields.Query, "status": 200, "problems": (), "repeat": "never"}
         all_declared = defaults | declared
         if all_declared["repeat"] == "keyed":
             all_declared["problems"] += (IdempotencyConflict,)
@@ -121,8 +120,8 @@ class ResourceOperations:
         path: str = "",
         *,
         gives: type[T],
-        takes: Callable[P, Body],
-        query: type[Query] = ...,
+        takes: Callable[P, fields.Body],
+        query: type[fields.Query] = ...,
         **declared: Unpack[_Declared],
     ) -> Operation[Concatenate[str, P], T]: ...
     @overload
@@ -133,7 +132,7 @@ class ResourceOperations:
         path: str = "",
         *,
         gives: type[T],
-        query: Callable[P, Query],
+        query: Callable[P, fields.Query],
         **declared: Unpack[_Declared],
     ) -> Operation[Concatenate[str, P], T]: ...
     def of_one(self, name: str, method: Method, path: str = "", **declared: Any) -> Operation[..., Any]:
@@ -153,7 +152,7 @@ class ResourceOperations:
         path: str,
         *,
         gives: type[T],
-        takes: Callable[P, Body],
+        takes: Callable[P, fields.Body],
         **declared: Unpack[_Declared],
     ) -> Operation[Concatenate[str, str | int, P], T]: ...
     def of_two(self, name: str, method: Method, path: str, **declared: Any) -> Operation[..., Any]:

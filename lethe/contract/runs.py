@@ -4,20 +4,17 @@ import datetime
 
 from pydantic import ConfigDict, Field
 
-from lethe.contract.fields import Answer, PageOut, Paging, optional
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import RunNotCancellable, RunUnknown
-from lethe.contract.sets import RunKind, RunOrder, RunStatus, Scope
+from lethe.contract import fields, operation, problems, sets
 
 
-class GuessesOut(Answer):
+class GuessesOut(fields.Answer):
     true_positives: int = Field(description="Number of lanes with a canary that were correctly guessed to have one.")
     members: int = Field(description="Number of lanes with a canary.")
     false_positives: int = Field(description="Number of lanes without a canary that were wrongly guessed to have one.")
     nonmembers: int = Field(description="Number of lanes without a canary.")
 
 
-class AuditOut(Answer):
+class AuditOut(fields.Answer):
     """Result of a run's canary test. One canary represents `records` worst-case records, so that few lanes suffice."""
 
     # `visits` is always present.
@@ -33,7 +30,7 @@ class AuditOut(Answer):
         "chi-squared; its degrees of freedom are `lanes` minus those of `visits`."
     )
     drift: float = Field(description="Residuals projected onto the lanes' starts; standard normal in a correct run.")
-    visits: float | None = optional(
+    visits: float | None = fields.optional(
         "Sum of the lane groups' squared means, which shift if batches are read out of order. In a correct run: "
         "chi-squared with `lanes`/16 degrees of freedom (1 to 64). Null for tests without this statistic."
     )
@@ -48,10 +45,10 @@ class AuditOut(Answer):
     findings: list[str] = Field(description="Faults detected: guarantee, noise, forgetting or schedule; empty if none.")
 
 
-class RunOut(Answer):
+class RunOut(fields.Answer):
     id: str = Field(description="ID of the run.")
-    kind: RunKind = Field(description="Kind of the run.")
-    status: RunStatus = Field(description="Status of the run.")
+    kind: sets.RunKind = Field(description="Kind of the run.")
+    status: sets.RunStatus = Field(description="Status of the run.")
     dataset_id: str = Field(description="ID of the dataset.")
     model_id: str | None = Field(description="ID of the model; null if the run concerns only the dataset's rows.")
     steps_done: int = Field(description="Number of steps done so far.")
@@ -70,33 +67,33 @@ class RunOut(Answer):
     audit: AuditOut | None = Field(description="Result of the run's canary test; null if the run was not tested.")
 
 
-class RunQuery(Paging):
-    model_id: str | None = optional("Only runs of this model.")
-    status: RunStatus | None = optional("Only runs with this status.")
+class RunQuery(fields.Paging):
+    model_id: str | None = fields.optional("Only runs of this model.")
+    status: sets.RunStatus | None = fields.optional("Only runs with this status.")
     unresolved: bool = Field(default=False, description="Only failed or abandoned runs not followed by a success.")
-    order: RunOrder = Field(default=RunOrder.NEWEST, description="Sort order, by start time.")
+    order: sets.RunOrder = Field(default=sets.RunOrder.NEWEST, description="Sort order, by start time.")
 
 
-_RUNS = ResourceOperations("Runs", "/v1/runs", RunUnknown)
+_RUNS = operation.ResourceOperations("Runs", "/v1/runs", problems.RunUnknown)
 
 LIST = _RUNS.operation(
     "list_runs",
     "GET",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     query=RunQuery,
-    gives=PageOut[RunOut],
+    gives=fields.PageOut[RunOut],
     does="List runs, newest first by default. If given, the model and status filters must both match.",
 )
 GET = _RUNS.of_one(
-    "get_run", "GET", "/{run_id}", scope=Scope.MODELS_READ, gives=RunOut, does="Return a run's progress or result."
+    "get_run", "GET", "/{run_id}", scope=sets.Scope.MODELS_READ, gives=RunOut, does="Return a run's progress or result."
 )
 CANCEL = _RUNS.of_one(
     "cancel_run",
     "POST",
     "/{run_id}/cancel",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     gives=RunOut,
-    problems=(RunNotCancellable,),
+    problems=(problems.RunNotCancellable,),
     does="Stop a training, canary test or rehearsal run and discard its results. Returns 409 if the run has ended or "
     "serves a deletion request. A model without a version is then `cancelled`: relearn or retire it.",
 )

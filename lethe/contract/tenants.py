@@ -6,10 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationInfo
 
+from lethe.contract import operation, problems, sets
 from lethe.contract.fields import Answer, Body, Delta, Name, PageOut, Paging, optional
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import SubjectRuleFixed, TenantExists, TenantUnknown
-from lethe.contract.sets import Scope, SubjectRule
 
 
 def _zone(name: str, read: ValidationInfo) -> str:
@@ -87,8 +85,8 @@ class Policy(_Frozen):
         description="Time limits, keyed by regulation. Entries for gdpr, ccpa and other override the built-in limits; "
         "any further key adds a regulation.",
     )
-    subject_rule: Annotated[SubjectRule, Strict(False)] = Field(
-        default=SubjectRule.TEXT,
+    subject_rule: Annotated[sets.SubjectRule, Strict(False)] = Field(
+        default=sets.SubjectRule.TEXT,
         description="Rule that decides whether two subject IDs denote the same person. exact: equal bytes; text: equal "
         "after Unicode NFC normalisation, without invisible characters and surrounding white space; caseless: as text, "
         "ignoring case; email_domain: as text, ignoring case after an @; email: as text, ignoring case if there is an "
@@ -142,17 +140,17 @@ class TenantChangeIn(Body):
     policy: Policy = Field(description="Policy fields to change. Omitted fields stay unchanged.")
 
 
-_TENANTS = ResourceOperations("Tenants", "/v1", TenantUnknown)
+_TENANTS = operation.ResourceOperations("Tenants", "/v1", problems.TenantUnknown)
 
 CREATE = _TENANTS.operation(
     "create_tenant",
     "POST",
     "/tenants",
-    scope=Scope.OPERATOR,
+    scope=sets.Scope.OPERATOR,
     takes=TenantIn,
     gives=NewTenantOut,
     status=201,
-    problems=(TenantExists,),
+    problems=(problems.TenantExists,),
     does="Create a tenant and the key of its first admin, which is shown only once.\n\nNo `Idempotency-Key` is "
     "accepted, because the key is not stored and could not be shown again. A repeated call gets a 409.",
 )
@@ -160,7 +158,7 @@ LIST = _TENANTS.operation(
     "list_tenants",
     "GET",
     "/tenants",
-    scope=Scope.OPERATOR,
+    scope=sets.Scope.OPERATOR,
     query=Paging,
     gives=PageOut[TenantOut],
     does="List all tenants of the installation, newest first.",
@@ -169,21 +167,26 @@ GET = _TENANTS.of_one(
     "get_tenant",
     "GET",
     "/tenants/{tenant_id}",
-    scope=Scope.OPERATOR,
+    scope=sets.Scope.OPERATOR,
     gives=TenantOut,
     does="Return a tenant and its policy.",
 )
 OWN = _TENANTS.operation(
-    "get_own_tenant", "GET", "/tenant", scope=Scope.REQUESTS_REVIEW, gives=TenantOut, does="Return the caller's tenant."
+    "get_own_tenant",
+    "GET",
+    "/tenant",
+    scope=sets.Scope.REQUESTS_REVIEW,
+    gives=TenantOut,
+    does="Return the caller's tenant.",
 )
 CHANGE_OWN = _TENANTS.operation(
     "change_own_tenant",
     "PATCH",
     "/tenant",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     takes=TenantChangeIn,
     gives=TenantOut,
     repeat="idempotent",
-    problems=(SubjectRuleFixed,),
+    problems=(problems.SubjectRuleFixed,),
     does="Change fields of the policy of the calling key's tenant. Changes take effect immediately.",
 )

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from lethe.contract.fields import expected
 from lethe.contract.problems import DatasetUnusable, FieldError, InputInvalid, SchemaInvalid
-from lethe.encoding import columns as values
-from lethe.encoding.targets import UNIT, TargetColumn
+from lethe.encoding import columns as values, targets
 
 Floats = npt.NDArray[np.float64]
 
@@ -69,7 +68,7 @@ class Weight:
 
     def stored(self, numbers: npt.NDArray[np.float64]) -> Integers:
         """Return the stored form of numbers that are not `wrong`  # (b,)"""
-        return np.rint(np.minimum(numbers, self.bound) / self.bound * UNIT).astype("<i4")
+        return np.rint(np.minimum(numbers, self.bound) / self.bound * targets.UNIT).astype("<i4")
 
     def to_json(self) -> dict[str, object]:
         return {"role": "weight", "max": self.bound, "outside": self.outside}
@@ -87,7 +86,7 @@ def weights_in(stored: Integers) -> Integers | None:
 
 def as_factors(weights: Integers) -> npt.NDArray[np.float32]:
     """Return weights as loss factors between 0 and 1  # (n,)"""
-    return weights.astype(np.float32) / np.float32(UNIT)
+    return weights.astype(np.float32) / np.float32(targets.UNIT)
 
 
 Features: TypeAlias = npt.NDArray[np.float32]
@@ -135,7 +134,7 @@ class Schema:
     features: tuple[values.Column, ...]
     label: str
     classes: tuple[str, ...]
-    target: TargetColumn | None = None
+    target: targets.TargetColumn | None = None
     separator: str | None = None
     weight: Weight | None = None
     subject: str | None = None

@@ -10,8 +10,7 @@ from typing import Any
 
 from lethe.contract.fields import expected, nearest
 from lethe.contract.problems import FieldError, SchemaInvalid
-from lethe.encoding import columns, rows
-from lethe.encoding.targets import MAX_COUNT, TargetColumn
+from lethe.encoding import columns, rows, targets
 from lethe.proof.losses import MAX_LABELS
 
 _OF_UNKNOWN = ("unknown", "max_unknown")
@@ -281,7 +280,7 @@ def parse_schema(document: object, *, classes: tuple[str, ...] | None = None) ->
     features: list[columns.Column] = []
     roles: dict[str, list[str]] = {role: [] for role in _OF_ROLE}
     labels: tuple[str, ...] = ()
-    target: TargetColumn | None = None
+    target: targets.TargetColumn | None = None
     weight: rows.Weight | None = None
     separator: str | None = None
     for name, spec in sorted(document["columns"].items(), key=lambda item: str(item[0])):
@@ -371,7 +370,7 @@ def _labels(
     return classes
 
 
-def _target(spec: Spec) -> TargetColumn:
+def _target(spec: Spec) -> targets.TargetColumn:
     """Parse the target's declared range. It is never inferred: the extremes would be two people's values."""
     low, high = spec.range()
     counts = spec.settings.get("counts", False)
@@ -380,9 +379,9 @@ def _target(spec: Spec) -> TargetColumn:
     elif counts:
         if low != 0:
             spec.fault("min", "expected 0, of counts")
-        if not (1 <= high <= MAX_COUNT and high == int(high)):
-            spec.fault("max", f"expected a whole number from 1 to {MAX_COUNT}, of counts")
-    return TargetColumn(low=low, high=high, outside=spec.outside(), counts=counts is True)
+        if not (1 <= high <= targets.MAX_COUNT and high == int(high)):
+            spec.fault("max", f"expected a whole number from 1 to {targets.MAX_COUNT}, of counts")
+    return targets.TargetColumn(low=low, high=high, outside=spec.outside(), counts=counts is True)
 
 
 def _weight(spec: Spec) -> rows.Weight:
@@ -420,7 +419,7 @@ def parse_classes(document: object) -> tuple[str, ...]:
     return names
 
 
-def parse_target(document: object) -> TargetColumn:
+def parse_target(document: object) -> targets.TargetColumn:
     """Parse the target's range for a dataset without a schema. The format is that of a schema's target column, without
     its role. Raises `SchemaInvalid`."""
     if not isinstance(document, dict):

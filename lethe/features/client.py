@@ -2,8 +2,7 @@
 here must be removed too."""
 
 from lethe import client as core
-from lethe.client.http import AsyncHttp, Http
-from lethe.client.methods import H
+from lethe.client import http, methods
 from lethe.client.resources import (
     Datasets as CoreDatasets,
     DeletionRequests as CoreDeletionRequests,
@@ -38,67 +37,72 @@ from lethe.features.trainers.client import Trainers, TrainingTables
 from lethe.features.webhooks.client import Webhooks
 
 
-class Accounting(CalculatorAccounting[H], InsightAccounting[H], LedgerAccounting[H]):
+class Accounting(CalculatorAccounting[methods.H], InsightAccounting[methods.H], LedgerAccounting[methods.H]):
     __doc__ = LedgerAccounting.__doc__
 
 
-class Datasets(DatasetAdditions[H], DatasetEncodings[H], CoreDatasets[H]):
+class Datasets(DatasetAdditions[methods.H], DatasetEncodings[methods.H], CoreDatasets[methods.H]):
     __doc__ = CoreDatasets.__doc__
 
 
 class DeletionRequests(
-    RequestCases[H],
-    RequestIdentities[H],
-    RequestInsights[H],
-    RequestLists[H],
-    RequestSystems[H],
-    CoreDeletionRequests[H],
+    RequestCases[methods.H],
+    RequestIdentities[methods.H],
+    RequestInsights[methods.H],
+    RequestLists[methods.H],
+    RequestSystems[methods.H],
+    CoreDeletionRequests[methods.H],
 ):
     __doc__ = CoreDeletionRequests.__doc__
 
 
 class Models(
-    ModelCanaryTests[H], ModelGates[H], ModelCopies[H], ModelPredictions[H], ModelRehearsals[H], CoreModels[H]
+    ModelCanaryTests[methods.H],
+    ModelGates[methods.H],
+    ModelCopies[methods.H],
+    ModelPredictions[methods.H],
+    ModelRehearsals[methods.H],
+    CoreModels[methods.H],
 ):
     __doc__ = CoreModels.__doc__
 
 
-class Runs(RunQueue[H], CoreRuns[H]):
+class Runs(RunQueue[methods.H], CoreRuns[methods.H]):
     __doc__ = CoreRuns.__doc__
 
 
-class Resources(core.Resources[H]):
+class Resources(core.Resources[methods.H]):
     """The client's resources, including those that features add."""
 
-    accounting: Accounting[H]
-    agents: Agents[H]
-    attested_trainers: AttestedTrainers[H]
-    audit_log: AuditLog[H]
-    datasets: Datasets[H]
-    deletion_requests: DeletionRequests[H]
-    drop: Drop[H]
-    dp_models: DpModels[H]
-    identities: Identities[H]
-    identity_issuers: IdentityIssuers[H]
-    leaving_reasons: LeavingReasons[H]
-    ledger: Ledger[H]
-    lineage: Lineage[H]
-    models: Models[H]
-    networks: Networks[H]
-    overview: Overview[H]
-    runs: Runs[H]
-    suppressions: Suppressions[H]
-    systems: Systems[H]
-    system_tasks: SystemTasks[H]
-    trainers: Trainers[H]
-    training_tables: TrainingTables[H]
-    users: Users[H]
-    webhooks: Webhooks[H]
+    accounting: Accounting[methods.H]
+    agents: Agents[methods.H]
+    attested_trainers: AttestedTrainers[methods.H]
+    audit_log: AuditLog[methods.H]
+    datasets: Datasets[methods.H]
+    deletion_requests: DeletionRequests[methods.H]
+    drop: Drop[methods.H]
+    dp_models: DpModels[methods.H]
+    identities: Identities[methods.H]
+    identity_issuers: IdentityIssuers[methods.H]
+    leaving_reasons: LeavingReasons[methods.H]
+    ledger: Ledger[methods.H]
+    lineage: Lineage[methods.H]
+    models: Models[methods.H]
+    networks: Networks[methods.H]
+    overview: Overview[methods.H]
+    runs: Runs[methods.H]
+    suppressions: Suppressions[methods.H]
+    systems: Systems[methods.H]
+    system_tasks: SystemTasks[methods.H]
+    trainers: Trainers[methods.H]
+    training_tables: TrainingTables[methods.H]
+    users: Users[methods.H]
+    webhooks: Webhooks[methods.H]
 
 
-class Client(core.Client, Resources[Http]):
+class Client(core.Client, Resources[http.Http]):
     __doc__ = core.Client.__doc__
 
 
-class AsyncClient(core.AsyncClient, Resources[AsyncHttp]):
+class AsyncClient(core.AsyncClient, Resources[http.AsyncHttp]):
     __doc__ = core.AsyncClient.__doc__

@@ -7,8 +7,7 @@ never the identifier or the person.
 
 from typing import Any
 
-from lethe.proof import wellformed
-from lethe.proof.errors import PreconditionError
+from lethe.proof import errors, wellformed
 
 FORMAT = "lethe-absence/1"
 
@@ -48,15 +47,15 @@ def check(document: dict[str, Any]) -> None:
         PreconditionError: if a part is missing, unexpected or malformed; `name` is the violated condition.
     """
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise PreconditionError("format_known", f"Expected a {FORMAT} statement")
+        raise errors.PreconditionError("format_known", f"Expected a {FORMAT} statement")
     if document.keys() != _PARTS:
-        raise PreconditionError("statement_complete", f"Expected the parts {sorted(_PARTS)}")
+        raise errors.PreconditionError("statement_complete", f"Expected the parts {sorted(_PARTS)}")
     wellformed.check("request", document["request"], _REQUEST)
     wellformed.check("looked", document["looked"], _LOOKED)
     dataset_ids = document["datasets"]
     if not isinstance(dataset_ids, list) or not all(wellformed.named("ds").holds(value) for value in dataset_ids):
-        raise PreconditionError("field_well_formed", "Expected datasets to be ids such as ds_0a1b")
+        raise errors.PreconditionError("field_well_formed", "Expected datasets to be ids such as ds_0a1b")
     if dataset_ids != sorted(set(dataset_ids)):
-        raise PreconditionError("field_well_formed", "Expected every dataset once, in order")
+        raise errors.PreconditionError("field_well_formed", "Expected every dataset once, in order")
     if document["limits"] != LIMITS:
-        raise PreconditionError("limits_of_format", f"Expected the limits of {FORMAT}")
+        raise errors.PreconditionError("limits_of_format", f"Expected the limits of {FORMAT}")

@@ -21,8 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from lethe.proof import lookback
-from lethe.proof.errors import DomainError, PreconditionError, require_count
+from lethe.proof import errors, lookback
 from lethe.proof.mechanism import Adjacency, Mechanism
 
 THEOREM = "shifted-interpolation/1"
@@ -49,8 +48,8 @@ class Run:
     mechanism: Mechanism | None = None
 
     def __post_init__(self) -> None:
-        require_count(1, steps=self.steps)
-        require_count(0, records=self.records, inserted=self.inserted, corrected=self.corrected)
+        errors.require_count(1, steps=self.steps)
+        errors.require_count(0, records=self.records, inserted=self.inserted, corrected=self.corrected)
 
     @property
     def edits(self) -> int:
@@ -119,7 +118,7 @@ def imported(mechanism: Mechanism, *, steps: int = 0) -> Chain:
     The two chains that are compared start anywhere in the ball of radius R, so up to 2R apart
     (`docs/mathematics/reset.md`).
     """
-    require_count(0, steps=steps)
+    errors.require_count(0, steps=steps)
     distance = 2 * mechanism.radius
     return Chain(mechanism=mechanism, steps=steps, edited=lookback.apart(distance), distance=distance)
 
@@ -132,7 +131,7 @@ def advance(chain: Chain, run: Run) -> Chain:
         PreconditionError: if the run's mechanism cannot follow the chain's.
     """
     if not isinstance(run, Run):
-        raise DomainError(f"Expected a Run, not {type(run).__name__}")
+        raise errors.DomainError(f"Expected a Run, not {type(run).__name__}")
     mechanism = _next_mechanism(chain.mechanism, run)
     decay, variance = lookback.alike(mechanism, run.steps)
     return replace(
@@ -162,7 +161,7 @@ def replay(mechanism: Mechanism, runs: Iterable[Run], *, steps_before: int = 0) 
 
 def erased(chain: Chain, *, records: int) -> Chain:
     """Return the chain after `records` >= 0 more records have become null, before any further step."""
-    require_count(0, records=records)
+    errors.require_count(0, records=records)
     return replace(chain, edits=chain.edits + records, edited=_with_edits(chain, records))
 
 
@@ -175,7 +174,7 @@ def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
 
     Assumptions: neither the requests nor the runs (which, when, how many steps) depend on published models.
     """
-    require_count(0, records=records)
+    errors.require_count(0, records=records)
     return _mu(chain.mechanism, _with_edits(chain, records))
 
 
@@ -194,9 +193,9 @@ def deletion_mu(chain: Chain, *, records: int, steps_present: int, steps_absent:
     Raises:
         DomainError: if the two counts together exceed `chain.steps`, or no run begins after one of them.
     """
-    require_count(0, records=records, steps_present=steps_present, steps_absent=steps_absent)
+    errors.require_count(0, records=records, steps_present=steps_present, steps_absent=steps_absent)
     if steps_absent + steps_present > chain.steps:
-        raise DomainError(f"Expected steps_present={steps_present} <= steps={chain.steps - steps_absent}")
+        raise errors.DomainError(f"Expected steps_present={steps_present} <= steps={chain.steps - steps_absent}")
     step = first_step = chain.steps - sum(steps for _, steps in chain.runs)
     inserted, deleted = max(steps_absent, first_step), max(steps_absent + steps_present, first_step)
     run_starts, runs_present, runs_after = {first_step}, list[_MechanismSteps](), list[_MechanismSteps]()
@@ -208,7 +207,9 @@ def deletion_mu(chain: Chain, *, records: int, steps_present: int, steps_absent:
         step += run[1]
         run_starts.add(step)
     if not {inserted, deleted} <= run_starts:
-        raise DomainError(f"Expected runs to begin after steps_absent={steps_absent} and steps_present={steps_present}")
+        raise errors.DomainError(
+            f"Expected runs to begin after steps_absent={steps_absent} and steps_present={steps_present}"
+        )
     influence = lookback.present(tuple(runs_present)).times(records)
     if steps_absent <= first_step:
         influence = influence.plus(_propagate(lookback.apart(chain.distance), runs_present))
@@ -221,7 +222,7 @@ def reset_mu(mechanism: Mechanism, *, steps: int) -> float:
     The bound holds conditionally on the entire past. It therefore covers imported models, repair, and an adversary who
     chose the requests.
     """
-    require_count(1, steps=steps)
+    errors.require_count(1, steps=steps)
     return unlearning_mu(advance(imported(mechanism), Run(steps=steps)))
 
 
@@ -233,7 +234,7 @@ def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> flo
     `steps` K >= 1 is the length of the run, counted from the initial law for a first version. A run shorter than a full
     pass costs most records nothing. The result is the cost to a record whose batch is read, at the worst position.
     """
-    require_count(1, steps=steps)
+    errors.require_count(1, steps=steps)
     scale = mechanism.sensitivity(adjacency) / mechanism.sensitivity(Adjacency.ZERO_OUT)
     return scale * lookback.worst_mu(mechanism, steps) + mechanism.rounding_mu
 
@@ -256,9 +257,9 @@ class Exposure:
     stretches: int = 1
 
     def __post_init__(self) -> None:
-        require_count(1, records=self.records, stretches=self.stretches)
+        errors.require_count(1, records=self.records, stretches=self.stretches)
         for steps, count in self.releases:
-            require_count(1, steps=steps, count=count)
+            errors.require_count(1, steps=steps, count=count)
 
     def moving(self) -> Iterator[tuple[int, int]]:
         """Yield the releases (steps, count) that a single record can have influenced.
@@ -367,9 +368,11 @@ def _next_mechanism(mechanism: Mechanism, run: Run) -> Mechanism:
     ):
         expected, actual = getattr(mechanism, name), getattr(following, name)
         if expected != actual:
-            raise PreconditionError("same_problem", f"Expected {name}={actual} to be {expected}, as in the run before")
+            raise errors.PreconditionError(
+                "same_problem", f"Expected {name}={actual} to be {expected}, as in the run before"
+            )
     if following != mechanism and (following.grid or mechanism.grid):
-        raise PreconditionError("mechanism_constant", "Expected one mechanism in all runs of a chain on a grid")
+        raise errors.PreconditionError("mechanism_constant", "Expected one mechanism in all runs of a chain on a grid")
     return following
 
 
@@ -392,5 +395,5 @@ def _propagate(influence: lookback.Lookback, runs: Iterable[_MechanismSteps]) ->
 def _mu(mechanism: Mechanism, influence: lookback.Lookback) -> float:
     """Return the mu of `influence` plus the cost of rounding to a grid, or 0 if there is no influence."""
     if not all(0 <= number < math.inf for number in (*influence.noise, *influence.influence)):
-        raise DomainError("Expected finite influence >= 0 and variance >= 0")
+        raise errors.DomainError("Expected finite influence >= 0 and variance >= 0")
     return influence.mu + mechanism.rounding_mu if influence.total else 0.0

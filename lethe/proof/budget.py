@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from lethe.proof import accountant, conversion, methods
-from lethe.proof.errors import PreconditionError, require_fraction, require_positive
+from lethe.proof import accountant, conversion, errors, methods
 
 _ROUNDING_TOLERANCE = 1e-12
 """Relative difference allowed between r times a rounded sum and the rounded sum of r times the summands."""
@@ -30,8 +29,8 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        require_positive(epsilon=self.epsilon)
-        require_fraction(delta=self.delta)
+        errors.require_positive(epsilon=self.epsilon)
+        errors.require_fraction(delta=self.delta)
 
     @cached_property
     def mu(self) -> float:
@@ -64,7 +63,7 @@ class Budgeted:
 
     def __post_init__(self) -> None:
         if not self.models or len(set(self.models)) < len(self.models):
-            raise PreconditionError("budget_of_models", "Expected the models of a budget, each once")
+            raise errors.PreconditionError("budget_of_models", "Expected the models of a budget, each once")
 
     def to_json(self) -> dict[str, Any]:
         """Return the budget and its models as signed in certificates."""
@@ -119,12 +118,16 @@ def adaptive(exposures: Mapping[str, accountant.Exposure], budgets: Mapping[str,
     """
     budgeted_models = [model_id for budgeted in budgets.values() for model_id in budgeted.models]
     if len(set(budgeted_models)) < len(budgeted_models) or not exposures.keys() >= set(budgeted_models):
-        raise PreconditionError("budget_of_models", "Expected models that the records fed, each under one budget")
+        raise errors.PreconditionError(
+            "budget_of_models", "Expected models that the records fed, each under one budget"
+        )
     squares = []
     for dataset_id, budgeted in budgets.items():
         published = {model_id: exposures[model_id] for model_id in budgeted.models}
         if not budgeted.budget.covers(published):
-            raise PreconditionError("budget_kept", f"Expected what is published of {dataset_id} to keep its budget")
+            raise errors.PreconditionError(
+                "budget_kept", f"Expected what is published of {dataset_id} to keep its budget"
+            )
         squares.append((max(exposure.records for exposure in published.values()) * budgeted.budget.mu) ** 2)
     if exposures and len(budgeted_models) == len(exposures):
         return Adaptive(mu=math.sqrt(math.fsum(squares)), bounded=True)

@@ -7,10 +7,7 @@ to the last digit.
 import math
 from dataclasses import dataclass, replace
 
-from lethe.proof import accountant, conversion, mechanism
-from lethe.proof.accountant import Chain, Run
-from lethe.proof.errors import DomainError, InfeasibleError, require_count
-from lethe.proof.losses import Objective, farthest_minimiser, require_loss, smoothness
+from lethe.proof import accountant, conversion, errors, losses, mechanism
 from lethe.proof.network import PublicNetwork
 
 MAX_HEADROOM = 2.0
@@ -21,7 +18,11 @@ FELT_NOISE = 0.35
 """Standard deviation of a logit above which noise costs accuracy; the default exceeds it only beyond MAX_HEADROOM."""
 TARGET_SHARE = 0.5
 """Ratio of the noise tolerated by a target in [-1, 1] to the noise tolerated by a logit."""
-DEFAULT_WIDTHS = {Objective.HUBER_REGRESSION: 0.2, Objective.SMOOTHED_HINGE: 1.0, Objective.POISSON_REGRESSION: 2.0}
+DEFAULT_WIDTHS = {
+    losses.Objective.HUBER_REGRESSION: 0.2,
+    losses.Objective.SMOOTHED_HINGE: 1.0,
+    losses.Objective.POISSON_REGRESSION: 2.0,
+}
 INITIAL_DISTANCE = 1e-6
 """Fraction of the initial distance to the minimiser that remains when training ends."""
 MIN_BATCH_SIZE = 100
@@ -31,7 +32,9 @@ MAX_DEFAULT_COOL_DOWN = 400
 million rows read more rows, and runs on larger datasets fewer."""
 
 
-def default_l2(num_slots: int, epsilon: float, objective: Objective = Objective.LOGISTIC_REGRESSION) -> float:
+def default_l2(
+    num_slots: int, epsilon: float, objective: losses.Objective = losses.Objective.LOGISTIC_REGRESSION
+) -> float:
     """Return the default l2: max(2/(n0 epsilon), 2.5e-4), where n0 is `num_slots` and epsilon is clipped to [0.05, 2].
 
     Fewer rows or a stricter target need stronger regularisation against the noise. For regressions that predict the
@@ -84,7 +87,7 @@ def mechanism_for(
     *,
     num_slots: int,
     num_classes: int,
-    objective: Objective = Objective.LOGISTIC_REGRESSION,
+    objective: losses.Objective = losses.Objective.LOGISTIC_REGRESSION,
     num_parameters: int | None = None,
     class_weights: tuple[float, ...] | None = None,
     weight_bound: float | None = None,
@@ -119,14 +122,14 @@ def mechanism_for(
     (199, 398, 6915, 0.998004, 0.00553)
     """
     if num_slots < 1:
-        raise DomainError(f"Expected num_slots={num_slots} >= 1")
+        raise errors.DomainError(f"Expected num_slots={num_slots} >= 1")
     width = DEFAULT_WIDTHS.get(objective) if settings.loss_width is None else settings.loss_width
-    require_loss(objective, num_classes, width)
+    losses.require_loss(objective, num_classes, width)
     m = default_l2(num_slots, settings.epsilon, objective) if settings.l2 is None else settings.l2
     if not (math.isfinite(m) and m > 0):
-        raise DomainError(f"Expected l2={m} > 0 and finite")
-    minimiser_radius = farthest_minimiser(objective, num_classes, m, loss_width=width)
-    max_curvature = smoothness(objective, num_classes, m, loss_width=width, second_moment=settings.second_moment)
+        raise errors.DomainError(f"Expected l2={m} > 0 and finite")
+    minimiser_radius = losses.farthest_minimiser(objective, num_classes, m, loss_width=width)
+    max_curvature = losses.smoothness(objective, num_classes, m, loss_width=width, second_moment=settings.second_moment)
     size = default_batch_size(num_slots) if settings.batch_size is None else settings.batch_size
     draft = mechanism.Mechanism(
         objective=objective,
@@ -172,7 +175,7 @@ def _default_spread(spread_at_target: float) -> float:
     return min(max(spread_at_target, UNFELT_NOISE), max(FELT_NOISE, spread_at_target / MAX_HEADROOM))
 
 
-def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_most: int) -> int:
+def least_steps(chain: accountant.Chain, *, records: int, epsilon: float, delta: float, at_most: int) -> int:
     """Return the minimum K >= 1 such that K steps meet the target after `records` more deletions.
 
     The target bounds `unlearning`, relative to training from scratch, and covers all earlier deletions of the chain.
@@ -190,17 +193,19 @@ def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_
     >>> least_steps(chain, records=1, epsilon=1.0, delta=1e-5, at_most=m.learn_steps)
     93
     """
-    require_count(0, records=records)
-    require_count(1, at_most=at_most)
+    errors.require_count(0, records=records)
+    errors.require_count(1, at_most=at_most)
     target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
 
     def meets_target(steps: int) -> bool:
-        return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records))) <= target
+        return (
+            accountant.unlearning_mu(accountant.advance(chain, accountant.Run(steps=steps, records=records))) <= target
+        )
 
     high = 1
     while not meets_target(high):
         if high >= at_most:
-            raise InfeasibleError(f"Expected at most {at_most} steps to reach epsilon={epsilon}, delta={delta}")
+            raise errors.InfeasibleError(f"Expected at most {at_most} steps to reach epsilon={epsilon}, delta={delta}")
         high = min(2 * high, at_most)
     low = high // 2
     while high - low > 1:

@@ -4,8 +4,7 @@ from collections import Counter
 from itertools import accumulate
 from typing import Any
 
-from lethe.proof import accountant, canary_test, conversion, guarantees, methods, network, target, wellformed
-from lethe.proof.errors import PreconditionError, PrivacyError
+from lethe.proof import accountant, canary_test, conversion, errors, guarantees, methods, network, target, wellformed
 
 FORMAT = "lethe-certificate/2"
 
@@ -138,7 +137,9 @@ def check(document: dict[str, Any]) -> list[guarantees.Guarantee]:
     try:
         theorems = [method.theorem for method in methods.all_methods().values()]
         if document["format"] != FORMAT or document["theorem"] not in theorems:
-            raise PreconditionError("format_known", f"Expected a {FORMAT} statement that cites {' or '.join(theorems)}")
+            raise errors.PreconditionError(
+                "format_known", f"Expected a {FORMAT} statement that cites {' or '.join(theorems)}"
+            )
         evidence = guarantees.Evidence.from_json(document["evidence"])
         recomputed = evidence.guarantees()
         for stated, guarantee in zip(document["guarantees"], recomputed, strict=True):
@@ -147,10 +148,10 @@ def check(document: dict[str, Any]) -> list[guarantees.Guarantee]:
         _check_complete(document, evidence)
         _check_consistent(document, evidence)
         _check_canary_test(document["audit"], document["run"], evidence)
-    except PrivacyError:
+    except errors.PrivacyError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise PreconditionError(
+        raise errors.PreconditionError(
             "statement_complete", f"Expected a complete statement ({type(error).__name__})"
         ) from error
     return recomputed
@@ -171,7 +172,7 @@ def check_limits(recomputed: list[guarantees.Guarantee], *, max_epsilon: float |
         for name, limit in (("epsilon", max_epsilon), ("delta", max_delta)):
             if limit is not None and not getattr(guarantee, name) <= limit:
                 stated = f"epsilon={guarantee.epsilon:.6g} at delta={guarantee.delta:.6g}"
-                raise PreconditionError(
+                raise errors.PreconditionError(
                     "within_limits", f"Expected {name} <= {limit:.10g}: it guarantees {guarantee.notion} {stated}"
                 )
 
@@ -188,14 +189,14 @@ def limits(evidence: guarantees.Evidence) -> list[str]:
 def _check_complete(document: dict[str, Any], evidence: guarantees.Evidence) -> None:
     """Check that a statement has exactly the parts that its format requires, and the format's fixed texts."""
     if document.keys() != _PARTS:
-        raise PreconditionError("statement_complete", f"Expected the parts {sorted(_PARTS)}")
+        raise errors.PreconditionError("statement_complete", f"Expected the parts {sorted(_PARTS)}")
     wellformed.check("the statement", {name: document[name] for name in _ALONE}, _ALONE)
     for part, fields in _FIELDS.items():
         wellformed.check(part, document[part], fields)
     invariants = dict(methods.of(evidence.mechanism).invariants)
     for part, fixed in {"invariants": invariants, "limits": limits(evidence)}.items():
         if document[part] != fixed:
-            raise PreconditionError(f"{part}_of_format", f"Expected the {part} of {FORMAT}")
+            raise errors.PreconditionError(f"{part}_of_format", f"Expected the {part} of {FORMAT}")
 
 
 def _check_canary_test(stated: dict[str, Any] | None, run: dict[str, Any], evidence: guarantees.Evidence) -> None:
@@ -212,15 +213,17 @@ def _check_canary_test(stated: dict[str, Any] | None, run: dict[str, Any], evide
         certified += [(g.mu, g.epsilon) for g in evidence.guarantees() if g.notion is observed.plan.notion]
     for mu, epsilon in certified:
         if stated["mu_lower_bound"] > mu or stated["epsilon_lower_bound"] > epsilon:
-            raise PreconditionError(
+            raise errors.PreconditionError(
                 "audit_within_guarantee", "Expected the canary test to prove at most the certified guarantee"
             )
     guarantees.confirm("audit", stated=stated, recomputed=observed.to_json(evidence.mechanism, delta=evidence.delta))
     steps_before_run = evidence.steps_before + sum(run.steps for run in evidence.history[:-1])
     if (observed.plan.steps_before, observed.plan.steps) != (steps_before_run, run["steps"]):
-        raise PreconditionError("audit_of_run", "Expected the canary test of the run that the statement is about")
+        raise errors.PreconditionError(
+            "audit_of_run", "Expected the canary test of the run that the statement is about"
+        )
     if observed.findings(evidence.mechanism):
-        raise PreconditionError("audit_passed", "Expected a canary test without findings")
+        raise errors.PreconditionError("audit_passed", "Expected a canary test without findings")
 
 
 def _releases_counted(evidence: guarantees.Evidence, own: accountant.Exposure | None) -> bool:
@@ -278,4 +281,4 @@ def _check_consistent(document: dict[str, Any], evidence: guarantees.Evidence) -
     }
     for name, holds in conditions.items():
         if not holds:
-            raise PreconditionError(name, f"Expected the statement to satisfy {name}")
+            raise errors.PreconditionError(name, f"Expected the statement to satisfy {name}")

@@ -40,8 +40,7 @@ from collections.abc import Callable
 
 import scipy  # which loads scipy.special when it is first used
 
-from lethe.proof.errors import require_fraction, require_nonnegative
-from lethe.proof.rounding import ROUNDING, up
+from lethe.proof import errors, rounding
 
 _MARGIN = 1e-9
 """Safety margin relative to delta and to 1 - delta: in full for an inverse, half for a direct evaluation."""
@@ -63,13 +62,13 @@ def gdp_log_delta(*, epsilon: float, mu: float) -> float:
     >>> round(gdp_log_delta(epsilon=100.0, mu=1.0), 6)
     -4960.254554
     """
-    require_nonnegative(epsilon=epsilon, mu=mu)
+    errors.require_nonnegative(epsilon=epsilon, mu=mu)
     if mu == 0:
         return -math.inf
     ratio = min(epsilon / mu, 1e100)
-    x = ratio - mu / 2 - ROUNDING * (ratio + mu / 2)
+    x = ratio - mu / 2 - rounding.ROUNDING * (ratio + mu / 2)
     log_delta, _ = _log_delta(x, mu)
-    return min(log_delta * (1 - ROUNDING) - _MARGIN / 2 * math.expm1(log_delta), 0.0)
+    return min(log_delta * (1 - rounding.ROUNDING) - _MARGIN / 2 * math.expm1(log_delta), 0.0)
 
 
 def gdp_delta(*, epsilon: float, mu: float) -> float:
@@ -112,8 +111,8 @@ def gdp_epsilon(*, mu: float, delta: float) -> float:
     >>> round(gdp_epsilon(mu=1.0, delta=1e-5), 6)
     4.377178
     """
-    require_nonnegative(mu=mu)
-    require_fraction(delta=delta)
+    errors.require_nonnegative(mu=mu)
+    errors.require_fraction(delta=delta)
     if delta >= gdp_delta(epsilon=0.0, mu=mu):
         return 0.0
     if mu > 1e154:
@@ -125,7 +124,7 @@ def gdp_epsilon(*, mu: float, delta: float) -> float:
         return log_delta - target, -elasticity * _mills(x + mu)
 
     x = _newton(-float(scipy.special.ndtri(delta)), gap, tolerance)
-    return up(mu * (x + mu / 2))
+    return rounding.up(mu * (x + mu / 2))
 
 
 def gdp_epsilon_below(*, mu: float, delta: float) -> float:
@@ -141,8 +140,8 @@ def gdp_epsilon_below(*, mu: float, delta: float) -> float:
     >>> round(gdp_epsilon_below(mu=1.0, delta=1e-5), 6)
     4.377178
     """
-    require_nonnegative(mu=mu)
-    require_fraction(delta=delta)
+    errors.require_nonnegative(mu=mu)
+    errors.require_fraction(delta=delta)
     # gdp_epsilon solves for a delta less than 1.2 margins below its argument, so two margins keep the result below.
     increased_delta = delta + 2 * _MARGIN * delta * (1 - delta)
     return gdp_epsilon(mu=mu, delta=increased_delta) * (1 - 2.0**-40)
@@ -167,7 +166,7 @@ def gdp_balanced_accuracy(*, mu: float) -> float:
     >>> round(gdp_balanced_accuracy(mu=0.27), 6)
     0.553694
     """
-    require_nonnegative(mu=mu)
+    errors.require_nonnegative(mu=mu)
     return min(1.0, float(scipy.special.ndtr(mu / 2)) * (1 + 1e-12)) if mu else 0.5
 
 
@@ -189,8 +188,8 @@ def gdp_mu(*, epsilon: float, delta: float) -> float:
     >>> round(gdp_mu(epsilon=1.0, delta=1 / 11982), 9)
     0.309534497
     """
-    require_nonnegative(epsilon=epsilon)
-    require_fraction(delta=delta)
+    errors.require_nonnegative(epsilon=epsilon)
+    errors.require_fraction(delta=delta)
     target, tolerance = _target(delta)
 
     def gap(mu: float) -> tuple[float, float]:
@@ -201,7 +200,7 @@ def gdp_mu(*, epsilon: float, delta: float) -> float:
     mu = _mu_at(x, epsilon)
     if epsilon <= 1e12:
         mu = _newton(max(mu, math.sqrt(8) * float(scipy.special.erfinv(delta))), gap, tolerance)
-    return math.nextafter(mu * (1 - ROUNDING), 0.0)
+    return math.nextafter(mu * (1 - rounding.ROUNDING), 0.0)
 
 
 def _log_delta(x: float, mu: float) -> tuple[float, float]:
@@ -260,7 +259,7 @@ def _newton(start: float, gap: Callable[[float], tuple[float, float]], tolerance
     for _ in range(100):
         value, slope = gap(root)
         step = value / slope
-        if abs(value) <= tolerance or abs(step) <= ROUNDING / 2 * abs(root):
+        if abs(value) <= tolerance or abs(step) <= rounding.ROUNDING / 2 * abs(root):
             return root
         root -= step
     raise ArithmeticError(f"Newton's method did not converge from {start}")

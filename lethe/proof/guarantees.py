@@ -11,10 +11,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any, Self
 
-from lethe.proof import budget, conversion, methods
-from lethe.proof.accountant import Chain, Exposure, Run
-from lethe.proof.budget import Adaptive, Budgeted
-from lethe.proof.errors import PreconditionError, require_count
+from lethe.proof import accountant, budget, conversion, errors, methods
 from lethe.proof.mechanism import Adjacency, Mechanism
 
 
@@ -93,10 +90,12 @@ def confirm(part: str, *, stated: dict[str, Any], recomputed: dict[str, Any]) ->
         PreconditionError: if the field names or a value differ; for a value, the message names its field.
     """
     if not isinstance(stated, dict) or stated.keys() != recomputed.keys():
-        raise PreconditionError("numbers_recompute", f"Expected the fields of {part} to be {sorted(recomputed)}")
+        raise errors.PreconditionError("numbers_recompute", f"Expected the fields of {part} to be {sorted(recomputed)}")
     for name, value in recomputed.items():
         if not _equal(stated[name], value):
-            raise PreconditionError("numbers_recompute", f"Expected {part}.{name}={stated[name]!r} to be {value!r}")
+            raise errors.PreconditionError(
+                "numbers_recompute", f"Expected {part}.{name}={stated[name]!r} to be {value!r}"
+            )
 
 
 def _equal(stated: Any, recomputed: Any) -> bool:
@@ -125,13 +124,13 @@ def guarantee(notion: Notion, *, mu: float, delta: float, process: str | None = 
     )
 
 
-def adaptive(bound: Adaptive, *, delta: float) -> Guarantee:
+def adaptive(bound: budget.Adaptive, *, delta: float) -> Guarantee:
     """Return the guarantee against observers who read every version."""
     process = ADAPTIVE_IN_BUDGET if bound.bounded else None
     return _tightened(guarantee(Notion.ADAPTIVE, mu=bound.mu, delta=delta, process=process), bound.summed)
 
 
-def _tightened(stated: Guarantee, exposures: Sequence[Exposure]) -> Guarantee:
+def _tightened(stated: Guarantee, exposures: Sequence[accountant.Exposure]) -> Guarantee:
     """Return the guarantee, replacing its epsilon with the one proved by the versions' method if that is smaller."""
     by_method = {methods.of(exposure.mechanism).name: methods.of(exposure.mechanism) for exposure in exposures}
     if len(by_method) != 1 or (epsilon := next(iter(by_method.values())).epsilon) is None:
@@ -139,13 +138,13 @@ def _tightened(stated: Guarantee, exposures: Sequence[Exposure]) -> Guarantee:
     return replace(stated, epsilon=min(stated.epsilon, epsilon(stated.notion, exposures, delta=stated.delta)))
 
 
-def of_chain(chain: Chain, *, last_run: Run, delta: float) -> list[Guarantee]:
+def of_chain(chain: accountant.Chain, *, last_run: accountant.Run, delta: float) -> list[Guarantee]:
     """Return the guarantees that hold for all records in the version from `last_run`: `unlearning` and `release`."""
     method, released = methods.of(chain.mechanism), ((last_run.steps, 1),)
     release = guarantee(Notion.RELEASE, mu=method.release_mu(chain.mechanism, steps=last_run.steps), delta=delta)
     return [
         guarantee(Notion.UNLEARNING, mu=method.unlearning_mu(chain), delta=delta),
-        _tightened(release, [Exposure(mechanism=chain.mechanism, records=1, releases=released)]),
+        _tightened(release, [accountant.Exposure(mechanism=chain.mechanism, records=1, releases=released)]),
     ]
 
 
@@ -170,19 +169,19 @@ class Evidence:
     """
 
     mechanism: Mechanism
-    history: tuple[Run, ...]
+    history: tuple[accountant.Run, ...]
     records: int
     steps_present: int
-    exposures: dict[str, Exposure]
-    budgets: dict[str, Budgeted] = field(default_factory=dict)
+    exposures: dict[str, accountant.Exposure]
+    budgets: dict[str, budget.Budgeted] = field(default_factory=dict)
     steps_before: int = 0
     delta: float
 
     def __post_init__(self) -> None:
         if not self.history:
-            raise PreconditionError("history_complete", "Expected the learning run to open the history")
-        require_count(1, records=self.records)
-        require_count(0, steps_present=self.steps_present, steps_before=self.steps_before)
+            raise errors.PreconditionError("history_complete", "Expected the learning run to open the history")
+        errors.require_count(1, records=self.records)
+        errors.require_count(0, steps_present=self.steps_present, steps_before=self.steps_before)
         if self.steps_present <= self.steps_before and (self.steps_before or not self.steps_present):
             return
         steps = self.steps_before
@@ -190,13 +189,13 @@ class Evidence:
             if steps == self.steps_present and run.records >= self.records:
                 return
             steps += run.steps
-        raise PreconditionError(
+        raise errors.PreconditionError(
             "deletion_in_history",
             f"Expected a run after {self.steps_present} steps that deleted at least {self.records} records",
         )
 
     @cached_property
-    def chain(self) -> Chain:
+    def chain(self) -> accountant.Chain:
         """State of the chain after `history`."""
         return methods.replay(self.mechanism, self.history, steps_before=self.steps_before)
 
@@ -250,11 +249,11 @@ class Evidence:
         return cls(
             mechanism=methods.read(document["mechanism"]),
             steps_before=document["steps_before"],
-            history=tuple(Run(steps=steps, records=records) for steps, records in document["history"]),
+            history=tuple(accountant.Run(steps=steps, records=records) for steps, records in document["history"]),
             records=document["records"],
             steps_present=document["steps_present"],
             exposures={
-                model_id: Exposure(
+                model_id: accountant.Exposure(
                     mechanism=methods.read(exposure["mechanism"]),
                     records=exposure["records"],
                     releases=tuple((steps, count) for steps, count in exposure["releases"]),
@@ -262,6 +261,8 @@ class Evidence:
                 )
                 for model_id, exposure in document["exposures"].items()
             },
-            budgets={dataset_id: Budgeted.from_json(budgeted) for dataset_id, budgeted in document["budgets"].items()},
+            budgets={
+                dataset_id: budget.Budgeted.from_json(budgeted) for dataset_id, budgeted in document["budgets"].items()
+            },
             delta=document["delta"],
         )

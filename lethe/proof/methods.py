@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lethe import sockets
-from lethe.proof import accountant
-from lethe.proof.errors import PreconditionError, require_count
+from lethe.proof import accountant, errors
 from lethe.proof.mechanism import Mechanism
 
 
@@ -73,7 +72,9 @@ def named(name: Any) -> Method:
     """Return the method called `name`. Raises `PreconditionError` if it is not installed."""
     methods = all_methods()
     if not isinstance(name, str) or name not in methods:
-        raise PreconditionError("method_installed", f"Expected one of the methods installed here: {', '.join(methods)}")
+        raise errors.PreconditionError(
+            "method_installed", f"Expected one of the methods installed here: {', '.join(methods)}"
+        )
     return methods[name]
 
 
@@ -91,9 +92,9 @@ def read(document: dict[str, Any]) -> Mechanism:
 def replay(mechanism: Mechanism, runs: Iterable[accountant.Run], *, steps_before: int = 0) -> accountant.Chain:
     """Return a mechanism's chain after all of `runs`, like `accountant.replay` but for any method."""
     method, whole = of(mechanism), tuple(runs)
-    require_count(0, steps_before=steps_before)
+    errors.require_count(0, steps_before=steps_before)
     if steps_before and not method.continues:
-        raise PreconditionError("history_complete", f"Expected no steps before the history by {method.name}")
+        raise errors.PreconditionError("history_complete", f"Expected no steps before the history by {method.name}")
     # Look the chain up only once, because another thread may remove it.
     chain = _replayed.get((mechanism, steps_before, whole))
     if chain is not None:

@@ -9,8 +9,7 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from lethe.contract.certificates import CertificateVerdictOut, GuaranteeOut
-from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid
+from lethe.contract import certificates, problems
 from lethe.proof import certificate, errors, signed as signed_texts
 
 TYPE = "lethe-certificate+jws"
@@ -29,31 +28,33 @@ SIGNATURES = _Registry(algorithms=[ALGORITHM])
 
 def verify(
     compact_jws: str, jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
-) -> CertificateVerdictOut:
+) -> certificates.CertificateVerdictOut:
     """Verify a certificate and return its statement and guarantees. Raises `CertificateInvalid`, naming the failed
     check, and `CertificateBeyondLimits` if a guarantee of forgetting exceeds `max_epsilon` or `max_delta`."""
     try:
         keys = KeySet.import_key_set({"keys": jwks["keys"]})
         signed = jws.deserialize_compact(compact_jws.strip(), keys, registry=SIGNATURES)
     except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CertificateInvalid("The signature was not made by any of the given keys over this statement.") from error
+        raise problems.CertificateInvalid(
+            "The signature was not made by any of the given keys over this statement."
+        ) from error
     header = signed.headers()
     if header.get("typ") != TYPE:
-        raise CertificateInvalid(f"Expected a token of type {TYPE}.")
+        raise problems.CertificateInvalid(f"Expected a token of type {TYPE}.")
     try:
         read = signed_texts.read(signed.payload, header=dict(header))
     except errors.PrivacyError as error:
-        raise CertificateInvalid(f"{error}.") from error
+        raise problems.CertificateInvalid(f"{error}.") from error
     except (ValueError, TypeError, RecursionError) as error:
-        raise CertificateInvalid("The signed payload is not a statement.") from error
+        raise problems.CertificateInvalid("The signed payload is not a statement.") from error
     try:
         certificate.check_limits(read.guarantees, max_epsilon=max_epsilon, max_delta=max_delta)
     except errors.PrivacyError as error:
-        raise CertificateBeyondLimits(f"{error}.") from error
-    return CertificateVerdictOut(
+        raise problems.CertificateBeyondLimits(f"{error}.") from error
+    return certificates.CertificateVerdictOut(
         valid=True,
         key_id=str(header.get("kid")),
-        guarantees=[GuaranteeOut(**guarantee.stated()) for guarantee in read.guarantees],
+        guarantees=[certificates.GuaranteeOut(**guarantee.stated()) for guarantee in read.guarantees],
         statement=read.statement,
     )
 
@@ -72,4 +73,4 @@ def key_set(jwks: dict[str, Any]) -> KeySet:
     try:
         return KeySet.import_key_set({"keys": jwks["keys"]})
     except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CertificateInvalid("These are not public keys: expected a JSON Web Key Set.") from error
+        raise problems.CertificateInvalid("These are not public keys: expected a JSON Web Key Set.") from error

@@ -15,8 +15,7 @@ from joserfc.jwk import KeySet
 
 from lethe.contract.problems import LedgerCorrupt, LedgerRestored
 from lethe.contract.sets import RunKind
-from lethe.proof import errors, guarantees, methods, wellformed
-from lethe.proof.accountant import Chain, Run
+from lethe.proof import accountant, errors, guarantees, methods, wellformed
 from lethe.verification.certificates import signed_payload
 from lethe.verification.chains import GENESIS, LEDGER, SignedHead, link_hash
 
@@ -285,11 +284,11 @@ class _History:
     """Runs of a model's current chain that affect its numbers (`accountant.recent`), each with its version,
     oldest first; the number of steps before them; and the chain after the last run."""
 
-    runs: tuple[tuple[int, Run], ...]
+    runs: tuple[tuple[int, accountant.Run], ...]
     steps_before: int
-    chain: Chain
+    chain: accountant.Chain
 
-    def followed(self, version: int, run: Run) -> "_History":
+    def followed(self, version: int, run: accountant.Run) -> "_History":
         """Return the history with one more run, less the runs that the ledger's writer drops at this point."""
         runs, steps_before, mechanism = (*self.runs, (version, run)), self.steps_before, self.chain.mechanism
         method = methods.of(mechanism)
@@ -307,7 +306,7 @@ def _check_numbers(body: dict[str, Any], history: _History | None) -> _History:
     method = methods.of(mechanism)
     if body["theorem"] != method.theorem:
         raise ValueError(f"its theorem is not {method.theorem}")
-    run = Run(steps=body["steps"], records=body["records"])
+    run = accountant.Run(steps=body["steps"], records=body["records"])
     match body["kind"]:
         case RunKind.LEARN | RunKind.RELEARN:
             if run.steps != mechanism.learn_steps:
@@ -334,6 +333,6 @@ def _corrupt(entry: Entry, reason: str) -> LedgerCorrupt:
     return LedgerCorrupt(f"Model {entry.model_id}, ledger entry {entry.sequence}: {reason}.")
 
 
-def chain_numbers(chain: Chain) -> dict[str, float]:
+def chain_numbers(chain: accountant.Chain) -> dict[str, float]:
     """Return the numbers of a chain that a ledger entry states."""
     return {"steps": chain.steps, "variance": chain.variance, "presence": chain.presence, "influence": chain.influence}

@@ -1,9 +1,8 @@
 """Measure the tree against its ceilings: `python -m tests.architecture.ceilings` prints the room left under each.
 
-A change that exceeds a ceiling must first delete code, and one that deletes code lowers it. The share of imports is
-above its goal, 6.5 % of the lines, and only ever falls. The product may grow by features, each within its own ceiling;
-its goal of 58,000 lines is for what it was before identity maps, systems, evidence packs, objective perturbation,
-trainers, ledgers, stores, delete lists, quotas and copies of weights."""
+A change that exceeds a ceiling must first delete code, and one that deletes code lowers it. The product may grow by
+features, each within its own ceiling; its goal of 58,000 lines is for what it was before identity maps, systems,
+evidence packs, objective perturbation, trainers, ledgers, stores, delete lists, quotas and copies of weights."""
 
 import ast
 import collections
@@ -15,13 +14,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TREES = ("app", "lethe", "worker")
 MAX_CORE_LINES = 34_000
-MAX_PRODUCT_LINES = 80_130
+MAX_PRODUCT_LINES = 80_100
 MAX_FEATURE_LINES = 2_500
 LARGER = {"desk": 9_000}
 """Ceilings of features above `MAX_FEATURE_LINES`."""
 MAX_FILE_LINES = 800
 MAX_PARAMETERS = 12
-MAX_IMPORT_SHARE = 0.074
+MAX_IMPORT_SHARE = 0.065
 MANY_PARAMETERS = ("worker/langevin/kernels.py", "lethe/features/theorems/")
 """Numerical kernels, and theorems, whose parameters are the symbols of the paper."""
 

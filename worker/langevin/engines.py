@@ -13,11 +13,8 @@ from torch import Tensor
 from lethe import sockets
 from lethe.proof.mechanism import Mechanism
 from worker.evidence import Push
-from worker.langevin.evaluate import LabelledRows
-from worker.langevin.gradient import HostRows
-from worker.langevin.losses import Loss
+from worker.langevin import evaluate, gradient, losses, step
 from worker.langevin.schedule import Schedule
-from worker.langevin.step import Rows, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +35,7 @@ class Backend:
 CPU = Backend()
 
 
-class OpenRows(Rows, Protocol):
+class OpenRows(step.Rows, Protocol):
     """Rows of a run, opened for its steps. A context manager that zeroes everything computed from rows on exit."""
 
     def look(self, slots: Sequence[slice]) -> None:
@@ -55,7 +52,7 @@ class ResidentRows(OpenRows, Protocol):
 
     def advance(
         self,
-        state: State,
+        state: step.State,
         *,
         steps: int,
         schedule: Schedule,
@@ -65,7 +62,7 @@ class ResidentRows(OpenRows, Protocol):
         radius: float,
         on_progress: Callable[[int], None],
         push: Push | None = None,
-    ) -> State:
+    ) -> step.State:
         """Return the state after the next `steps` noisy steps of the `schedule`; `state` itself is not changed."""
 
 
@@ -100,8 +97,12 @@ class Scorer(Protocol):
     functions as `SCORERS` in its module `engines`."""
 
     def __call__(
-        self, mechanism: Mechanism, network: bytes, parameters: NDArray[np.float64], rows: Iterable[LabelledRows]
-    ) -> Iterable[LabelledRows]: ...
+        self,
+        mechanism: Mechanism,
+        network: bytes,
+        parameters: NDArray[np.float64],
+        rows: Iterable[evaluate.LabelledRows],
+    ) -> Iterable[evaluate.LabelledRows]: ...
 
 
 def installed() -> tuple[Engine, ...]:
@@ -136,8 +137,13 @@ def open_rows(
             return rows
     if mechanism.is_tangent or (device.type != "cpu" and backend.device != "auto"):
         raise ValueError(f"Expected an engine that computes this mechanism on {device}: install the feature")
-    return HostRows(
-        features, labels, weights, num_classes=mechanism.num_classes, loss=Loss.of(mechanism), threads=backend.threads
+    return gradient.HostRows(
+        features,
+        labels,
+        weights,
+        num_classes=mechanism.num_classes,
+        loss=losses.Loss.of(mechanism),
+        threads=backend.threads,
     )
 
 

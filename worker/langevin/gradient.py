@@ -29,9 +29,7 @@ from torch import Tensor
 
 from lethe.encoding.rows import as_factors
 from lethe.proof.losses import Objective
-from worker.langevin import kernels
-from worker.langevin.kernels import LANES, ROWS
-from worker.langevin.losses import LOGISTIC, Loss
+from worker.langevin import kernels, losses
 
 # Maximum number of batches whose labels and last rows are retained until they are read again.
 _MAX_PARTS = 1024
@@ -70,7 +68,7 @@ class HostRows:
         weights: NDArray[np.int32] | None = None,  # (n,), in units of 2^-23
         *,
         num_classes: int,
-        loss: Loss = LOGISTIC,
+        loss: losses.Loss = losses.LOGISTIC,
         threads: int | None = None,
     ) -> None:
         """Prepare the rows for at most `threads` threads; None allows all that this process may use.
@@ -90,7 +88,7 @@ class HostRows:
         even = weight_rows if weight_rows == 1 else weight_rows + weight_rows % 2
         self._weights = _zeros(even * width)
         self._sums = [_zeros(even * _padded(width)) for _ in range(threads)]
-        self._scores = [_zeros(ROWS * (1 if weight_rows == 1 else _padded(even))) for _ in range(threads)]
+        self._scores = [_zeros(kernels.ROWS * (1 if weight_rows == 1 else _padded(even))) for _ in range(threads)]
         self._pool = ThreadPoolExecutor(max(1, threads - 1), "gradient")
 
     @property
@@ -156,7 +154,7 @@ class HostRows:
         if self._shape[0] == 1:
             kernels.one_score(*rows, *self._kernel, self._factors, self._weights, scores, sums, part.totals)
         else:
-            grid = scores.reshape(ROWS, -1)
+            grid = scores.reshape(kernels.ROWS, -1)
             kernel = self._kernel[0], self._num_classes, self._factors
             kernels.many_scores(*rows, *kernel, self._weights, grid, sums, part.totals)
 
@@ -167,7 +165,7 @@ class HostRows:
         self.close()
 
 
-def _kernel(loss: Loss) -> tuple[int, float]:
+def _kernel(loss: losses.Loss) -> tuple[int, float]:
     """Return the kernels' code for the loss, and the loss's width."""
     width = math.inf if loss.width is None else loss.width
     match loss.objective:
@@ -202,7 +200,7 @@ def _body(
         features=features.reshape(-1),
         labels=labels[:num_rows],
         factors=factors[:num_rows],
-        bounds=ROWS * (num_rows // ROWS * np.arange(shares + 1) // max(shares, 1)),
+        bounds=kernels.ROWS * (num_rows // kernels.ROWS * np.arange(shares + 1) // max(shares, 1)),
         ahead=max(1, _AHEAD_BYTES // (4 * width)) if features.nbytes > _CACHE_BYTES else 0,
         totals=np.zeros((shares, weight_rows * width)),
     )
@@ -211,7 +209,9 @@ def _body(
 def _num_shares(num_rows: int, weight_rows: int, width: int) -> int:
     """Return the number of shares into which a batch of `num_rows` rows is divided for the threads."""
     num_rows = _num_in_body(num_rows)
-    shares = min(_MAX_SHARES, num_rows * width * 4 * weight_rows // _SHARE_BYTES, num_rows // (ROWS * weight_rows))
+    shares = min(
+        _MAX_SHARES, num_rows * width * 4 * weight_rows // _SHARE_BYTES, num_rows // (kernels.ROWS * weight_rows)
+    )
     return max(shares, min(num_rows, 1))
 
 
@@ -220,9 +220,9 @@ def _tail(
 ) -> _Part:
     """Return a copy of the last few rows, padded with null rows to whole blocks."""
     rest, width = slice(_num_in_body(len(features)), None), features.shape[1]
-    num_rows = ROWS * -(-len(labels[rest]) // ROWS)
+    num_rows = kernels.ROWS * -(-len(labels[rest]) // kernels.ROWS)
     tail = _Part(
-        features=np.zeros(num_rows * width + LANES - 1, np.float32),
+        features=np.zeros(num_rows * width + kernels.LANES - 1, np.float32),
         labels=np.zeros(num_rows, np.int32),
         factors=np.zeros(num_rows if len(factors) else 0, np.float32),
         bounds=np.array([0, num_rows]),
@@ -238,16 +238,16 @@ def _tail(
 def _num_in_body(num_rows: int) -> int:
     """Return the number of rows in the whole blocks that leave at least LANES - 1 numbers after them, whatever the
     rows' width."""
-    return max(0, num_rows - LANES + 1) // ROWS * ROWS
+    return max(0, num_rows - kernels.LANES + 1) // kernels.ROWS * kernels.ROWS
 
 
 def _padded(size: int) -> int:
-    return -(-size // LANES) * LANES
+    return -(-size // kernels.LANES) * kernels.LANES
 
 
 def _zeros(size: int) -> NDArray[np.float32]:
     """Return a buffer aligned to a cache line, because vectors that cross cache lines take twice as long to load."""
-    line = 4 * LANES
+    line = 4 * kernels.LANES
     memory = np.zeros(4 * size + line, np.uint8)
     start = -memory.ctypes.data % line
     return memory[start : start + 4 * size].view(np.float32)

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.errors import RunDiffersFromPlan
-from lethe.encoding.rows import labels_in, weights_in
-from lethe.encoding.targets import UNIT
+from lethe.encoding import rows, targets
 from worker.langevin.losses import LOGISTIC, Loss
 from worker.langevin.schedule import Schedule
 
@@ -64,7 +63,7 @@ class Shown:
             raise ValueError("Expected labels to be int32, one for each row of features, or each with a weight")
         if len(features) != schedule.num_slots or len(features) < 1:
             raise ValueError("Expected one row of features for each of num_slots >= 1 slots")
-        self.features, self.labels, self.weights = features, labels_in(stored), weights_in(stored)
+        self.features, self.labels, self.weights = features, rows.labels_in(stored), rows.weights_in(stored)
         self.records = 0
         self._num_classes, self._loss, self._schedule = num_classes, loss, schedule
         self._show = show or self._all_at_once
@@ -93,7 +92,7 @@ class Shown:
     def _check(self, slots: slice) -> None:
         features, labels = self.features[slots], self.labels[slots]
         self._loss.require_labels(labels, self._num_classes)
-        if self.weights is not None and not 0 <= self.weights[slots].min() <= self.weights[slots].max() <= UNIT:
+        if self.weights is not None and not 0 <= self.weights[slots].min() <= self.weights[slots].max() <= targets.UNIT:
             raise ValueError("Expected a weight between 0 and 1")
         for block in blocks(len(features)):
             squares = np.einsum("ij,ij->i", features[block], features[block], dtype=np.float64)

@@ -7,18 +7,14 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from app.access import idempotency
-from app.api import forms, models, uploads
-from app.api.calls import Call, accepted, respond
-from app.api.gateway import Mount, serves
+from app.api import calls, forms, gateway, models, uploads
 from app.catalogue import datasets, evaluation
-from app.catalogue.evaluation import Comparison, Part
 from app.db import now, tables
 from app.deletion import search_repository
 from app.features.additions import repository, service as additions
 from app.rows import formats, ingest
+from lethe.contract import fields, problems
 from lethe.contract.datasets import RowsIn
-from lethe.contract.fields import PageOut, Paging
-from lethe.contract.problems import EvaluationOverlaps, FieldError, InputInvalid, Problem, SubjectSuppressed
 from lethe.encoding import schema as schemas
 from lethe.features.additions import contract
 
@@ -28,10 +24,10 @@ _FEW_ROWS = 20
 router = APIRouter(route_class=forms.SpooledRoute)
 
 
-@serves(router, contract.ADD)
+@gateway.serves(router, contract.ADD)
 @uploads.takes(RowsIn)
 def add_records(
-    call: Call,
+    call: calls.Call,
     once: idempotency.Once,
     dataset_id: str,
     file: Annotated[UploadFile, File(description="File of rows with the dataset's columns: .csv, .parquet or .npz.")],
@@ -46,7 +42,7 @@ def add_records(
         num_free = additions.count_free_slots(session, dataset)
         began = now(session)
     if answer:
-        return respond(answer)
+        return calls.respond(answer)
     schema = schemas.stored(dataset.schema) if dataset.schema else None
     with uploads.network_of(call, dataset.network_id, schema=schema, file=file, name=dataset_id) as features_of:
         staged = additions.stage(
@@ -71,11 +67,11 @@ def add_records(
         if _to_compare(session, call, dataset, staged) != compared:
             raise models.came_or_went()
         if not search_repository.suppressed_since(session, began, dataset_id).isdisjoint(staged.subject_refs):
-            raise SubjectSuppressed.meanwhile()
+            raise problems.SubjectSuppressed.meanwhile()
         addition = additions.register(session, dataset=dataset, staged=staged)
         call.require_room(session=session)
         out = contract.NewAdditionOut.of(addition, num_suppressed=staged.num_suppressed)
-        return accepted(out, f"/v1/datasets/{dataset_id}/additions/{addition.id}")
+        return calls.accepted(out, f"/v1/datasets/{dataset_id}/additions/{addition.id}")
 
     try:
         with call.reading() as session:
@@ -83,46 +79,50 @@ def add_records(
         models.compare(call, compared)
         answer = call.perform(once, register)
     # After another error the call may have been committed; rows without an addition are swept later.
-    except Problem as error:
+    except problems.Problem as error:
         call.installation.rows.delete(staged.addition_id)
-        if isinstance(error, SubjectSuppressed):
+        if isinstance(error, problems.SubjectSuppressed):
             uploads.record_match(call, dataset_id)
         raise
     if answer.body["id"] != staged.addition_id:
         call.installation.rows.delete(staged.addition_id)
     call.installation.notifier.wake()
-    return respond(answer)
+    return calls.respond(answer)
 
 
-@serves(router, contract.ADDITIONS)
-def list_additions(call: Call, dataset_id: str, query: Paging) -> PageOut[contract.AdditionOut]:
+@gateway.serves(router, contract.ADDITIONS)
+def list_additions(call: calls.Call, dataset_id: str, query: fields.Paging) -> fields.PageOut[contract.AdditionOut]:
     with call.reading() as session:
         datasets.get(session, dataset_id)
         page = additions.additions(session, dataset_id=dataset_id, limit=query.limit, cursor=query.cursor)
         items = [contract.AdditionOut.of(addition) for addition in page.items]
-        return PageOut(items=items, next_cursor=page.next_cursor)
+        return fields.PageOut(items=items, next_cursor=page.next_cursor)
 
 
-@serves(router, contract.ADDITION)
-def get_addition(call: Call, dataset_id: str, addition_id: str) -> contract.AdditionOut:
+@gateway.serves(router, contract.ADDITION)
+def get_addition(call: calls.Call, dataset_id: str, addition_id: str) -> contract.AdditionOut:
     with call.reading() as session:
         datasets.get(session, dataset_id)
         return contract.AdditionOut.of(additions.get(session, dataset_id=dataset_id, addition_id=addition_id))
 
 
-def _to_compare(session: Session, call: Call, dataset: tables.Dataset, staged: additions.Staged) -> list[Comparison]:
+def _to_compare(
+    session: Session, call: calls.Call, dataset: tables.Dataset, staged: additions.Staged
+) -> list[evaluation.Comparison]:
     """Return the comparisons of the added rows with the datasets that must not share people or rows with them: those on
     which `dataset`'s models are evaluated, and those whose models are evaluated on it. Raises `EvaluationOverlaps`."""
-    rows = Part(rows_id=staged.addition_id, root=staged.root)
+    rows = evaluation.Part(rows_id=staged.addition_id, root=staged.root)
     newcomers = {ref for ref in staged.subject_refs if ref is not None}
     comparisons = []
     for other, is_measured in repository.datasets_apart_from(session, dataset_id=dataset.id):
         shared = repository.count_subjects_among(session, newcomers, dataset_id=other.id)
         if shared:
-            raise EvaluationOverlaps.people(count=evaluation.stated_count(shared, may_know=not call.caller.discreet))
+            raise problems.EvaluationOverlaps.people(
+                count=evaluation.stated_count(shared, may_know=not call.caller.discreet)
+            )
         learned_on = evaluation.parts_of(session, dataset if is_measured else other)
         others = evaluation.parts_of(session, other)
-        comparisons.append(Comparison(newcomers=(rows,), others=others, learned_on=learned_on))
+        comparisons.append(evaluation.Comparison(newcomers=(rows,), others=others, learned_on=learned_on))
     return comparisons
 
 
@@ -131,8 +131,8 @@ def _kind(file: UploadFile, dataset: tables.Dataset) -> formats.Kind:
     kind = ingest.kind_of(file.filename or "")
     if dataset.schema is None and kind != "npz":
         expected = "expected a .npz file, as the dataset was"
-        raise InputInvalid("The rows are not of the dataset's kind.", [FieldError("file", expected)])
+        raise problems.InputInvalid("The rows are not of the dataset's kind.", [problems.FieldError("file", expected)])
     return kind
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

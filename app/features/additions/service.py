@@ -9,34 +9,31 @@ from sqlalchemy.orm import Session
 
 from app.audit import service as audit
 from app.catalogue import datasets
-from app.db import actor, bulk, now
-from app.db.tables import Addition, Dataset, Model, Record, new_id
-from app.rows import formats, records, uploads
-from app.rows.row_store import RowStore
-from app.rows.uploads import References, RowUpload, Suppressed, take_in
+from app.db import actor, bulk, now, tables
+from app.rows import formats, records, row_store, uploads
 from lethe.contract import problems, sets
 from lethe.features.additions.contract import AdditionUnknown, DatasetFull
 
 
-def additions(session: Session, *, dataset_id: str, limit: int, cursor: str | None) -> bulk.Page[Addition]:
-    query = sa.select(Addition).where(Addition.dataset_id == dataset_id)
-    return bulk.page(session, query, Addition.created_at, Addition.id, limit=limit, cursor=cursor)
+def additions(session: Session, *, dataset_id: str, limit: int, cursor: str | None) -> bulk.Page[tables.Addition]:
+    query = sa.select(tables.Addition).where(tables.Addition.dataset_id == dataset_id)
+    return bulk.page(session, query, tables.Addition.created_at, tables.Addition.id, limit=limit, cursor=cursor)
 
 
-def bounded_models(session: Session, *, dataset_id: str) -> list[Model]:
+def bounded_models(session: Session, *, dataset_id: str) -> list[tables.Model]:
     """Return the unretired models of a dataset whose mechanisms bound the second moment of their batches."""
-    query = sa.select(Model).where(Model.dataset_id == dataset_id, Model.retired_at.is_(None))
+    query = sa.select(tables.Model).where(tables.Model.dataset_id == dataset_id, tables.Model.retired_at.is_(None))
     return [model for model in session.scalars(query) if model.mechanism.get("second_moment") is not None]
 
 
 def taken_slots(session: Session, *, dataset_id: str) -> Iterator[int]:
     """Yield a dataset's taken slots: those with rows not confirmed to be null, and those reserved for new rows."""
-    query = sa.select(Record.slot).where(Record.dataset_id == dataset_id)
+    query = sa.select(tables.Record.slot).where(tables.Record.dataset_id == dataset_id)
     yield from session.scalars(query.execution_options(yield_per=10_000))
 
 
 def count_taken_slots(session: Session, *, dataset_id: str) -> int:
-    return session.scalars(sa.select(sa.func.count()).where(Record.dataset_id == dataset_id)).one()
+    return session.scalars(sa.select(sa.func.count()).where(tables.Record.dataset_id == dataset_id)).one()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +42,24 @@ class Staged:
 
     addition_id: str
     root: str
-    subject_refs: References
+    subject_refs: uploads.References
     num_suppressed: int
 
 
-def stage(rows: RowStore, dataset: Dataset, upload: RowUpload, *, num_free: int, suppressed: Suppressed) -> Staged:
+def stage(
+    rows: row_store.RowStore,
+    dataset: tables.Dataset,
+    upload: uploads.RowUpload,
+    *,
+    num_free: int,
+    suppressed: uploads.Suppressed,
+) -> Staged:
     """Encode an upload in the same way as its dataset, and write it to the row store as a batch in random order.
 
     Raises `DatasetFull` for more than `num_free` rows, `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `InputInvalid`
     or `SubjectSuppressed`, leaving nothing on disk.
     """
-    addition_id = new_id("add")
+    addition_id = tables.new_id("add")
 
     def check(batch: formats.Batch, num_taken: int) -> None:
         if batch.features.shape[1] != dataset.num_features + 1:
@@ -64,7 +68,7 @@ def stage(rows: RowStore, dataset: Dataset, upload: RowUpload, *, num_free: int,
         _check_room(num_taken, num_free)
 
     with rows.writing(addition_id, dataset.num_features + 1) as writer:
-        result = take_in(writer, upload, suppressed=suppressed, check=check)
+        result = uploads.take_in(writer, upload, suppressed=suppressed, check=check)
         _check_room(writer.num_slots, num_free)
     return Staged(
         addition_id=addition_id,
@@ -74,7 +78,7 @@ def stage(rows: RowStore, dataset: Dataset, upload: RowUpload, *, num_free: int,
     )
 
 
-def require_open(session: Session, dataset: Dataset) -> None:
+def require_open(session: Session, dataset: tables.Dataset) -> None:
     """Raise `DatasetRetired` for a retired dataset, and `PreconditionFailed` if one of its models bounds its batches'
     second moment: new rows could exceed that bound, and the model could then never be retrained."""
     datasets.require_kept(dataset)
@@ -82,7 +86,7 @@ def require_open(session: Session, dataset: Dataset) -> None:
         raise problems.PreconditionFailed.bounded(model_id=bounded[0].id)
 
 
-def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
+def register(session: Session, *, dataset: tables.Dataset, staged: Staged) -> tables.Addition:
     """Reserve random free slots for a batch's rows, and record the batch as an addition to the dataset. Raises
     `DatasetFull`, and the same errors as `require_open`."""
     require_open(session, dataset)
@@ -92,7 +96,7 @@ def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
     free = np.flatnonzero(is_free)
     _check_room(num_records, len(free))
     slots = uploads.generator().choice(free, num_records, replace=False, shuffle=False)
-    addition = Addition(
+    addition = tables.Addition(
         id=staged.addition_id,
         tenant_id=actor(session).tenant_id,
         dataset_id=dataset.id,
@@ -115,14 +119,14 @@ def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
     return addition
 
 
-def count_free_slots(session: Session, dataset: Dataset) -> int:
+def count_free_slots(session: Session, dataset: tables.Dataset) -> int:
     """Return the number of slots that are known to be null and not reserved."""
     return dataset.num_slots - count_taken_slots(session, dataset_id=dataset.id)
 
 
-def get(session: Session, *, dataset_id: str, addition_id: str) -> Addition:
+def get(session: Session, *, dataset_id: str, addition_id: str) -> tables.Addition:
     """Return an addition to a dataset. Raises `AdditionUnknown`."""
-    addition = session.get(Addition, addition_id)
+    addition = session.get(tables.Addition, addition_id)
     if addition is None or addition.dataset_id != dataset_id:
         raise AdditionUnknown(addition_id=addition_id)
     return addition

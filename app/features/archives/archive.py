@@ -28,11 +28,10 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sqlalchemy.orm import Session
 
+from app import errors, keys
 from app.db.tables import Moment, Table
-from app.errors import BackupDamaged, BackupRefused
 from app.features.desk.tables import RequestAttachment
 from app.features.networks.tables import NetworkPiece
-from app.keys import KeyEncryption, KeyEncryptionKeyLost
 
 _MAX_LINES = 2000
 """Maximum number of lines in a piece."""
@@ -68,7 +67,7 @@ def load(session: Session, table: sa.Table, piece: bytes) -> None:
     """Insert a piece's rows into the table. Raises `BackupDamaged` if the piece's columns differ from the table's."""
     names, *rows = (json.loads(line) for line in piece.splitlines())
     if names != [column.name for column in table.columns]:
-        raise BackupDamaged(f"The backup has other columns in the table {table.name} than this release.")
+        raise errors.BackupDamaged(f"The backup has other columns in the table {table.name} than this release.")
     kinds = [column.type for column in table.columns]
     values = [dict(zip(names, map(_from_json, row, kinds), strict=True)) for row in rows]
     if values:
@@ -139,7 +138,7 @@ class Piece:
 class Writer:
     """Archive writer. An archive cannot be read to its end unless its writer was closed after the last piece."""
 
-    def __init__(self, file: IO[bytes], key: KeyEncryption) -> None:
+    def __init__(self, file: IO[bytes], key: keys.KeyEncryption) -> None:
         secret = secrets.token_bytes(32)
         self._head = _FORMAT + key.wrap(secret, _FORMAT.decode())
         self._file, self._cipher = file, AESGCM(secret)
@@ -175,17 +174,17 @@ class Writer:
 class Reader:
     """Single-use iterable over an archive's pieces, in order."""
 
-    def __init__(self, file: IO[bytes], key: KeyEncryption) -> None:
+    def __init__(self, file: IO[bytes], key: keys.KeyEncryption) -> None:
         """Open the archive. Raises `BackupRefused` if the file is not an archive or the key is wrong."""
         self._head = file.read(len(_FORMAT) + _WRAPPED)
         if not self._head.startswith(_FORMAT):
-            raise BackupRefused("This is no backup that this release can read.")
+            raise errors.BackupRefused("This is no backup that this release can read.")
         try:
             secret = key.unwrap(self._head[len(_FORMAT) :], _FORMAT.decode())
-        except KeyEncryptionKeyLost as error:
-            raise BackupRefused("The key file is not the one that this backup was made with.") from error
+        except keys.KeyEncryptionKeyLost as error:
+            raise errors.BackupRefused("The key file is not the one that this backup was made with.") from error
         except ValueError as error:
-            raise BackupDamaged("The archive is damaged.") from error
+            raise errors.BackupDamaged("The archive is damaged.") from error
         self._file, self._cipher = file, AESGCM(secret)
         self._next, self._num_opened = file.read(_CHUNK + _TAG), 0
         self._waiting, self._ended = bytearray(), False
@@ -216,7 +215,7 @@ class Reader:
         try:
             self._waiting += self._cipher.decrypt(_nonce(self._num_opened, last=self._ended), chunk, self._head)
         except (InvalidTag, ValueError) as error:
-            raise BackupDamaged("The archive was cut off or changed; use another one.") from error
+            raise errors.BackupDamaged("The archive was cut off or changed; use another one.") from error
         self._num_opened += 1
 
 

@@ -12,9 +12,7 @@ from sqlalchemy.orm import Session
 from app.access import service as access
 from app.audit import service as audit
 from app.catalogue import repository as catalogue_repository, service as catalogue
-from app.db import now
-from app.db.sealed import Particulars
-from app.db.tables import Dataset, DeletionRequest, Model
+from app.db import now, sealed, tables
 from app.deletion import (
     claims,
     completion,
@@ -25,13 +23,10 @@ from app.deletion import (
     service as deletion,
     status,
 )
-from app.deletion.completion import Submitted
 from app.deletion.remembered import REMEMBERED, Remembered
-from app.deletion.repository import Lookup
 from app.features.archives import service as archives
 from app.unlearning import retirement
-from lethe.contract.problems import ModelUnknown, TransitionForbidden
-from lethe.contract.sets import EventKind, RequestStatus
+from lethe.contract import problems, sets
 
 _RESTORED = "restored"
 _AT_ONCE = 500
@@ -63,7 +58,7 @@ def catch_up(session: Session, remembered: Sequence[Remembered]) -> Again:
 
 def _must_restore(remembered: Remembered) -> bool:
     return (
-        remembered.status in status.OPEN | {RequestStatus.COMPLETED}
+        remembered.status in status.OPEN | {sets.RequestStatus.COMPLETED}
         and remembered.subject_ref != search_repository.UNKNOWN_SUBJECT
     )
 
@@ -77,40 +72,45 @@ def _recreate_all(session: Session, remembered: Sequence[Remembered]) -> int:
     return len(requests)
 
 
-def _recreate(session: Session, remembered: Remembered, lookup: Lookup, *, at: datetime.datetime) -> Submitted:
+def _recreate(
+    session: Session, remembered: Remembered, lookup: repository.Lookup, *, at: datetime.datetime
+) -> completion.Submitted:
     values = {name: getattr(remembered, name) for name in REMEMBERED if name != "status"}
-    request = DeletionRequest(
-        **values, status=RequestStatus.RECEIVED, particulars=Particulars(), kept=retention.kept(Particulars())
+    request = tables.DeletionRequest(
+        **values,
+        status=sets.RequestStatus.RECEIVED,
+        particulars=sealed.Particulars(),
+        kept=retention.kept(sealed.Particulars()),
     )
     created = history.Change(
         request=request,
-        kind=EventKind.RECEIVED,
-        status=RequestStatus.RECEIVED,
+        kind=sets.EventKind.RECEIVED,
+        status=sets.RequestStatus.RECEIVED,
         actor=audit.SERVICE,
         at=at,
         verb=_RESTORED,
     )
-    new = Submitted(actor=audit.SERVICE, request=request, changes=[created])
-    if remembered.status == RequestStatus.IN_REVIEW:
-        completion.change(new, RequestStatus.IN_REVIEW, at=at)
+    new = completion.Submitted(actor=audit.SERVICE, request=request, changes=[created])
+    if remembered.status == sets.RequestStatus.IN_REVIEW:
+        completion.change(new, sets.RequestStatus.IN_REVIEW, at=at)
     else:
         _accept(session, new, lookup, at=at)
     return new
 
 
-def _update(session: Session, request: DeletionRequest, remembered: Remembered) -> bool:
+def _update(session: Session, request: tables.DeletionRequest, remembered: Remembered) -> bool:
     """Update an open request to match its copy, and return True if it changed. Ended requests are left unchanged."""
     if request.status not in status.OPEN:
         return False
     at = now(session)
-    if remembered.status in (RequestStatus.CANCELLED, RequestStatus.REJECTED):
+    if remembered.status in (sets.RequestStatus.CANCELLED, sets.RequestStatus.REJECTED):
         return _withdraw(session, request, remembered)
     is_changed = False
     for name in ("due_at", "extended_due_at", "deadline", "paused_at", "held_until"):
         is_changed |= getattr(request, name) != getattr(remembered, name)
         setattr(request, name, getattr(remembered, name))
-    if request.status == RequestStatus.IN_REVIEW and remembered.status != RequestStatus.IN_REVIEW:
-        new = Submitted(actor=audit.SERVICE, request=request)
+    if request.status == sets.RequestStatus.IN_REVIEW and remembered.status != sets.RequestStatus.IN_REVIEW:
+        new = completion.Submitted(actor=audit.SERVICE, request=request)
         lookup = repository.look_up(session, subject_refs=request.subject_refs)
         _accept(session, new, lookup, at=at)
         completion.store(session, [new], at=at)
@@ -118,17 +118,17 @@ def _update(session: Session, request: DeletionRequest, remembered: Remembered) 
     return is_changed
 
 
-def _withdraw(session: Session, request: DeletionRequest, remembered: Remembered) -> bool:
+def _withdraw(session: Session, request: tables.DeletionRequest, remembered: Remembered) -> bool:
     """Withdraw a request; return False if its rows have since been claimed for another of the person's requests."""
     try:
-        deletion.withdraw(session, request, RequestStatus(remembered.status), verb=_RESTORED, discreet=False)
-    except TransitionForbidden:
+        deletion.withdraw(session, request, sets.RequestStatus(remembered.status), verb=_RESTORED, discreet=False)
+    except problems.TransitionForbidden:
         return False
     request.rejection_ground = remembered.rejection_ground
     return True
 
 
-def _accept(session: Session, new: Submitted, lookup: Lookup, *, at: datetime.datetime) -> None:
+def _accept(session: Session, new: completion.Submitted, lookup: repository.Lookup, *, at: datetime.datetime) -> None:
     """Accept the request again without a new grace period."""
     policy = access.policy_of(session, new.request.tenant_id).model_copy(update={"grace_seconds": 0})
     completion.accept(new, lookup, policy=policy, at=at)
@@ -138,7 +138,7 @@ def retire_again(session: Session, retired_id: str) -> None:
     """Retire a restored model or dataset again, even if requests are waiting for it; retirement fulfils them."""
     try:
         model = catalogue.get_model(session, retired_id)
-    except ModelUnknown:
+    except problems.ModelUnknown:
         dataset = catalogue_repository.dataset(session, retired_id)
         if dataset is not None:
             _retire_dataset_again(session, dataset)
@@ -146,14 +146,14 @@ def retire_again(session: Session, retired_id: str) -> None:
         _retire_model_again(session, model)
 
 
-def _retire_model_again(session: Session, model: Model) -> None:
-    dataset = session.get_one(Dataset, model.dataset_id)
+def _retire_model_again(session: Session, model: tables.Model) -> None:
+    dataset = session.get_one(tables.Dataset, model.dataset_id)
     claims.give_up_model(session, model_id=model.id, revision=dataset.revision)
     retirement.release_model(session, model)
     model.destroyed_at = model.retired_at
 
 
-def _retire_dataset_again(session: Session, dataset: Dataset) -> None:
+def _retire_dataset_again(session: Session, dataset: tables.Dataset) -> None:
     for model in catalogue_repository.users_of(session, dataset_id=dataset.id):
         _retire_model_again(session, model)
     claims.confirm_erasures(session, dataset=dataset)

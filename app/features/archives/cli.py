@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from app.config import Settings
-from app.errors import BackupRefused
+from app import config, errors
 from lethe.cli.gateway import bar, console, new_group
 
 commands = new_group()
@@ -22,7 +21,7 @@ def backup(archive: Archive, key_file: KeyFile) -> None:
     from app import installations
     from app.features.archives import service
 
-    with installations.opened(Settings()) as installation, bar() as progress:
+    with installations.opened(config.Settings()) as installation, bar() as progress:
         saved = service.back_up(installation, archive, key_file=key_file, progress=progress)
     console.print(
         f"{archive}: {saved.num_bytes:,} bytes, {saved.num_datasets} datasets, as of {saved.created_at:%F %T} UTC"
@@ -49,9 +48,9 @@ def restore(
     from app.features.archives import restoring
 
     if no_tombstones == (tombstones is not None):
-        raise BackupRefused("Name the tombstones with --tombstones FILE; who has none says --no-tombstones.")
+        raise errors.BackupRefused("Name the tombstones with --tombstones FILE; who has none says --no-tombstones.")
     if no_tombstones and lost_versions is None:
-        raise BackupRefused(
+        raise errors.BackupRefused(
             "Say with --lost-versions how many versions of any model were published since the backup, at most: what "
             "they gave away is counted."
         )
@@ -62,7 +61,7 @@ def restore(
         console.print("Find out who asked, from your own records, and ask again for each of them before you serve.")
     with bar() as progress:
         restored = restoring.restore(
-            Settings(),
+            config.Settings(),
             archive,
             key_file=key_file,
             remembered_in=tombstones,

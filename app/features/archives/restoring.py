@@ -20,27 +20,19 @@ import numpy.typing as npt
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app import folders, installations, key_checks
+from app import config, errors, folders, installations, key_checks
 from app.accounting import ledger
 from app.audit import checkpoints, repository as audit_repository, service as audit
-from app.audit.checkpoints import AUDIT, CHAINS, LEDGER, StoredChain
 from app.catalogue import additions
-from app.config import Settings
 from app.db import Database, bulk, migrate, now
 from app.db.tables import Checkpoint, RequestEvent
 from app.deletion import claims, repository as deletion_repository
 from app.deletion.remembered import Remembered
-from app.errors import BackupDamaged, BackupRefused, DatabaseUnreadable
 from app.features.archives import archive, catching_up, service
-from app.features.archives.archive import Piece, Reader
-from app.features.archives.catching_up import Again
-from app.features.archives.service import ABOUT, FORMAT, KEYS, MANIFEST, ROWS, TABLES, VAULT, JournalPosition, Progress
-from app.installations import Installation
 from app.journal import tombstones, verification
 from app.journal.journal import HeadSignature, Journal, JournalLine
 from app.keys import KeyEncryptionFile, mac
-from app.rows import repository as rows_repository
-from app.rows.blocks import BLOCK_ROWS, Shape, mapped
+from app.rows import blocks, repository as rows_repository
 from app.vault.store import created, sync_folder, wipe_file
 
 _ALL = 2**31 - 1
@@ -53,42 +45,44 @@ class About:
 
     id: str
     created_at: datetime.datetime
-    tombstones: JournalPosition
+    tombstones: service.JournalPosition
 
 
 class _Pieces:
     """Pieces of an archive, read one kind after another in a fixed order."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: archive.Reader) -> None:
         self._pieces = iter(reader)
         self._next = next(self._pieces, None)
 
-    def of(self, kind: str) -> Iterator[Piece]:
+    def of(self, kind: str) -> Iterator[archive.Piece]:
         """Yield all pieces of one kind, which must be the next kind in the archive."""
         while self._next is not None and self._next.thing.partition("/")[0] == kind:
             yield self._next
             self._next = next(self._pieces, None)
 
-    def one(self, kind: str) -> Piece:
+    def one(self, kind: str) -> archive.Piece:
         """Return the only piece of a kind. Raises `BackupDamaged` unless there is exactly one."""
         pieces = list(self.of(kind))
         if len(pieces) != 1:
-            raise BackupDamaged("The archive does not hold what a backup holds.")
+            raise errors.BackupDamaged("The archive does not hold what a backup holds.")
         return pieces[0]
 
 
-def _about_of(piece: Piece) -> About:
+def _about_of(piece: archive.Piece) -> About:
     document = json.loads(piece.content)
-    if (document["format"], document["schema"]) != (FORMAT, migrate.heads()):
-        raise BackupRefused(f"The backup was made by Lethe {document['version']}; restore it with that, then upgrade.")
+    if (document["format"], document["schema"]) != (service.FORMAT, migrate.heads()):
+        raise errors.BackupRefused(
+            f"The backup was made by Lethe {document['version']}; restore it with that, then upgrade."
+        )
     return About(
         id=document["id"],
         created_at=datetime.datetime.fromisoformat(document["created_at"]),
-        tombstones=JournalPosition(**document["tombstones"]),
+        tombstones=service.JournalPosition(**document["tombstones"]),
     )
 
 
-def _last_name(piece: Piece) -> str:
+def _last_name(piece: archive.Piece) -> str:
     return piece.thing.rpartition("/")[2]
 
 
@@ -98,7 +92,7 @@ class Restored:
     log in. `remembered`: True if there were tombstones."""
 
     about: About
-    requests: Again
+    requests: catching_up.Again
     num_models: int
     num_datasets: int
     people: dict[str, int]
@@ -106,13 +100,13 @@ class Restored:
 
 
 def restore(
-    settings: Settings,
+    settings: config.Settings,
     path: Path,
     *,
     key_file: Path,
     remembered_in: Path | None,
     lost_versions: int = 0,
-    progress: Progress,
+    progress: service.Progress,
 ) -> Restored:
     """Restore the archive at `path`.
 
@@ -122,13 +116,13 @@ def restore(
     `BackupDamaged` may be raised after changes; serving then remains blocked.
     """
     if not key_file.exists():
-        raise BackupRefused(f"There is no key file {key_file}: without it nobody can open the backup.")
+        raise errors.BackupRefused(f"There is no key file {key_file}: without it nobody can open the backup.")
     with path.open("rb") as file:
-        reader = Reader(file, KeyEncryptionFile(key_file))
+        reader = archive.Reader(file, KeyEncryptionFile(key_file))
         pieces = _Pieces(reader)
-        about = _about_of(pieces.one(ABOUT))
+        about = _about_of(pieces.one(service.ABOUT))
         _require_free(settings, remembered_in)
-        keys = list(pieces.of(KEYS))
+        keys = list(pieces.of(service.KEYS))
         journal = _journal(remembered_in, keys, about)
         _claim(settings)
         for piece in keys:
@@ -136,7 +130,7 @@ def restore(
         installations.set_up_stores(settings)
         with installations.opened(settings, unfinished=True) as installation:
             migrate.upgrade(installation.database.engine)
-            for piece in pieces.of(VAULT):
+            for piece in pieces.of(service.VAULT):
                 installation.vault.put_page(_last_name(piece), piece.content)
             _load(installation, pieces, progress=progress)
             identity = _check_keys(installation)
@@ -146,8 +140,8 @@ def restore(
                 people = service.people_by_role(session)
             # The manifest is not part of its own tallies.
             tallies = reader.tallies()
-            if json.loads(pieces.one(MANIFEST).content) != tallies:
-                raise BackupDamaged("The archive lacks something that was written into it.")
+            if json.loads(pieces.one(service.MANIFEST).content) != tallies:
+                raise errors.BackupDamaged("The archive lacks something that was written into it.")
             restored = Restored(
                 about=about,
                 requests=requests,
@@ -172,21 +166,21 @@ class _SubjectKey:
         return mac(bytes.fromhex(self.text), *parts).hex()
 
 
-def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Journal | None:
+def _journal(remembered_in: Path | None, keys: list[archive.Piece], about: About) -> Journal | None:
     """Open the tombstones, which must reach back to the backup and not be older. Return None if no file is given.
 
     The key for the tombstones' references to people comes from the archive, because nothing is on disk yet.
     """
     if remembered_in is None:
         return None
-    texts = [piece.content.decode().strip() for piece in keys if piece.thing == f"{KEYS}/subject.key"]
+    texts = [piece.content.decode().strip() for piece in keys if piece.thing == f"{service.KEYS}/subject.key"]
     if len(texts) != 1:
-        raise BackupDamaged("The archive does not hold what a backup holds.")
+        raise errors.BackupDamaged("The archive does not hold what a backup holds.")
     journal = Journal(remembered_in, _SubjectKey(text=texts[0]))
     service.require(journal, about.tombstones, made_at=about.created_at)
     for line in journal.lines():
         if line.kind == "dropped" and line.at > about.created_at:
-            raise BackupRefused(
+            raise errors.BackupRefused(
                 f"The tombstones remember nothing before {line.at:%F %T}; the backup is older than that."
             )
     return journal
@@ -206,9 +200,9 @@ def _remembered(session: Session, journal: Journal) -> list[Remembered]:
     return list(by_id.values())
 
 
-def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) -> None:
+def _load(installation: installations.Installation, pieces: _Pieces, *, progress: service.Progress) -> None:
     with installation.database.writing() as session:
-        tables = itertools.groupby(pieces.of(TABLES), key=_last_name)
+        tables = itertools.groupby(pieces.of(service.TABLES), key=_last_name)
         for number, (name, table_pieces) in enumerate(tables):
             progress("tables", number, len(archive.TABLES))
             for piece in table_pieces:
@@ -216,7 +210,7 @@ def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) ->
         bulk.count_on(session)
 
 
-def _check_keys(installation: Installation) -> key_checks.DatabaseIdentity:
+def _check_keys(installation: installations.Installation) -> key_checks.DatabaseIdentity:
     """Return the restored database's identity, and accept the new key encryption key.
 
     Raises `BackupDamaged` if the archive's keys do not belong to its database, and `BackupRefused` if the storage for
@@ -224,16 +218,18 @@ def _check_keys(installation: Installation) -> key_checks.DatabaseIdentity:
     """
     identity = key_checks.of_database(installation.database)
     if identity is None or key_checks.wrong_key(installation.keys, identity):
-        raise BackupDamaged("The keys in the archive are not those of its database.")
+        raise errors.BackupDamaged("The keys in the archive are not those of its database.")
     for place in installations.places(installation.settings):
         if place.owner() not in (None, identity.id):
-            raise BackupRefused(f"{place.name} belongs to another installation than the backup.")
+            raise errors.BackupRefused(f"{place.name} belongs to another installation than the backup.")
     key_encryption = installations.key_encryption_of(installation.settings)
     key_checks.accept(installation.database, key_encryption.check_values(identity.id))
     return identity
 
 
-def _forget(installation: Installation, journal: Journal | None, *, lost_versions: int) -> tuple[Again, int]:
+def _forget(
+    installation: installations.Installation, journal: Journal | None, *, lost_versions: int
+) -> tuple[catching_up.Again, int]:
     """Void runs and weights, restore the recorded state of requests, and claim the rows of everyone to be forgotten.
 
     Releases since the backup are counted as lost. No run begins before the claimed rows are null. Returns the counts of
@@ -258,59 +254,66 @@ def _forget(installation: Installation, journal: Journal | None, *, lost_version
     return requests, num_models
 
 
-def _write_rows(installation: Installation, pieces: _Pieces, *, progress: Progress) -> int:
+def _write_rows(installation: installations.Installation, pieces: _Pieces, *, progress: service.Progress) -> int:
     """Write all datasets' rows, with zeros in claimed slots, and return the number of datasets."""
     with installation.database.reading() as session:
         stored = rows_repository.row_roots(session)
         retired = service.rows_of_retired(session)
     total = len(stored)
-    for number, (rows_id, parts) in enumerate(itertools.groupby(pieces.of(ROWS), key=_last_name)):
+    for number, (rows_id, parts) in enumerate(itertools.groupby(pieces.of(service.ROWS), key=_last_name)):
         progress("rows", number, total)
         if stored.pop(rows_id, None) is None:
             if rows_id in retired:
                 continue
-            raise BackupDamaged("The archive holds rows of which its tables do not tell.")
+            raise errors.BackupDamaged("The archive holds rows of which its tables do not tell.")
         with installation.database.reading() as session:
             positions = service.claimed_positions(session, rows_id)
         root = _write(installation, rows_id, parts, np.array(positions, dtype=np.int64))
         with installation.database.writing() as session:
             service.set_root(session, rows_id, root)
     if stored:
-        raise BackupDamaged("The archive lacks rows of which its tables tell.")
+        raise errors.BackupDamaged("The archive lacks rows of which its tables tell.")
     return total
 
 
-def _write(installation: Installation, rows_id: str, parts: Iterator[Piece], claimed: npt.NDArray[np.int64]) -> str:
+def _write(
+    installation: installations.Installation,
+    rows_id: str,
+    parts: Iterator[archive.Piece],
+    claimed: npt.NDArray[np.int64],
+) -> str:
     """Write one dataset's rows, with null rows in the `claimed` slots, and return the rows' root."""
     try:
-        shape = Shape(**json.loads(next(parts).content))
+        shape = blocks.Shape(**json.loads(next(parts).content))
     except (TypeError, ValueError) as error:
-        raise BackupDamaged("The archive does not state the shape of rows as this release does.") from error
+        raise errors.BackupDamaged("The archive does not state the shape of rows as this release does.") from error
     # An interrupted restore may have left rows.
     installation.rows.delete(rows_id)
     with installation.rows.writing(rows_id, shape.num_columns) as writer:
         for block, piece in enumerate(parts):
             num_rows = shape.rows_in(block)
             if len(piece.content) != num_rows * shape.row_bytes:
-                raise BackupDamaged("The archive holds rows that are not of the shape that it states.")
-            stored_rows = mapped(piece.content, num_rows, shape.num_columns, shape.has_weights)
+                raise errors.BackupDamaged("The archive holds rows that are not of the shape that it states.")
+            stored_rows = blocks.mapped(piece.content, num_rows, shape.num_columns, shape.has_weights)
             features, labels = stored_rows[0].copy(), stored_rows[1].copy()
-            positions = claimed[claimed // BLOCK_ROWS == block] % BLOCK_ROWS
+            positions = claimed[claimed // blocks.BLOCK_ROWS == block] % blocks.BLOCK_ROWS
             features[positions], labels[positions] = 0, 0
             writer.write(features, labels)
         if writer.num_slots != shape.num_slots:
-            raise BackupDamaged("The archive holds fewer rows than it states.")
+            raise errors.BackupDamaged("The archive holds fewer rows than it states.")
     return writer.root
 
 
-def _finish(installation: Installation, restored: Restored, journal: Journal | None) -> None:
+def _finish(installation: installations.Installation, restored: Restored, journal: Journal | None) -> None:
     """Record the restore in every tenant's chains, sign the chains, continue the tombstones, and allow serving."""
     heads = {(head.tenant_id, head.log): head for head in journal.heads()} if journal else {}
     with installation.database.writing() as session:
         last = _last_checkpoint(session)
         signed = last.number if last else 0
         for tenant_id in service.tenant_ids(session):
-            lost = {chain.name: _lost(session, chain, heads.get((tenant_id, chain.name))) for chain in CHAINS}
+            lost = {
+                chain.name: _lost(session, chain, heads.get((tenant_id, chain.name))) for chain in checkpoints.CHAINS
+            }
             _record(session, installation, restored, tenant_id, lost)
     if journal is not None:
         _copy_tombstones(journal.path, installation.settings.resolved_tombstones())
@@ -322,7 +325,7 @@ def _finish(installation: Installation, restored: Restored, journal: Journal | N
 
 def _record(
     session: Session,
-    installation: Installation,
+    installation: installations.Installation,
     restored: Restored,
     tenant_id: str,
     lost: dict[str, dict[str, Any] | None],
@@ -338,14 +341,14 @@ def _record(
         "requests_made_again": restored.requests.made,
         "requests_changed": restored.requests.changed,
         "models_to_learn_again": restored.num_models,
-        "lost_head": lost[AUDIT.name],
-        "lost_ledger_head": lost[LEDGER.name],
+        "lost_head": lost[checkpoints.AUDIT.name],
+        "lost_ledger_head": lost[checkpoints.LEDGER.name],
     }
     deed = audit.Deed(
         tenant_id=tenant_id, actor=audit.SERVICE, action="installation.restored", object_id=about.id, detail=detail
     )
     audit.record_all(session, [deed])
-    if lost[LEDGER.name] or audit_repository.last_row(session, LEDGER, tenant_id=tenant_id):
+    if lost[checkpoints.LEDGER.name] or audit_repository.last_row(session, checkpoints.LEDGER, tenant_id=tenant_id):
         ledger.link(
             session,
             tenant_id=tenant_id,
@@ -353,13 +356,13 @@ def _record(
             backup_id=about.id,
             backed_up_at=about.created_at.isoformat(),
             restored_at=now(session).isoformat(),
-            lost=lost[LEDGER.name],
+            lost=lost[checkpoints.LEDGER.name],
         )
-    for chain in CHAINS:
+    for chain in checkpoints.CHAINS:
         checkpoints.checkpoint_now(session, installation.keys, chain, tenant_id=tenant_id)
 
 
-def _lost(session: Session, chain: StoredChain, head: HeadSignature | None) -> dict[str, Any] | None:
+def _lost(session: Session, chain: checkpoints.StoredChain, head: HeadSignature | None) -> dict[str, Any] | None:
     """Return `head` if it was signed but is missing from the restored chain; otherwise return None."""
     if head is None:
         return None
@@ -367,23 +370,23 @@ def _lost(session: Session, chain: StoredChain, head: HeadSignature | None) -> d
     return None if row is not None and row.hash == head.hash else {"sequence": head.sequence, "hash": head.hash}
 
 
-def _require_free(settings: Settings, remembered_in: Path | None) -> None:
+def _require_free(settings: config.Settings, remembered_in: Path | None) -> None:
     """Raise `BackupRefused` if a restore would overwrite data or ignore tombstones. The remains of an interrupted
     restore may be overwritten."""
     own = settings.resolved_tombstones()
     if remembered_in is not None and not remembered_in.exists():
-        raise BackupRefused(f"There are no tombstones at {remembered_in}.")
+        raise errors.BackupRefused(f"There are no tombstones at {remembered_in}.")
     if own.exists() and (remembered_in is None or not own.samefile(remembered_in)):
-        raise BackupRefused(f"There are tombstones at {own}: restore with those, or move them away.")
+        raise errors.BackupRefused(f"There are tombstones at {own}: restore with those, or move them away.")
     if installations.unfinished(settings).exists():
         return
     expected = {path.resolve() for path in (own, *verification.files(settings))}
     data_folders = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
     for folder in data_folders:
         if any(path.resolve() not in expected and not _is_empty_folder(path) for path in _entries(folder)):
-            raise BackupRefused(f"{folder} is not empty: a backup is restored where nothing is.")
+            raise errors.BackupRefused(f"{folder} is not empty: a backup is restored where nothing is.")
     if _has_tables(settings):
-        raise BackupRefused("The database is not empty: a backup is restored where nothing is.")
+        raise errors.BackupRefused("The database is not empty: a backup is restored where nothing is.")
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -395,23 +398,23 @@ def _is_empty_folder(path: Path) -> bool:
     return path.is_dir() and not any(path.iterdir())
 
 
-def _has_tables(settings: Settings) -> bool:
+def _has_tables(settings: config.Settings) -> bool:
     """Return True if the database has any of this release's tables."""
     url = settings.resolved_database_url()
     # The default database is in the data folder.
-    if url == Settings(data_dir=settings.data_dir).resolved_database_url() and not settings.data_dir.exists():
+    if url == config.Settings(data_dir=settings.data_dir).resolved_database_url() and not settings.data_dir.exists():
         return False
     database = Database(url)
     try:
         names = set(sa.inspect(database.engine).get_table_names())
     except sa.exc.OperationalError as error:
-        raise DatabaseUnreadable(f"{error.orig}; is LETHE_DATABASE_URL right?") from error
+        raise errors.DatabaseUnreadable(f"{error.orig}; is LETHE_DATABASE_URL right?") from error
     finally:
         database.close()
     return bool(names & archive.TABLES.keys())
 
 
-def _claim(settings: Settings) -> None:
+def _claim(settings: config.Settings) -> None:
     """Block serving until a restore is complete, and delete the remains of an interrupted restore."""
     folders.make(settings.data_dir)
     marker, own = installations.unfinished(settings), settings.resolved_tombstones()
@@ -434,7 +437,7 @@ def _claim(settings: Settings) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _write_key(folder: Path, piece: Piece) -> None:
+def _write_key(folder: Path, piece: archive.Piece) -> None:
     path = folder.joinpath(*piece.thing.split("/")[1:])
     folders.make(path.parent)
     with created(path) as file:
@@ -459,7 +462,7 @@ def _last_checkpoint(session: Session) -> Checkpoint | None:
     return session.scalars(sa.select(Checkpoint).order_by(Checkpoint.number.desc()).limit(1)).one_or_none()
 
 
-def record_restored(installation: Installation, *, signed: int | None = None) -> None:
+def record_restored(installation: installations.Installation, *, signed: int | None = None) -> None:
     """Append a `restored` line, so that recording continues after the restored database's events and its checkpoints up
     to number `signed` (by default, all of them)."""
 

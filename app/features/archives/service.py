@@ -26,6 +26,7 @@ from typing import IO, Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app import errors, installations
 from app.audit import service as audit
 from app.db import migrate, now
 from app.db.tables import (
@@ -41,19 +42,15 @@ from app.db.tables import (
     new_id,
 )
 from app.deletion.status import OPEN
-from app.errors import BackupRefused, TombstonesStale
 from app.features.archives import archive
-from app.installations import Installation
-from app.journal import tombstones, verification
+from app.journal import repository, tombstones, verification
 from app.journal.journal import GENESIS, Extent, Journal, JournalLine
-from app.journal.repository import BACKED_UP, TELLING
 from app.keys import KeyEncryption, KeyEncryptionFile
 from app.rows import records, repository as rows_repository
 from app.unlearning import repository as unlearning_repository, service as unlearning
 from app.vault.store import sync_folder
 from lethe import sockets
-from lethe.contract.problems import DatabasePutBack, DatasetDamaged
-from lethe.contract.sets import DamageKind, ModelStatus, RunKind, VersionStatus
+from lethe.contract import problems, sets
 
 FORMAT = 1
 ABOUT, KEYS, VAULT, TABLES, ROWS, MANIFEST = "about", "keys", "vault", "tables", "rows", "manifest"
@@ -110,11 +107,11 @@ def ended_requests(session: Session, request_ids: Collection[str]) -> set[str]:
 
 def lose_weights(session: Session, *, at: datetime.datetime) -> int:
     """Mark all weights as destroyed, schedule each model with a live version for retraining, and count these models."""
-    stored = Version.status.in_((VersionStatus.LIVE, VersionStatus.RETIRED))
-    session.execute(sa.update(Version).where(stored).values(status=VersionStatus.DESTROYED, destroyed_at=at))
+    stored = Version.status.in_((sets.VersionStatus.LIVE, sets.VersionStatus.RETIRED))
+    session.execute(sa.update(Version).where(stored).values(status=sets.VersionStatus.DESTROYED, destroyed_at=at))
     models = list(session.scalars(sa.select(Model).where(Model.live_version.is_not(None))))
     for model in models:
-        model.wanted, model.status = RunKind.RELEARN, ModelStatus.LIVE
+        model.wanted, model.status = sets.RunKind.RELEARN, sets.ModelStatus.LIVE
         model.attempts, model.deaths, model.not_before, model.error_code = 0, 0, None, None
     return len(models)
 
@@ -125,7 +122,9 @@ def tenant_ids(session: Session) -> list[str]:
 
 def last_telling_event(session: Session) -> tuple[int, str] | None:
     """Return the number and request id of the last event of a kind that tombstones record; None if there is none."""
-    query = sa.select(RequestEvent.id, RequestEvent.request_id).where(TELLING).order_by(RequestEvent.id.desc())
+    query = (
+        sa.select(RequestEvent.id, RequestEvent.request_id).where(repository.TELLING).order_by(RequestEvent.id.desc())
+    )
     event = session.execute(query.limit(1)).one_or_none()
     return (event[0], event[1]) if event else None
 
@@ -148,7 +147,7 @@ def set_root(session: Session, rows_id: str, root: str) -> None:
     """Record the root of rows rewritten with the same content, and clear any damage except damage to a record."""
     dataset = rows_repository.dataset_of_rows(session, rows_id)
     assert dataset is not None
-    if dataset.damage and dataset.damage["rows"] == rows_id and dataset.damage["kind"] != DamageKind.RECORD:
+    if dataset.damage and dataset.damage["rows"] == rows_id and dataset.damage["kind"] != sets.DamageKind.RECORD:
         dataset.damaged_at, dataset.damage = None, None
     if dataset.id == rows_id:
         dataset.digest = root
@@ -184,7 +183,7 @@ class _RowsAdded(Exception):
     """Error for rows that were added between the two reads of the database and are not locked."""
 
 
-def back_up(installation: Installation, path: Path, *, key_file: Path, progress: Progress) -> Backup:
+def back_up(installation: installations.Installation, path: Path, *, key_file: Path, progress: Progress) -> Backup:
     """Write an archive that opens with `key_file`, which is created if missing. A failed backup leaves no archive.
 
     Raises `BackupRefused`, and `DatasetDamaged` or `TombstonesDamaged` if the backup could not be restored.
@@ -207,7 +206,7 @@ def back_up(installation: Installation, path: Path, *, key_file: Path, progress:
 
 def _require_free(path: Path) -> None:
     if path.exists():
-        raise BackupRefused(f"{path} is there already; a backup replaces nothing.")
+        raise errors.BackupRefused(f"{path} is there already; a backup replaces nothing.")
 
 
 @contextmanager
@@ -221,7 +220,7 @@ def _exclusively(partial: Path) -> Iterator[IO[bytes]]:
             is_the_same = False
         # Another process may have completed and renamed it since it was opened.
         if not is_the_same:
-            raise BackupRefused(f"Another process is writing {partial}.")
+            raise errors.BackupRefused(f"Another process is writing {partial}.")
         try:
             yield file
         except BaseException:
@@ -229,7 +228,9 @@ def _exclusively(partial: Path) -> Iterator[IO[bytes]]:
             raise
 
 
-def _write_or_retry(installation: Installation, file: IO[bytes], key: KeyEncryption, *, progress: Progress) -> Backup:
+def _write_or_retry(
+    installation: installations.Installation, file: IO[bytes], key: KeyEncryption, *, progress: Progress
+) -> Backup:
     for attempt in range(_ATTEMPTS):
         file.seek(0)
         file.truncate()
@@ -238,17 +239,17 @@ def _write_or_retry(installation: Installation, file: IO[bytes], key: KeyEncrypt
         except _RowsAdded:
             time.sleep(0.2 * 2**attempt)
             continue
-        except DatasetDamaged as error:
+        except problems.DatasetDamaged as error:
             with installation.database.writing() as session:
                 records.record(session, error)
             raise
         file.flush()
         os.fsync(file.fileno())
         return backup
-    raise BackupRefused("Rows were added again and again meanwhile; try later.")
+    raise errors.BackupRefused("Rows were added again and again meanwhile; try later.")
 
 
-def _write(installation: Installation, writer: archive.Writer, *, progress: Progress) -> Backup:
+def _write(installation: installations.Installation, writer: archive.Writer, *, progress: Progress) -> Backup:
     with installation.database.reading() as session:
         wanted = rows_repository.row_roots(session).keys()
     with _locked(installation, wanted) as locks:
@@ -288,7 +289,7 @@ def _write(installation: Installation, writer: archive.Writer, *, progress: Prog
 
 
 @contextmanager
-def _locked(installation: Installation, rows_ids: Iterable[str]) -> Iterator[dict[str, ExitStack]]:
+def _locked(installation: installations.Installation, rows_ids: Iterable[str]) -> Iterator[dict[str, ExitStack]]:
     """Lock each set of rows against edits until its lock is closed or the block ends."""
     with ExitStack() as stack:
         locks = {rows_id: stack.enter_context(ExitStack()) for rows_id in sorted(rows_ids)}
@@ -297,7 +298,7 @@ def _locked(installation: Installation, rows_ids: Iterable[str]) -> Iterator[dic
         yield locks
 
 
-def _rows(installation: Installation, rows_id: str, root: str) -> Iterator[bytes]:
+def _rows(installation: installations.Installation, rows_id: str, root: str) -> Iterator[bytes]:
     """Yield the rows' shape as JSON, then their blocks. Raises `DatasetDamaged`."""
     shape = installation.rows.shape(rows_id, root)
     yield json.dumps(asdict(shape)).encode()
@@ -305,7 +306,7 @@ def _rows(installation: Installation, rows_id: str, root: str) -> Iterator[bytes
         yield block.content()
 
 
-def _key_files(installation: Installation) -> Iterator[tuple[str, bytes]]:
+def _key_files(installation: installations.Installation) -> Iterator[tuple[str, bytes]]:
     """Yield the name and content of each key file except the key encryption key, which a restore replaces."""
     folder, wrapping = installation.settings.data_dir / "keys", installation.settings.resolved_key_encryption_key_file()
     without = {wrapping.resolve(), wrapping.with_name(f"{wrapping.name}.next").resolve()}
@@ -314,10 +315,12 @@ def _key_files(installation: Installation) -> Iterator[tuple[str, bytes]]:
             yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 
-def _record(installation: Installation, backup: Backup) -> None:
+def _record(installation: installations.Installation, backup: Backup) -> None:
     with installation.database.writing() as session:
         deeds = [
-            audit.Deed(tenant_id=tenant_id, actor=audit.SERVICE, action=BACKED_UP, object_id=backup.id, detail={})
+            audit.Deed(
+                tenant_id=tenant_id, actor=audit.SERVICE, action=repository.BACKED_UP, object_id=backup.id, detail={}
+            )
             for tenant_id in tenant_ids(session)
         ]
         audit.record_all(session, deeds)
@@ -339,7 +342,7 @@ class JournalPosition:
     of: str | None
 
 
-def current_position(session: Session, installation: Installation) -> JournalPosition:
+def current_position(session: Session, installation: installations.Installation) -> JournalPosition:
     """Bring the tombstones up to date with the session's database, and return the position of their last line.
 
     Raises `TombstonesDamaged`, and `BackupRefused` if the file cannot be written.
@@ -347,11 +350,11 @@ def current_position(session: Session, installation: Installation) -> JournalPos
     number, of = last_telling_event(session) or (0, None)
     try:
         # A database that was put back can still be backed up and then restored properly.
-        with contextlib.suppress(DatabasePutBack):
+        with contextlib.suppress(problems.DatabasePutBack):
             tombstones.record(installation)
     except OSError as error:
         place = installation.settings.resolved_tombstones()
-        raise BackupRefused(
+        raise errors.BackupRefused(
             f"The tombstones at {place} cannot be written ({type(error).__name__}); "
             "without them nobody could restore the backup."
         ) from error
@@ -376,14 +379,14 @@ def require(journal: Journal, position: JournalPosition, *, made_at: datetime.da
     if is_covered:
         return
     if first is None or last is None:
-        raise TombstonesStale(f"{journal.path} is empty; {_should_have(position)}")
+        raise errors.TombstonesStale(f"{journal.path} is empty; {_should_have(position)}")
     if first.file != position.file:
         lacks = f"It lacks all since {last.at:%F %T} UTC, among them event {position.number} of the backup."
     elif extent.lines < position.lines:
         lacks = f"It lacks {position.lines - extent.lines} of them, all since {last.at:%F %T} UTC."
     else:
         lacks = "Its entries are others than those: it went another way since."
-    raise TombstonesStale(f"{journal.path} has {extent.lines} entries; {_should_have(position)} {lacks}")
+    raise errors.TombstonesStale(f"{journal.path} has {extent.lines} entries; {_should_have(position)} {lacks}")
 
 
 def _should_have(position: JournalPosition) -> str:

@@ -3,18 +3,13 @@
 from fastapi import Response
 
 from app.features.attested import endpoints
-from app.features.desk import rendering as pages
-from app.features.desk.languages import marked
-from app.features.desk.lists import ThePlace
-from app.features.desk.menu import MenuEntry
-from app.features.desk.rendering import ROOT
-from app.features.desk.request_context import TheContext
+from app.features.desk import languages, lists, menu, rendering, rendering as pages, request_context
 
 router = pages.new_router()
 
 
 @router.get("/attested-trainers")
-def list_attested_trainers(context: TheContext, place: ThePlace) -> Response:
+def list_attested_trainers(context: request_context.TheContext, place: lists.ThePlace) -> Response:
     """List all trainers, each with its next retraining."""
     listing = context.listing(endpoints.list_attested_trainers, place, "trainer", "trainers")
     return context.page("attested/list.html", **listing)
@@ -22,5 +17,11 @@ def list_attested_trainers(context: TheContext, place: ThePlace) -> Response:
 
 PAGES = (router,)
 MENU = (
-    MenuEntry(71, marked("Attested trainers"), f"{ROOT}/attested-trainers", endpoints.list_attested_trainers, "models"),
+    menu.MenuEntry(
+        71,
+        languages.marked("Attested trainers"),
+        f"{rendering.ROOT}/attested-trainers",
+        endpoints.list_attested_trainers,
+        "models",
+    ),
 )

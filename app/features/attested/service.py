@@ -21,14 +21,11 @@ from app.db import actor, bulk, now, rare
 from app.db.tables import DeletionRequest, Model, Suppression, Version, new_id
 from app.deletion import history, search_repository
 from app.features.attested.tables import AttestedArtefact, AttestedManifest, AttestedTrainer, AttestedWait
-from app.features.systems.service import complete, fewest, is_usable, may_concern, set_details, unknown_datasets
-from app.features.systems.tables import SystemAddress
+from app.features.systems import service, tables
 from app.features.webhooks import service as webhooks
 from app.keys import Keys
-from lethe.contract.problems import FieldError, InputInvalid, RequestUnknown
-from lethe.contract.sets import EventKind, VersionStatus
-from lethe.features.attested import manifests
-from lethe.features.attested.contract import AttestedTrainerUnknown, ManifestRefused, ServingReason
+from lethe.contract import problems, sets
+from lethe.features.attested import contract, manifests
 from lethe.features.systems.contract import SystemTaskEnded
 from lethe.proof.errors import PreconditionError
 
@@ -37,7 +34,7 @@ DUE = "retraining_due"
 OPEN, SERVED, CLOSED, CANCELLED = "open", "served", "closed", "cancelled"
 _IS_OPEN: sa.ColumnElement[str] = sa.literal_column("'open'")
 """Literal value, because SQLite uses the partial index on open waits only if the statement contains it."""
-_WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
+_WITHDRAWN = (sets.EventKind.CANCELLED, sets.EventKind.REJECTED)
 _ANY_IN_USE = rare.Rare(AttestedTrainer.retired_at.is_(None))
 _MAX_LEASE = datetime.timedelta(hours=1)
 
@@ -63,7 +60,7 @@ class PlannedRetraining:
 def plan(waits: Iterable[WaitInterval], *, at: datetime.datetime) -> list[PlannedRetraining]:
     """Return the fewest retrainings after `at` such that each wait's interval contains a retraining, in order of time.
     A wait whose latest time has passed, or precedes its `asked_at`, is served late, at the earliest possible time."""
-    planned = fewest(
+    planned = service.fewest(
         waits, opens=lambda wait: max(wait.asked_at, at), closes=lambda wait: max(wait.latest_at, wait.asked_at, at)
     )
     return [
@@ -77,7 +74,7 @@ def register(session: Session, *, webhook_url: str, contact: str, **details: Any
     row = AttestedTrainer(
         id=new_id("atr"),
         tenant_id=actor(session).tenant_id,
-        address=SystemAddress(url=webhook_url, contact=contact),
+        address=tables.SystemAddress(url=webhook_url, contact=contact),
         retraining_id=new_id("rtn"),
         created_at=now(session),
         **details,
@@ -90,7 +87,7 @@ def register(session: Session, *, webhook_url: str, contact: str, **details: Any
 
 def change(session: Session, row: AttestedTrainer, **changes: Any) -> None:
     """Change the given details of a trainer. Raises `InputInvalid` in the same cases as `register`."""
-    set_details(row, changes)
+    service.set_details(row, changes)
     with session.no_autoflush:
         _check(session, row)
     audit.record(session, "attested_trainer.changed", row.id)
@@ -99,7 +96,7 @@ def change(session: Session, row: AttestedTrainer, **changes: Any) -> None:
 def get(session: Session, trainer_id: str, *, lock: bool = False) -> AttestedTrainer:
     """Return a trainer; with `lock`, its row is locked until the transaction ends. Raises `AttestedTrainerUnknown`."""
     row = session.get(AttestedTrainer, trainer_id, with_for_update=True if lock else None)
-    return AttestedTrainerUnknown.if_none(row, attested_trainer_id=trainer_id)
+    return contract.AttestedTrainerUnknown.if_none(row, attested_trainer_id=trainer_id)
 
 
 def latest_manifest(session: Session, trainer: AttestedTrainer) -> AttestedManifest | None:
@@ -135,7 +132,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
 
 def follow(session: Session, changes: Sequence[history.Change]) -> None:
     """Start the waits of accepted requests and end those of withdrawn requests, in the transaction of `changes`."""
-    if accepted := {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}:
+    if accepted := {change.request.id: change for change in changes if change.kind is sets.EventKind.ACCEPTED}:
         _open(session, accepted)
     if withdrawn := {change.request.id: change.at for change in changes if change.kind in _WITHDRAWN}:
         query = sa.select(AttestedWait).where(AttestedWait.request_id.in_(withdrawn), AttestedWait.status == _IS_OPEN)
@@ -178,7 +175,7 @@ def _concerned(trainers: Sequence[AttestedTrainer], request: DeletionRequest) ->
     return [
         trainer
         for trainer in trainers
-        if trainer.tenant_id == request.tenant_id and may_concern(trainer.dataset_ids, request)
+        if trainer.tenant_id == request.tenant_id and service.may_concern(trainer.dataset_ids, request)
     ]
 
 
@@ -186,14 +183,14 @@ def close(session: Session, trainer: AttestedTrainer, *, request_id: str) -> Non
     """Stop a request from waiting for a trainer, and record the trainer as not reached. Repeating the call is a no-op.
     Raises `RequestUnknown`, and `SystemTaskEnded` if the wait has ended in another way."""
     key = {"request_id": request_id, "trainer_id": trainer.id}
-    wait = RequestUnknown.if_none(session.get(AttestedWait, key, with_for_update=True), request_id=request_id)
+    wait = problems.RequestUnknown.if_none(session.get(AttestedWait, key, with_for_update=True), request_id=request_id)
     if wait.status == CLOSED:
         return
     if wait.status != OPEN:
         raise SystemTaskEnded(task_id=request_id, status=wait.status)
     wait.status, wait.ended_at = CLOSED, now(session)
     audit.record(session, "attested_trainer.wait_closed", trainer.id, request_id=request_id)
-    complete(session, [request_id])
+    service.complete(session, [request_id])
 
 
 def digest(keys: Keys, trainer: AttestedTrainer, subject_ref: str) -> str:
@@ -264,14 +261,14 @@ def accept(
         wait.status, wait.ended_at, wait.manifest_id = SERVED, at, manifest.id
     manifest.num_served = len(served)
     audit.record(session, "attested_trainer.manifest_accepted", trainer.id, manifest_id=manifest.id, served=len(served))
-    complete(session, [wait.request_id for wait in served])
+    service.complete(session, [wait.request_id for wait in served])
     return manifest
 
 
 def _refuse(check: str, reason: str) -> NoReturn:
-    raise ManifestRefused(
+    raise contract.ManifestRefused(
         "The manifest is refused and serves nobody, because it fails the check {check}.",
-        [FieldError(check, reason)],
+        [problems.FieldError(check, reason)],
         check=check,
     )
 
@@ -281,7 +278,7 @@ def _stated(trainer: AttestedTrainer, jws: str) -> dict[str, Any]:
     try:
         stated = manifests.read(jws, trainer.public_key)
     except PreconditionError as error:
-        raise InputInvalid("The manifest is malformed.", [FieldError("jws", error.detail)]) from None
+        raise problems.InputInvalid("The manifest is malformed.", [problems.FieldError("jws", error.detail)]) from None
     if stated is None:
         _refuse("manifest_signed", "expected a signature by the key of the trainer")
     if stated["trainer_id"] != trainer.id:
@@ -315,7 +312,7 @@ def _check_artefacts(session: Session, stated: Mapping[str, Any]) -> None:
     destroyed = (
         sa.select(Version.weights_sha256)
         .join(Model, Model.id == Version.model_id)
-        .where(Version.weights_sha256.in_(stated["artefacts"]), Version.status == VersionStatus.DESTROYED)
+        .where(Version.weights_sha256.in_(stated["artefacts"]), Version.status == sets.VersionStatus.DESTROYED)
     )
     earlier = (
         sa.select(AttestedArtefact.sha256)
@@ -399,7 +396,7 @@ class ArtefactServing:
 
     artefact_sha256: str
     trainer_id: str | None
-    reason: ServingReason | None
+    reason: contract.ServingReason | None
     valid_until: datetime.datetime | None
 
     @property
@@ -416,7 +413,7 @@ def serving(session: Session, *, artefact_sha256: str) -> ArtefactServing:
         .group_by(AttestedManifest.trainer_id)
         .order_by(AttestedManifest.trainer_id)
     )
-    reason: ServingReason | None = ServingReason.UNKNOWN
+    reason: contract.ServingReason | None = contract.ServingReason.UNKNOWN
     trainer_id, until = None, now(session) + _MAX_LEASE
     for trainer_id, read_at in session.execute(query):
         reason, deadline = _permission(session, trainer_id, read_at)
@@ -430,7 +427,7 @@ def serving(session: Session, *, artefact_sha256: str) -> ArtefactServing:
 
 def _permission(
     session: Session, trainer_id: str, read_at: datetime.datetime
-) -> tuple[ServingReason | None, datetime.datetime | None]:
+) -> tuple[contract.ServingReason | None, datetime.datetime | None]:
     """Return why an artefact made from rows read at `read_at` must not be served, and the next deadline, if any."""
     of_trainer = AttestedWait.trainer_id == trainer_id
     carried = AttestedWait.asked_at > read_at
@@ -439,13 +436,17 @@ def _permission(
     was_served = sa.or_(AttestedWait.status == SERVED, sa.and_(AttestedWait.status == _IS_OPEN, restored))
     served = sa.select(AttestedWait.request_id).where(of_trainer, carried, was_served).limit(1)
     if session.scalars(served).first() is not None:
-        return ServingReason.SUPERSEDED, None
+        return contract.ServingReason.SUPERSEDED, None
     owed = sa.or_(AttestedWait.status == _IS_OPEN, sa.and_(carried, AttestedWait.status == CLOSED))
     query = sa.select(sa.func.min(DeletionRequest.deadline)).join(
         AttestedWait, AttestedWait.request_id == DeletionRequest.id
     )
     deadline = session.scalar(query.where(of_trainer, owed))
-    return (ServingReason.OVERDUE, None) if deadline is not None and deadline <= now(session) else (None, deadline)
+    return (
+        (contract.ServingReason.OVERDUE, None)
+        if deadline is not None and deadline <= now(session)
+        else (None, deadline)
+    )
 
 
 def doubt_artefacts(session: Session) -> None:
@@ -456,8 +457,10 @@ def doubt_artefacts(session: Session) -> None:
 def _check(session: Session, row: AttestedTrainer) -> None:
     """Raise `InputInvalid` if the trainer's key is unusable or one of its datasets is unknown."""
     faults = []
-    if not is_usable(row.public_key):
-        faults.append(FieldError("public_key", "expected the base64url of an Ed25519 public key of large order"))
-    faults += unknown_datasets(session, row.dataset_ids)
+    if not service.is_usable(row.public_key):
+        faults.append(
+            problems.FieldError("public_key", "expected the base64url of an Ed25519 public key of large order")
+        )
+    faults += service.unknown_datasets(session, row.dataset_ids)
     if faults:
-        raise InputInvalid("The trainer cannot be registered as it is.", faults)
+        raise problems.InputInvalid("The trainer cannot be registered as it is.", faults)

@@ -6,12 +6,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.sealed import Sealed
-from app.db.tables import Owned, Table, partial_index
+from app.db import sealed, tables
 from app.features.systems.tables import SystemAddress
 
 
-class AttestedTrainer(Owned, Table):
+class AttestedTrainer(tables.Owned, tables.Table):
     """Trainer outside Lethe. `public_key`: Ed25519 key that verifies its manifests. `dataset_ids`: datasets whose
     people's rows it may read; null for all. `lead_days`: safety margin before a deadline, in days. `retraining_id`:
     retraining that the next manifest must name. `announced`: last `retraining_due` sent. `retired_at`: time from which
@@ -20,7 +19,7 @@ class AttestedTrainer(Owned, Table):
     __tablename__ = "attested_trainers"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
-    address: Mapped[SystemAddress] = mapped_column(Sealed(SystemAddress), nullable=True)
+    address: Mapped[SystemAddress] = mapped_column(sealed.Sealed(SystemAddress), nullable=True)
     public_key: Mapped[str]
     dataset_ids: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
     lead_days: Mapped[int]
@@ -32,7 +31,7 @@ class AttestedTrainer(Owned, Table):
     __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
 
 
-class AttestedManifest(Owned, Table):
+class AttestedManifest(tables.Owned, tables.Table):
     """Accepted manifest of a retraining, without its list of people. `public_key`: key that verifies `jws`.
     `num_served`: number of requests served by the manifest."""
 
@@ -51,7 +50,7 @@ class AttestedManifest(Owned, Table):
     __table_args__ = (sa.Index(None, "trainer_id", "rows_read_at"),)
 
 
-class AttestedArtefact(Owned, Table):
+class AttestedArtefact(tables.Owned, tables.Table):
     """Artefact named in a manifest."""
 
     __tablename__ = "attested_artefacts"
@@ -60,7 +59,7 @@ class AttestedArtefact(Owned, Table):
     __table_args__ = (sa.Index(None, "tenant_id", "sha256"),)
 
 
-class AttestedWait(Owned, Table):
+class AttestedWait(tables.Owned, tables.Table):
     """A deletion request's wait for a trainer's next retraining. `status`: open, served, closed (not reached) or
     cancelled. `asked_at`: end of the request's grace period; a retraining that reads its rows earlier does not serve
     the request. `manifest_id`: manifest that served it."""
@@ -74,5 +73,5 @@ class AttestedWait(Owned, Table):
     manifest_id: Mapped[str | None] = mapped_column(sa.ForeignKey("attested_manifests.id"))
     __table_args__ = (
         sa.Index(None, "trainer_id", "status", "asked_at"),
-        partial_index("request_id", where="status = 'open'", name="ix_attested_waits_open"),
+        tables.partial_index("request_id", where="status = 'open'", name="ix_attested_waits_open"),
     )

@@ -7,10 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.routing import APIRoute
 
-from app.api.calls import Call, page_of
-from app.api.gateway import Mount, serves
-from lethe.contract.fields import PageOut
-from lethe.contract.problems import FieldError, InputInvalid, PreconditionFailed
+from app.api import calls, gateway
+from lethe.contract import fields, problems
 from lethe.features.analysis import work
 from lethe.features.calculator import contract
 from lethe.features.theorems import CALCULATOR, Bound, evaluate
@@ -55,26 +53,26 @@ async def _stop_on_disconnect(request: Request, budget: work.WorkBudget) -> None
 router = APIRouter(route_class=_Route)
 
 
-@serves(router, contract.BOUNDS)
-def list_bounds(call: Call, query: contract.BoundsQuery) -> PageOut[contract.BoundOut]:
-    page = page_of(list(CALCULATOR.values()), limit=query.limit, cursor=query.cursor)
-    return PageOut(items=[contract.BoundOut.of(bound) for bound in page.items], next_cursor=page.next_cursor)
+@gateway.serves(router, contract.BOUNDS)
+def list_bounds(call: calls.Call, query: contract.BoundsQuery) -> fields.PageOut[contract.BoundOut]:
+    page = calls.page_of(list(CALCULATOR.values()), limit=query.limit, cursor=query.cursor)
+    return fields.PageOut(items=[contract.BoundOut.of(bound) for bound in page.items], next_cursor=page.next_cursor)
 
 
-@serves(router, contract.EVALUATE)
+@gateway.serves(router, contract.EVALUATE)
 def evaluate_bound(
-    call: Call, name: Annotated[str, Path(description="Name of the theorem.")], body: contract.BoundIn
+    call: calls.Call, name: Annotated[str, Path(description="Name of the theorem.")], body: contract.BoundIn
 ) -> dict[str, Any]:
     bound = _bound(name)
     try:
         with work.within(_budget()):
             return evaluate(bound.name, body.params)
     except work.WorkBudgetExceeded as error:
-        raise contract.WorkExceeded(str(error), [FieldError("params", str(error))]) from error
+        raise contract.WorkExceeded(str(error), [problems.FieldError("params", str(error))]) from error
     except (PreconditionError, NotionError, InfeasibleError) as error:
-        raise PreconditionFailed(str(error)) from error
+        raise problems.PreconditionFailed(str(error)) from error
     except PrivacyError as error:
-        raise InputInvalid(str(error), [FieldError("params", str(error))]) from error
+        raise problems.InputInvalid(str(error), [problems.FieldError("params", str(error))]) from error
 
 
 def _bound(name: str) -> Bound:
@@ -83,4 +81,4 @@ def _bound(name: str) -> Bound:
     return CALCULATOR[name]
 
 
-MOUNTS = (Mount(router=router, by_accounting=True),)
+MOUNTS = (gateway.Mount(router=router, by_accounting=True),)

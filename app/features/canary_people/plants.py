@@ -13,20 +13,17 @@ from sqlalchemy.orm import Session
 
 from app.db import now
 from app.features.canary_people.tables import CanaryRound
-from app.features.trainers import columns, sandbox, service
-from app.features.trainers.plants import Plant, Planted, PlantVerdict, Score, TrainingContext
-from app.features.trainers.tables import Trainer, Training
+from app.features.trainers import columns, plants, sandbox, service, tables
 from app.installations import Installation
 from app.vault.pieces import Vault
 from lethe.features.canary_people import drawing, judging
-from lethe.features.canary_people.judging import CanaryOutcome, Losses
 
 ALARM = "canary_alarm"
 ROWS_PER_CANARY = 10
 """Minimum number of people's rows per canary."""
 
 
-def plant(installation: Installation, context: TrainingContext) -> Planted | None:
+def plant(installation: Installation, context: plants.TrainingContext) -> plants.Planted | None:
     """Draw canaries for a training run, and return them with the function that judges the run. Return None if the
     trainer uses no canaries or its table is too small.
 
@@ -34,11 +31,11 @@ def plant(installation: Installation, context: TrainingContext) -> Planted | Non
         TrainerRefused: `canary_alarm` if an earlier run of the trainer raised an alarm.
     """
     with installation.database.reading() as session:
-        trainer = session.get_one(Trainer, context.trainer_id)
+        trainer = session.get_one(tables.Trainer, context.trainer_id)
         rounds = sa.select(CanaryRound.outcome).where(CanaryRound.trainer_id == trainer.id)
         outcomes = [outcome for outcome in session.scalars(rounds) if outcome is not None]
         wanted: int = trainer.specification["canary_people"]
-    if CanaryOutcome.ALARM in outcomes:
+    if judging.CanaryOutcome.ALARM in outcomes:
         raise sandbox.TrainerRefused(ALARM)
     number = min(wanted, context.rows.num_rows // ROWS_PER_CANARY)
     if number < drawing.MIN_PLANTED:
@@ -57,10 +54,10 @@ def plant(installation: Installation, context: TrainingContext) -> Planted | Non
         )
         session.add(row)
 
-    def judge(score: Score) -> PlantVerdict:
+    def judge(score: plants.Score) -> plants.PlantVerdict:
         return _judge(installation, context, drawn, score, test=len(outcomes) + 1)
 
-    return Planted(rows=drawn.planted, judge=judge)
+    return plants.Planted(rows=drawn.planted, judge=judge)
 
 
 def _packed(drawn: drawing.Canaries) -> bytes:
@@ -76,12 +73,12 @@ def _unpacked(content: bytes) -> drawing.Canaries:
     return drawing.Canaries(planted=joined.slice(0, planted), never=joined.slice(planted))
 
 
-def _forgotten(session: Session, vault: Vault, context: TrainingContext) -> list[drawing.Canaries]:
+def _forgotten(session: Session, vault: Vault, context: plants.TrainingContext) -> list[drawing.Canaries]:
     """Return the canaries of the table's live training runs. Raises `TrainerRefused` if any are unreadable."""
     query = (
         sa.select(CanaryRound)
-        .join(Trainer, Trainer.live_id == CanaryRound.training_id)
-        .where(Trainer.table_id == context.table_id)
+        .join(tables.Trainer, tables.Trainer.live_id == CanaryRound.training_id)
+        .where(tables.Trainer.table_id == context.table_id)
         .order_by(CanaryRound.training_id)
     )
     contents = [service.opened(vault, row.content) for row in session.scalars(query)]
@@ -91,8 +88,13 @@ def _forgotten(session: Session, vault: Vault, context: TrainingContext) -> list
 
 
 def _judge(
-    installation: Installation, context: TrainingContext, drawn: drawing.Canaries, score: Score, *, test: int
-) -> PlantVerdict:
+    installation: Installation,
+    context: plants.TrainingContext,
+    drawn: drawing.Canaries,
+    score: plants.Score,
+    *,
+    test: int,
+) -> plants.PlantVerdict:
     """Score all canaries in random order, judge the training run, and record the outcome. After an alarm, the trainer's
     live artefacts are also held back."""
     with installation.database.reading() as session:
@@ -107,15 +109,17 @@ def _judge(
     verdict = judging.judge(forgotten=pairs[:-1], present=pairs[-1], test=test, seed=secrets.randbits(63))
     with installation.database.writing() as session:
         session.get_one(CanaryRound, context.training_id).outcome = verdict.outcome
-        if verdict.outcome is CanaryOutcome.ALARM:
-            live_id = session.get_one(Trainer, context.trainer_id).live_id
+        if verdict.outcome is judging.CanaryOutcome.ALARM:
+            live_id = session.get_one(tables.Trainer, context.trainer_id).live_id
             if live_id is not None:
-                session.get_one(Training, live_id).held = True
-    return PlantVerdict(code=ALARM if verdict.outcome is CanaryOutcome.ALARM else None, report=verdict.to_json())
+                session.get_one(tables.Training, live_id).held = True
+    return plants.PlantVerdict(
+        code=ALARM if verdict.outcome is judging.CanaryOutcome.ALARM else None, report=verdict.to_json()
+    )
 
 
-def _pairs(parts: list[Losses]) -> list[tuple[Losses, Losses]]:
+def _pairs(parts: list[judging.Losses]) -> list[tuple[judging.Losses, judging.Losses]]:
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 
-PLANTS: tuple[Plant, ...] = (Plant(name="canary_people", plant=plant),)
+PLANTS: tuple[plants.Plant, ...] = (plants.Plant(name="canary_people", plant=plant),)

@@ -4,18 +4,16 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from app.access.idempotency import Once
-from app.api.calls import Call
-from app.api.gateway import Mount, serves
-from app.api.models import request_run
+from app.api import calls, gateway, models
 from app.features.canary_tests import service
 from lethe.features.canary_tests import contract
 
 router = APIRouter()
 
 
-@serves(router, contract.ASK)
-def audit(call: Call, model_id: str, once: Once) -> JSONResponse:
-    return request_run(call, model_id, once, service.ask)
+@gateway.serves(router, contract.ASK)
+def audit(call: calls.Call, model_id: str, once: Once) -> JSONResponse:
+    return models.request_run(call, model_id, once, service.ask)
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

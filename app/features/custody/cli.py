@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app import config, errors
 from app.cli import chains
-from app.config import Settings
-from app.errors import AuditCorrupt
 from lethe.cli.gateway import console, new_group
 
 if TYPE_CHECKING:
@@ -35,13 +34,13 @@ def audit_verify(
     from app.audit import repository
     from app.audit.checkpoints import AUDIT
 
-    settings, keys = Settings(), chains.public_keys(jwks)
+    settings, keys = config.Settings(), chains.public_keys(jwks)
     kept = AUDIT.kept(checkpoint.read_text()) if checkpoint else None
     remembered = chains.remembered_heads(settings, AUDIT.name)
     with chains.reading(settings) as session:
         tenant_ids = chains.tenants(session, tenant)
         if kept is not None and kept.tenant_id not in tenant_ids:
-            raise AuditCorrupt(f"The checkpoint is about tenant {kept.tenant_id!r}, whose log is not there.")
+            raise errors.AuditCorrupt(f"The checkpoint is about tenant {kept.tenant_id!r}, whose log is not there.")
         for tenant_id in tenant_ids:
             external = [head for head in [*remembered, kept] if head is not None and head.tenant_id == tenant_id]
             entries = repository.all_entries(session, tenant_id=tenant_id)

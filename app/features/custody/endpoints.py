@@ -9,16 +9,14 @@ from joserfc.jwk import KeySet
 
 from app.access import service as access
 from app.accounting import ledger, repository as accounting_repository
-from app.api.calls import Call, number_in
-from app.api.gateway import Mount, serves
+from app.api import calls, gateway
 from app.audit import repository as chains
 from app.audit.checkpoints import AUDIT
 from app.catalogue import service as catalogue
 from app.db.tables import AuditEntry
 from app.errors import AuditCorrupt
 from app.features.custody import exports, repository
-from lethe.contract.fields import PageOut, Paging
-from lethe.contract.problems import LedgerCorrupt
+from lethe.contract import fields, problems
 from lethe.features.custody import contract
 from lethe.verification import ledgers
 from lethe.verification.chains import GENESIS
@@ -26,11 +24,11 @@ from lethe.verification.chains import GENESIS
 audit_log, ledger_router = APIRouter(), APIRouter()
 
 
-@serves(audit_log, contract.ENTRIES)
-def list_audit_entries(call: Call, query: contract.AuditEntriesQuery) -> contract.AuditPageOut:
+@gateway.serves(audit_log, contract.ENTRIES)
+def list_audit_entries(call: calls.Call, query: contract.AuditEntriesQuery) -> contract.AuditPageOut:
     with call.reading() as session:
         filters = query.model_dump(exclude={"cursor", "limit"})
-        tenant_id, before = call.caller.tenant_id, number_in(query.cursor)
+        tenant_id, before = call.caller.tenant_id, calls.number_in(query.cursor)
         entries = repository.audit_entries(
             session, tenant_id=tenant_id, before=before, limit=query.limit + 1, **filters
         )
@@ -41,18 +39,18 @@ def list_audit_entries(call: Call, query: contract.AuditEntriesQuery) -> contrac
     return contract.AuditPageOut(items=items, next_cursor=next_cursor, names=names)
 
 
-@serves(audit_log, contract.CHECKPOINTS)
-def list_audit_checkpoints(call: Call, query: Paging) -> PageOut[contract.AuditCheckpointOut]:
+@gateway.serves(audit_log, contract.CHECKPOINTS)
+def list_audit_checkpoints(call: calls.Call, query: fields.Paging) -> fields.PageOut[contract.AuditCheckpointOut]:
     with call.reading() as session:
         checkpoints = chains.checkpoints(
-            session, AUDIT, tenant_id=call.caller.tenant_id, before=number_in(query.cursor), limit=query.limit + 1
+            session, AUDIT, tenant_id=call.caller.tenant_id, before=calls.number_in(query.cursor), limit=query.limit + 1
         )
     items = [contract.AuditCheckpointOut.of(row) for row in checkpoints[: query.limit]]
-    return PageOut(items=items, next_cursor=str(items[-1].sequence) if len(checkpoints) > query.limit else None)
+    return fields.PageOut(items=items, next_cursor=str(items[-1].sequence) if len(checkpoints) > query.limit else None)
 
 
-@serves(audit_log, contract.AUDIT_VERDICT)
-def verify_audit_log(call: Call) -> contract.AuditVerdictOut:
+@gateway.serves(audit_log, contract.AUDIT_VERDICT)
+def verify_audit_log(call: calls.Call) -> contract.AuditVerdictOut:
     tenant_id = call.caller.tenant_id
     with call.reading() as session:
         entries = chains.all_entries(session, tenant_id=tenant_id)
@@ -70,9 +68,9 @@ def _entry(entry: AuditEntry) -> contract.AuditEntryOut:
     return contract.AuditEntryOut.of(entry, at=entry.at.astimezone(datetime.UTC).isoformat())
 
 
-@serves(ledger_router, contract.LEDGER)
-def get_ledger(call: Call, model_id: str, query: Paging) -> contract.LedgerOut:
-    after = number_in(query.cursor) or 0
+@gateway.serves(ledger_router, contract.LEDGER)
+def get_ledger(call: calls.Call, model_id: str, query: fields.Paging) -> contract.LedgerOut:
+    after = calls.number_in(query.cursor) or 0
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         entries = accounting_repository.entries(session, model_id=model_id, after=after, limit=query.limit + 1)
@@ -80,14 +78,14 @@ def get_ledger(call: Call, model_id: str, query: Paging) -> contract.LedgerOut:
     return contract.LedgerOut(items=items, next_cursor=str(items[-1].sequence) if len(entries) > query.limit else None)
 
 
-@serves(ledger_router, contract.VERDICT)
-def verify_ledger(call: Call, model_id: str) -> contract.LedgerVerdictOut:
+@gateway.serves(ledger_router, contract.VERDICT)
+def verify_ledger(call: calls.Call, model_id: str) -> contract.LedgerVerdictOut:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         entries = accounting_repository.all_entries(session, model_id=model_id)
         try:
             report = ledgers.verify(entries, repository.versions(session, model_id=model_id))
-        except LedgerCorrupt as error:
+        except problems.LedgerCorrupt as error:
             return contract.LedgerVerdictOut(
                 model_id=model_id, valid=False, fault=error.detail, entries=None, head=None
             )
@@ -96,8 +94,8 @@ def verify_ledger(call: Call, model_id: str) -> contract.LedgerVerdictOut:
     )
 
 
-@serves(ledger_router, contract.HEAD)
-def get_ledger_head(call: Call) -> contract.LedgerHeadOut:
+@gateway.serves(ledger_router, contract.HEAD)
+def get_ledger_head(call: calls.Call) -> contract.LedgerHeadOut:
     tenant_id = call.caller.tenant_id
     with call.reading() as session:
         head = exports.head(session, _keys(call), tenant_id=tenant_id)
@@ -106,21 +104,21 @@ def get_ledger_head(call: Call) -> contract.LedgerHeadOut:
     return contract.LedgerHeadOut.of(head)
 
 
-@serves(ledger_router, contract.EXPORT)
-def export_ledger(call: Call) -> StreamingResponse:
+@gateway.serves(ledger_router, contract.EXPORT)
+def export_ledger(call: calls.Call) -> StreamingResponse:
     lines = exports.written(call.reading, _keys(call), tenant_id=call.caller.tenant_id)
     headers = {"Content-Disposition": 'attachment; filename="ledger.jsonl"'}
     return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)
 
 
-@serves(ledger_router, contract.LEDGER_VERDICT)
-def verify_whole_ledger(call: Call) -> contract.TenantLedgerVerdictOut:
+@gateway.serves(ledger_router, contract.LEDGER_VERDICT)
+def verify_whole_ledger(call: calls.Call) -> contract.TenantLedgerVerdictOut:
     tenant_id = call.caller.tenant_id
     nothing = dict.fromkeys(("models", "entries", "certificates", "links", "signed", "head"))
     with call.reading() as session:
         try:
             verified = ledger.verify_tenant(session, _keys(call), tenant_id=tenant_id)
-        except LedgerCorrupt as error:
+        except problems.LedgerCorrupt as error:
             return contract.TenantLedgerVerdictOut.model_validate(
                 {"tenant_id": tenant_id, "valid": False, "fault": error.detail} | nothing
             )
@@ -130,8 +128,8 @@ def verify_whole_ledger(call: Call) -> contract.TenantLedgerVerdictOut:
     )
 
 
-def _keys(call: Call) -> KeySet:
+def _keys(call: calls.Call) -> KeySet:
     return KeySet([call.installation.keys.public_key])
 
 
-MOUNTS = (Mount(router=audit_log), Mount(router=ledger_router, by_accounting=True))
+MOUNTS = (gateway.Mount(router=audit_log), gateway.Mount(router=ledger_router, by_accounting=True))

@@ -9,8 +9,7 @@ from joserfc.jwk import KeySet
 from sqlalchemy.orm import Session
 
 from app.accounting import repository as accounting_repository
-from app.audit import repository as chains
-from app.audit.checkpoints import LEDGER
+from app.audit import checkpoints, repository as chains
 from app.db import now, tables
 from app.features.custody import repository
 from lethe.contract.problems import LedgerCorrupt
@@ -24,8 +23,8 @@ def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> tables.Che
 
     Raises `LedgerCorrupt` if the last link is not signed. A worker will sign the link soon unless it was tampered with.
     """
-    last = chains.last_row(session, LEDGER, tenant_id=tenant_id)
-    signed = chains.checkpoints(session, LEDGER, tenant_id=tenant_id, limit=1)
+    last = chains.last_row(session, checkpoints.LEDGER, tenant_id=tenant_id)
+    signed = chains.checkpoints(session, checkpoints.LEDGER, tenant_id=tenant_id, limit=1)
     if last is None and not signed:
         return None
     if not signed or last is None or (signed[0].sequence, signed[0].hash) != (last.sequence, last.hash):
@@ -34,7 +33,7 @@ def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> tables.Che
             "signs it within a minute; if it does not, run `lethe ledger verify`.",
             tenant_id=tenant_id,
         )
-    if not LEDGER.is_signed(signed[0], public_keys):
+    if not checkpoints.LEDGER.is_signed(signed[0], public_keys):
         raise LedgerCorrupt("Tenant {tenant_id}: what was signed about the ledger was changed.", tenant_id=tenant_id)
     return signed[0]
 

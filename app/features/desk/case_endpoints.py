@@ -10,20 +10,16 @@ from fastapi.responses import JSONResponse, Response
 
 from app import signing
 from app.access import service as access
-from app.api import deletion_requests, forms
-from app.api.calls import Call, created, number_in, respond
-from app.api.deletion_requests import PlainRoute, TheIntake, to_response_of
-from app.api.gateway import serves
+from app.api import calls, deletion_requests, forms, gateway
 from app.db.tables import AuditEntry
 from app.deletion import service as deletion
-from app.features.desk import evidence_pack, file_kinds, replies, repository, service
-from app.features.desk.tables import RequestAttachment, RequestNote
+from app.features.desk import evidence_pack, file_kinds, replies, repository, service, tables
 from app.features.people import repository as people_repository, users
 from lethe.contract.deletion_requests import DeletionRequestOut, EventsQuery
 from lethe.contract.fields import PageOut, Paging
 from lethe.features.desk import contract
 
-router = APIRouter(route_class=PlainRoute)
+router = APIRouter(route_class=deletion_requests.PlainRoute)
 files = APIRouter(route_class=forms.SpooledRoute)
 
 
@@ -36,8 +32,8 @@ _DOWNLOAD_HEADERS = {
 """Response headers that make browsers save an attachment instead of displaying it."""
 
 
-@serves(router, contract.ASSIGNEES)
-def list_assignees(call: Call, query: Paging) -> PageOut[contract.AssigneeOut]:
+@gateway.serves(router, contract.ASSIGNEES)
+def list_assignees(call: calls.Call, query: Paging) -> PageOut[contract.AssigneeOut]:
     with call.reading() as session:
         page = people_repository.enabled_users(session, users.DECIDING, limit=query.limit, cursor=query.cursor)
     return PageOut(
@@ -45,34 +41,34 @@ def list_assignees(call: Call, query: Paging) -> PageOut[contract.AssigneeOut]:
     )
 
 
-@serves(router, contract.ASSIGN)
+@gateway.serves(router, contract.ASSIGN)
 def assign_deletion_request(
-    call: Call, intake: TheIntake, request_id: str, body: contract.AssignmentIn
+    call: calls.Call, intake: deletion_requests.TheIntake, request_id: str, body: contract.AssignmentIn
 ) -> DeletionRequestOut:
     with call.writing() as session:
         request = deletion.get(session, request_id)
         service.assign(session, request, assignee=body.assignee)
-        return to_response_of(session, call, intake, request)
+        return deletion_requests.to_response_of(session, call, intake, request)
 
 
-@serves(router, contract.ADD_NOTE)
-def add_request_note(call: Call, request_id: str, body: contract.NoteIn) -> JSONResponse:
+@gateway.serves(router, contract.ADD_NOTE)
+def add_request_note(call: calls.Call, request_id: str, body: contract.NoteIn) -> JSONResponse:
     with call.writing() as session:
         note = service.add_note(session, deletion.get(session, request_id), text=body.text, policy=call.caller.policy)
         response = _note_to_response(note, access.names_of(session, {note.author}))
-    return respond(created(response, f"/v1/deletion-requests/{request_id}/notes"))
+    return calls.respond(calls.created(response, f"/v1/deletion-requests/{request_id}/notes"))
 
 
-@serves(router, contract.NOTES)
-def list_request_notes(call: Call, request_id: str, query: Paging) -> PageOut[contract.NoteOut]:
+@gateway.serves(router, contract.NOTES)
+def list_request_notes(call: calls.Call, request_id: str, query: Paging) -> PageOut[contract.NoteOut]:
     with call.reading() as session:
         deletion.get(session, request_id)
-        page = repository.page_of(session, RequestNote, request_id=request_id, **dict(query))
+        page = repository.page_of(session, tables.RequestNote, request_id=request_id, **dict(query))
         names = access.names_of(session, {note.author for note in page.items})
     return PageOut(items=[_note_to_response(note, names) for note in page.items], next_cursor=page.next_cursor)
 
 
-def _note_to_response(note: RequestNote, names: Mapping[str, str]) -> contract.NoteOut:
+def _note_to_response(note: tables.RequestNote, names: Mapping[str, str]) -> contract.NoteOut:
     return contract.NoteOut.of(
         note,
         author_name=names.get(note.author),
@@ -81,9 +77,9 @@ def _note_to_response(note: RequestNote, names: Mapping[str, str]) -> contract.N
     )
 
 
-@serves(files, contract.ATTACH)
+@gateway.serves(files, contract.ATTACH)
 def add_request_attachment(
-    call: Call,
+    call: calls.Call,
     request_id: str,
     file: Annotated[UploadFile, File(description="File to attach: .pdf, .png, .jpeg, .jpg, .txt or .eml.")],
 ) -> JSONResponse:
@@ -102,22 +98,22 @@ def add_request_attachment(
         )
         call.require_room(session=session)
         response = _attachment_to_response(attachment, access.names_of(session, {attachment.author}))
-    return respond(created(response, f"/v1/deletion-requests/{request_id}/attachments/{response.id}"))
+    return calls.respond(calls.created(response, f"/v1/deletion-requests/{request_id}/attachments/{response.id}"))
 
 
-@serves(files, contract.ATTACHMENTS)
-def list_request_attachments(call: Call, request_id: str, query: Paging) -> PageOut[contract.AttachmentOut]:
+@gateway.serves(files, contract.ATTACHMENTS)
+def list_request_attachments(call: calls.Call, request_id: str, query: Paging) -> PageOut[contract.AttachmentOut]:
     with call.reading() as session:
         deletion.get(session, request_id)
-        page = repository.page_of(session, RequestAttachment, request_id=request_id, **dict(query))
+        page = repository.page_of(session, tables.RequestAttachment, request_id=request_id, **dict(query))
         names = access.names_of(session, {attachment.author for attachment in page.items})
         stored = [attachment for attachment in page.items if attachment.name.is_damaged or attachment.name.text]
         items = [_attachment_to_response(attachment, names) for attachment in stored]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
-@serves(files, contract.ATTACHMENT)
-def get_request_attachment(call: Call, request_id: str, attachment_id: str) -> Response:
+@gateway.serves(files, contract.ATTACHMENT)
+def get_request_attachment(call: calls.Call, request_id: str, attachment_id: str) -> Response:
     with call.writing() as session:
         deletion.get(session, request_id)
         service.record_download(session, request_id=request_id, attachment_id=attachment_id)
@@ -129,8 +125,8 @@ def get_request_attachment(call: Call, request_id: str, attachment_id: str) -> R
     return Response(content, media_type=file_kinds.MEDIA_TYPES[kind], headers=headers)
 
 
-@serves(files, contract.DELETE_ATTACHMENT)
-def delete_request_attachment(call: Call, request_id: str, attachment_id: str) -> None:
+@gateway.serves(files, contract.DELETE_ATTACHMENT)
+def delete_request_attachment(call: calls.Call, request_id: str, attachment_id: str) -> None:
     with call.reading() as session:
         deletion.get(session, request_id)
         key = service.attachment_key(session, request_id=request_id, attachment_id=attachment_id)
@@ -139,21 +135,23 @@ def delete_request_attachment(call: Call, request_id: str, attachment_id: str) -
         service.delete_attachment(session, request_id=request_id, attachment_id=attachment_id)
 
 
-def _attachment_to_response(attachment: RequestAttachment, names: Mapping[str, str]) -> contract.AttachmentOut:
+def _attachment_to_response(attachment: tables.RequestAttachment, names: Mapping[str, str]) -> contract.AttachmentOut:
     name = "" if attachment.name.is_damaged else attachment.name.text
     return contract.AttachmentOut.of(
         attachment, author_name=names.get(attachment.author), name=name, damaged=attachment.name.is_damaged
     )
 
 
-@serves(files, contract.REPLY)
-def get_reply(call: Call, intake: TheIntake, request_id: str, query: contract.ReplyQuery) -> Response:
+@gateway.serves(files, contract.REPLY)
+def get_reply(
+    call: calls.Call, intake: deletion_requests.TheIntake, request_id: str, query: contract.ReplyQuery
+) -> Response:
     return reply_file(call, intake, request_id, query)
 
 
 def reply_file(
-    call: Call,
-    intake: TheIntake,
+    call: calls.Call,
+    intake: deletion_requests.TheIntake,
     request_id: str,
     query: contract.ReplyQuery,
     addressing: contract.Addressing | None = None,
@@ -184,17 +182,17 @@ def reply_file(
     return _file(content, media_type, f"reply-{request.id}.{suffix}", language=query.language)
 
 
-@serves(router, contract.RECORD_SENT_REPLY)
-def record_sent_reply(call: Call, request_id: str, body: contract.SentReplyIn) -> contract.SentReplyOut:
+@gateway.serves(router, contract.RECORD_SENT_REPLY)
+def record_sent_reply(call: calls.Call, request_id: str, body: contract.SentReplyIn) -> contract.SentReplyOut:
     with call.writing() as session:
         request = deletion.get(session, request_id)
         entry = service.record_sent_reply(session, request, sent_on=body.sent_on, channel=body.channel)
         return _sent_reply_to_response(entry, access.names_of(session, {entry.actor}))
 
 
-@serves(router, contract.SENT_REPLIES)
-def list_sent_replies(call: Call, request_id: str, query: Paging) -> PageOut[contract.SentReplyOut]:
-    before = number_in(query.cursor)
+@gateway.serves(router, contract.SENT_REPLIES)
+def list_sent_replies(call: calls.Call, request_id: str, query: Paging) -> PageOut[contract.SentReplyOut]:
+    before = calls.number_in(query.cursor)
     with call.reading() as session:
         request = deletion.get(session, request_id)
         entries = service.sent_replies(session, request, before=before, limit=query.limit + 1)
@@ -208,8 +206,10 @@ def _sent_reply_to_response(entry: AuditEntry, names: Mapping[str, str]) -> cont
     return contract.SentReplyOut.of(entry, **entry.detail, actor_name=names.get(entry.actor))
 
 
-@serves(files, contract.EVIDENCE_PACK)
-def get_evidence_pack(call: Call, intake: TheIntake, request_id: str, query: contract.EvidenceQuery) -> Response:
+@gateway.serves(files, contract.EVIDENCE_PACK)
+def get_evidence_pack(
+    call: calls.Call, intake: deletion_requests.TheIntake, request_id: str, query: contract.EvidenceQuery
+) -> Response:
     keys, tenant_id = call.installation.keys, call.caller.tenant_id
     with call.writing() as session:
         deletion.get(session, request_id)

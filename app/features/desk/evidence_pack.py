@@ -23,11 +23,9 @@ from app.features.custody.repository import audit_entries
 from app.features.desk import languages, replies
 from app.features.desk.pages.evidence import certificate_in_words
 from app.keys import Keys
-from lethe.contract.certificates import CertificatesOut
-from lethe.contract.deletion_requests import DeletionRequestOut, RequestEventOut
+from lethe.contract import certificates, deletion_requests
 from lethe.features.custody.contract import AuditEntryOut
-from lethe.features.desk import evidence_pack as packs
-from lethe.features.desk.contract import ReplyUnprintable
+from lethe.features.desk import contract, evidence_pack as packs
 
 MAX_LINKED_ENTRIES = 20_000
 """Maximum number of audit entries in a pack. If more lie between the first and last entry about a request, the pack
@@ -51,9 +49,9 @@ class AuditPart:
 class PackContents:
     """Contents of an evidence pack, as of `made_at`."""
 
-    request: DeletionRequestOut
-    events: Sequence[RequestEventOut]
-    proof: CertificatesOut
+    request: deletion_requests.DeletionRequestOut
+    events: Sequence[deletion_requests.RequestEventOut]
+    proof: certificates.CertificatesOut
     reply: replies.Reply
     log: AuditPart
     keys: Mapping[str, Any]
@@ -103,7 +101,7 @@ def as_zip(evidence: PackContents, keys: Keys, *, folder: Path) -> bytes:
         members[packs.CERTIFICATES] = _json(evidence.proof)
         members[f"{packs.CERTIFICATES}.jwks.json"] = members[packs.KEYS]
     # Without a PDF the reply is in the archive as text.
-    with contextlib.suppress(ReplyUnprintable):
+    with contextlib.suppress(contract.ReplyUnprintable):
         members["evidence.pdf"] = as_pdf(evidence, folder=folder)
     members["README.txt"] = _readme(evidence, has_pdf="evidence.pdf" in members).encode()
     statement = packs.manifest(evidence.request.id, members, made_at=evidence.made_at)

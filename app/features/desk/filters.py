@@ -13,13 +13,11 @@ from starlette.datastructures import FormData
 
 from app.access.service import Caller
 from app.deletion import deadlines
-from app.features.desk import forms
-from app.features.desk.languages import gettext
-from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import ClosedSet, RequestOrder, RequestStatus
+from app.features.desk import forms, languages
+from lethe.contract import problems, sets
 
 
-class RequestColumn(ClosedSet):
+class RequestColumn(sets.ClosedSet):
     """Optional column of the request list, shown next to the case itself."""
 
     STATUS = "status"
@@ -32,7 +30,7 @@ class RequestColumn(ClosedSet):
     SOURCE = "source"
 
 
-ByStatus = RequestStatus | Literal[""]
+ByStatus = sets.RequestStatus | Literal[""]
 ByRegulation = Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")]
 Due = Literal["", "soon", "overdue", "paused", "running"]
 Assigned = Annotated[str, Query(pattern=r"^(|me|nobody|usr_[0-9a-f]{1,40})$")]
@@ -50,7 +48,7 @@ _DAYS = {
 _NARROWING = ("status", "regulation", "due", "assigned", *_DAYS)
 NAMES = (*_NARROWING, "order", "columns")
 _DEFAULT_COLUMNS = [column for column in RequestColumn if column not in (RequestColumn.COMPLETED, RequestColumn.SOURCE)]
-OF_COMPLETED = (RequestOrder.LAST_COMPLETED, RequestOrder.FIRST_COMPLETED)
+OF_COMPLETED = (sets.RequestOrder.LAST_COMPLETED, sets.RequestOrder.FIRST_COMPLETED)
 _FAR_FUTURE = datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)
 """Upper bound that selects all open requests by deadline, and all completed requests by completion time."""
 ME = "me"
@@ -68,11 +66,11 @@ def _filters(
     due_to: Day = "",
     completed_from: Day = "",
     completed_to: Day = "",
-    order: RequestOrder | Literal[""] = "",
+    order: sets.RequestOrder | Literal[""] = "",
     columns: Annotated[Sequence[str], Query(max_length=20)] = (),
 ) -> dict[str, str]:
     days = (received_from, received_to, due_from, due_to, completed_from, completed_to)
-    order = "" if order == RequestOrder.NEWEST else order
+    order = "" if order == sets.RequestOrder.NEWEST else order
     values = (str(status), regulation, due, assigned, *days, order, _joined(columns))
     return {name: value for name, value in zip(NAMES, values, strict=True) if value}
 
@@ -91,8 +89,9 @@ def _joined(columns: Iterable[str]) -> str:
     try:
         chosen = {RequestColumn(name) for names in columns for name in names.split(".") if name}
     except ValueError:
-        raise InputInvalid(
-            gettext("Check the filters."), [FieldError("columns", gettext("expected names of columns"))]
+        raise problems.InputInvalid(
+            languages.gettext("Check the filters."),
+            [problems.FieldError("columns", languages.gettext("expected names of columns"))],
         ) from None
     return "" if chosen == set(_DEFAULT_COLUMNS) else ".".join(column for column in RequestColumn if column in chosen)
 
@@ -116,7 +115,7 @@ def in_form(form: FormData) -> dict[str, str]:
     try:
         return _parse(**query | {"columns": [query.get("columns", "")]})
     except ValidationError as error:
-        raise InputInvalid(gettext("Check the filters."), forms.in_words(error)) from None
+        raise problems.InputInvalid(languages.gettext("Check the filters."), forms.in_words(error)) from None
 
 
 def matching(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
@@ -132,9 +131,9 @@ def matching(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
         try:
             parameters[parameter] = _midnight(query[name], days, zone) if name in query else None
         except ValueError:
-            faults.append(FieldError(name, gettext("Enter a date.")))
+            faults.append(problems.FieldError(name, languages.gettext("Enter a date.")))
     if faults:
-        raise InputInvalid(gettext("Check the filters."), faults)
+        raise problems.InputInvalid(languages.gettext("Check the filters."), faults)
     return parameters
 
 
@@ -145,7 +144,7 @@ def listed(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
     """
     parameters = matching(query, caller=caller) | {"status": query.get("status")}
     order = query.get("order")
-    if order in (RequestOrder.DEADLINE, RequestOrder.LATEST_DEADLINE):
+    if order in (sets.RequestOrder.DEADLINE, sets.RequestOrder.LATEST_DEADLINE):
         parameters["due_before"] = parameters["due_before"] or _FAR_FUTURE
     if order in OF_COMPLETED:
         parameters["completed_before"] = parameters["completed_before"] or _FAR_FUTURE

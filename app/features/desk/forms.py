@@ -8,9 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
 
-from app.features.desk.glossary import labels
-from app.features.desk.languages import gettext
-from app.features.desk.wording import message, sentence, words
+from app.features.desk import glossary, languages, wording
 from lethe.contract.problems import FieldError, InputInvalid, Problem
 
 M = TypeVar("M", bound=BaseModel)
@@ -33,7 +31,9 @@ def checked(body: type[M], **fields: Any) -> M:
     try:
         return body(**fields)
     except ValidationError as error:
-        raise InputInvalid(gettext("Check the marked fields, and send the form again."), in_words(error)) from None
+        raise InputInvalid(
+            languages.gettext("Check the marked fields, and send the form again."), in_words(error)
+        ) from None
 
 
 def in_words(error: ValidationError | RequestValidationError) -> list[FieldError]:
@@ -44,13 +44,15 @@ def in_words(error: ValidationError | RequestValidationError) -> list[FieldError
 def fault_of(error: Problem | None, field: str) -> str | None:
     """Return the message to show next to a field; None if neither the field nor any part of it is invalid."""
     faults = error.errors if error else ()
-    return next((message(fault.message, capital=True) for fault in faults if field in fault.path.split(".")), None)
+    return next(
+        (wording.message(fault.message, capital=True) for fault in faults if field in fault.path.split(".")), None
+    )
 
 
 def place_of(fault: FieldError) -> str:
     """Return the location of a fault: the field's name in words, or the line and column of a row."""
     parts = fault.path.split(".")
-    return words(parts[-1]) if all(part.isidentifier() for part in parts) else fault.path
+    return wording.words(parts[-1]) if all(part.isidentifier() for part in parts) else fault.path
 
 
 def _sentence(fault: Any) -> str:
@@ -59,14 +61,14 @@ def _sentence(fault: Any) -> str:
     }
     match fault["type"]:
         case "string_too_short" if context["min_length"] == 1:
-            return gettext("Fill this in.")
+            return languages.gettext("Fill this in.")
         case "string_too_short":
-            return gettext("Enter at least {least} characters.").format(least=context["min_length"])
+            return languages.gettext("Enter at least {least} characters.").format(least=context["min_length"])
         case "value_error":
             # A sentence of Lethe's own contract.
-            return sentence(str(context["error"]))
+            return wording.sentence(str(context["error"]))
         case kind:
-            faults = labels("faults")
+            faults = glossary.labels("faults")
             return faults.get(kind, faults["other"]).format(**context)
 
 

@@ -7,19 +7,17 @@ from typing import Any
 
 from app.api import datasets, deletion_requests, models, runs, tenants
 from app.features.custody import endpoints as custody
-from app.features.desk.languages import marked
-from app.features.desk.rendering import ROOT
-from app.features.desk.request_context import RequestContext
+from app.features.desk import languages, rendering, request_context
 from app.features.insight import endpoints as insight
 from app.features.overview import endpoints as overview
 from app.features.suppressions import endpoints as suppressions
 from lethe import sockets
 
 GROUPS = {
-    "work": marked("Work"),
-    "models": marked("Models"),
-    "evidence": marked("Evidence"),
-    "settings": marked("Settings"),
+    "work": languages.marked("Work"),
+    "models": languages.marked("Models"),
+    "evidence": languages.marked("Evidence"),
+    "settings": languages.marked("Settings"),
 }
 """Titles of the menu's groups, in order."""
 
@@ -48,21 +46,25 @@ class MenuGroup:
 
 
 _OWN = (
-    MenuEntry(0, marked("Inbox"), ROOT, deletion_requests.list_deletion_requests),
-    MenuEntry(10, marked("Requests"), f"{ROOT}/requests", deletion_requests.list_deletion_requests),
-    MenuEntry(12, marked("Calendar"), f"{ROOT}/calendar", insight.summarise_deletion_requests),
-    MenuEntry(14, marked("Overview"), f"{ROOT}/overview", overview.get_overview),
-    MenuEntry(20, marked("Models"), f"{ROOT}/models", models.list_models, "models"),
-    MenuEntry(30, marked("Accounting"), f"{ROOT}/accounting", insight.get_dataset_account, "evidence"),
-    MenuEntry(40, marked("Ledger"), f"{ROOT}/ledger", custody.get_ledger_head, "evidence"),
-    MenuEntry(60, marked("Datasets"), f"{ROOT}/datasets", datasets.list_datasets, "models"),
-    MenuEntry(80, marked("Runs"), f"{ROOT}/runs", runs.list_runs, "models"),
-    MenuEntry(90, marked("Suppressions"), f"{ROOT}/suppressions", suppressions.list_suppressions),
-    MenuEntry(130, marked("Keys"), f"{ROOT}/keys", tenants.list_api_keys, "settings"),
-    MenuEntry(140, marked("Policy"), f"{ROOT}/tenant", tenants.get_own_tenant, "settings"),
-    MenuEntry(150, marked("Audit log"), f"{ROOT}/audit-log", custody.list_audit_entries, "evidence"),
-    MenuEntry(160, marked("Tenants"), f"{ROOT}/tenants", tenants.list_tenants, "settings"),
-    MenuEntry(170, marked("Installation"), f"{ROOT}/settings", tenants.list_tenants, "settings"),
+    MenuEntry(0, languages.marked("Inbox"), rendering.ROOT, deletion_requests.list_deletion_requests),
+    MenuEntry(10, languages.marked("Requests"), f"{rendering.ROOT}/requests", deletion_requests.list_deletion_requests),
+    MenuEntry(12, languages.marked("Calendar"), f"{rendering.ROOT}/calendar", insight.summarise_deletion_requests),
+    MenuEntry(14, languages.marked("Overview"), f"{rendering.ROOT}/overview", overview.get_overview),
+    MenuEntry(20, languages.marked("Models"), f"{rendering.ROOT}/models", models.list_models, "models"),
+    MenuEntry(
+        30, languages.marked("Accounting"), f"{rendering.ROOT}/accounting", insight.get_dataset_account, "evidence"
+    ),
+    MenuEntry(40, languages.marked("Ledger"), f"{rendering.ROOT}/ledger", custody.get_ledger_head, "evidence"),
+    MenuEntry(60, languages.marked("Datasets"), f"{rendering.ROOT}/datasets", datasets.list_datasets, "models"),
+    MenuEntry(80, languages.marked("Runs"), f"{rendering.ROOT}/runs", runs.list_runs, "models"),
+    MenuEntry(90, languages.marked("Suppressions"), f"{rendering.ROOT}/suppressions", suppressions.list_suppressions),
+    MenuEntry(130, languages.marked("Keys"), f"{rendering.ROOT}/keys", tenants.list_api_keys, "settings"),
+    MenuEntry(140, languages.marked("Policy"), f"{rendering.ROOT}/tenant", tenants.get_own_tenant, "settings"),
+    MenuEntry(
+        150, languages.marked("Audit log"), f"{rendering.ROOT}/audit-log", custody.list_audit_entries, "evidence"
+    ),
+    MenuEntry(160, languages.marked("Tenants"), f"{rendering.ROOT}/tenants", tenants.list_tenants, "settings"),
+    MenuEntry(170, languages.marked("Installation"), f"{rendering.ROOT}/settings", tenants.list_tenants, "settings"),
 )
 
 
@@ -72,7 +74,7 @@ def entries() -> list[MenuEntry]:
     return sorted((*_OWN, *sockets.plugs("app.features", "pages", "MENU")), key=lambda entry: entry.place)
 
 
-def menu_of(context: RequestContext, path: str) -> list[MenuGroup]:
+def menu_of(context: request_context.RequestContext, path: str) -> list[MenuGroup]:
     """Return the menu groups for the page at `path`, with only the entries that the caller may open.
 
     The page's group is expanded, or the first group if the page belongs to none.
@@ -86,4 +88,4 @@ def menu_of(context: RequestContext, path: str) -> list[MenuGroup]:
 
 def is_at(path: str, entry: MenuEntry) -> bool:
     """Return True if the page at `path` belongs to `entry`."""
-    return path == entry.path or (entry.path != ROOT and path.startswith(f"{entry.path}/"))
+    return path == entry.path or (entry.path != rendering.ROOT and path.startswith(f"{entry.path}/"))

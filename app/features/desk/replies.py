@@ -17,10 +17,7 @@ from app.accounting.certificates import require_whole
 from app.deletion.deadlines import zone_named
 from app.features.desk.rounding import at_most
 from app.features.insight.endpoints import guarantee_of
-from lethe.contract.certificates import CertificateOut, CertificatesOut, GuaranteeOut
-from lethe.contract.deletion_requests import DeletionRequestOut
-from lethe.contract.sets import ClockState, Outcome, Regulation, RejectionGround, RequestStatus
-from lethe.contract.tenants import Policy
+from lethe.contract import certificates, deletion_requests, sets, tenants
 from lethe.features.desk.contract import Addressing, ReplyLanguage
 from lethe.proof.guarantees import Notion
 
@@ -113,11 +110,11 @@ class Reply:
 
 
 def reply_to(
-    request: DeletionRequestOut,
-    proof: CertificatesOut,
+    request: deletion_requests.DeletionRequestOut,
+    proof: certificates.CertificatesOut,
     language: ReplyLanguage,
     *,
-    policy: Policy,
+    policy: tenants.Policy,
     at: datetime.datetime,
     origin: str | None = None,
     addressing: Addressing | None = None,
@@ -173,40 +170,40 @@ def as_text(reply: Reply) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def paragraphs(request: DeletionRequestOut, language: ReplyLanguage, *, zone: str) -> list[str]:
+def paragraphs(request: deletion_requests.DeletionRequestOut, language: ReplyLanguage, *, zone: str) -> list[str]:
     """Return the paragraphs between the greeting and the proofs, with dates in the time zone `zone`."""
     wording = WORDINGS[language]
     day = _days(wording, zone)
     received = wording.received.format(received=day(request.submitted_at))
     match request.status:
-        case RequestStatus.COMPLETED:
+        case sets.RequestStatus.COMPLETED:
             outcomes = {
-                Outcome.FORGOTTEN: wording.forgotten,
-                Outcome.NOTHING_HELD: wording.nothing_held,
-                Outcome.ERASED_ALREADY: wording.erased_already,
-                Outcome.TARGET_WIDENED: wording.widened,
+                sets.Outcome.FORGOTTEN: wording.forgotten,
+                sets.Outcome.NOTHING_HELD: wording.nothing_held,
+                sets.Outcome.ERASED_ALREADY: wording.erased_already,
+                sets.Outcome.TARGET_WIDENED: wording.widened,
             }
-            outcome = outcomes[Outcome(request.outcome or "")]
+            outcome = outcomes[sets.Outcome(request.outcome or "")]
             return [received, outcome.format(completed=day(request.completed_at), case=request.erased_by)]
-        case RequestStatus.REJECTED:
+        case sets.RequestStatus.REJECTED:
             explanation = _normalised((request.rejection and request.rejection.explanation) or "…")
             cited = article(request, language)
             refusal = wording.rejected_under if cited else wording.rejected
             complaints: Mapping[str, str] = {
-                Regulation.GDPR: wording.complaint,
-                Regulation.CCPA: wording.complaint_ccpa,
+                sets.Regulation.GDPR: wording.complaint,
+                sets.Regulation.CCPA: wording.complaint_ccpa,
             }
             complaint = complaints.get(request.regulation, wording.complaint_other)
             return [received, refusal.format(article=cited, explanation=explanation), complaint]
-        case RequestStatus.CANCELLED:
+        case sets.RequestStatus.CANCELLED:
             return [received, wording.withdrawn]
-        case _ if request.clock.state is ClockState.OVERDUE:
+        case _ if request.clock.state is sets.ClockState.OVERDUE:
             return [received, wording.late.format(due=day(request.clock.deadline), case=_case(request))]
         case _ if request.extended_due_at is not None:
             explanation = _normalised(request.extension_reason or "…")
             return [received, wording.extended.format(due=day(request.extended_due_at), explanation=explanation)]
         case _:
-            paused = [wording.paused] if request.clock.state is ClockState.PAUSED else []
+            paused = [wording.paused] if request.clock.state is sets.ClockState.PAUSED else []
             return [
                 received,
                 wording.acknowledged.format(due=day(request.clock.deadline), case=_case(request)),
@@ -214,14 +211,14 @@ def paragraphs(request: DeletionRequestOut, language: ReplyLanguage, *, zone: st
             ]
 
 
-_GDPR: Mapping[RejectionGround, tuple[int, tuple[str, ...]]] = {
-    RejectionGround.FREE_EXPRESSION: (17, ("3", "a")),
-    RejectionGround.LEGAL_OBLIGATION: (17, ("3", "b")),
-    RejectionGround.PUBLIC_HEALTH: (17, ("3", "c")),
-    RejectionGround.ARCHIVING_RESEARCH: (17, ("3", "d")),
-    RejectionGround.LEGAL_CLAIMS: (17, ("3", "e")),
-    RejectionGround.MANIFESTLY_UNFOUNDED: (12, ("5", "b")),
-    RejectionGround.IDENTITY_NOT_ESTABLISHED: (12, ("2",)),
+_GDPR: Mapping[sets.RejectionGround, tuple[int, tuple[str, ...]]] = {
+    sets.RejectionGround.FREE_EXPRESSION: (17, ("3", "a")),
+    sets.RejectionGround.LEGAL_OBLIGATION: (17, ("3", "b")),
+    sets.RejectionGround.PUBLIC_HEALTH: (17, ("3", "c")),
+    sets.RejectionGround.ARCHIVING_RESEARCH: (17, ("3", "d")),
+    sets.RejectionGround.LEGAL_CLAIMS: (17, ("3", "e")),
+    sets.RejectionGround.MANIFESTLY_UNFOUNDED: (12, ("5", "b")),
+    sets.RejectionGround.IDENTITY_NOT_ESTABLISHED: (12, ("2",)),
 }
 _GDPR_FORMS: Mapping[ReplyLanguage, tuple[str, str]] = {
     ReplyLanguage.EN: ("Article {0}({1}) GDPR", "Article {0}({1})({2}) GDPR"),
@@ -229,29 +226,29 @@ _GDPR_FORMS: Mapping[ReplyLanguage, tuple[str, str]] = {
     ReplyLanguage.FR: ("article {0}, paragraphe {1}, du RGPD", "article {0}, paragraphe {1}, point {2}), du RGPD"),
     ReplyLanguage.ES: ("artículo {0}, apartado {1}, del RGPD", "artículo {0}, apartado {1}, letra {2}), del RGPD"),
 }
-_CCPA: Mapping[RejectionGround, str] = {
-    RejectionGround.FREE_EXPRESSION: "Cal. Civ. Code § 1798.105(d)(4)",
-    RejectionGround.LEGAL_OBLIGATION: "Cal. Civ. Code § 1798.105(d)(8)",
-    RejectionGround.ARCHIVING_RESEARCH: "Cal. Civ. Code § 1798.105(d)(6)",
+_CCPA: Mapping[sets.RejectionGround, str] = {
+    sets.RejectionGround.FREE_EXPRESSION: "Cal. Civ. Code § 1798.105(d)(4)",
+    sets.RejectionGround.LEGAL_OBLIGATION: "Cal. Civ. Code § 1798.105(d)(8)",
+    sets.RejectionGround.ARCHIVING_RESEARCH: "Cal. Civ. Code § 1798.105(d)(6)",
     # The paragraph on legal claims was renumbered, so the reply cites the subdivision.
-    RejectionGround.LEGAL_CLAIMS: "Cal. Civ. Code § 1798.145(a)",
-    RejectionGround.MANIFESTLY_UNFOUNDED: "Cal. Civ. Code § 1798.145(h)(3)",
-    RejectionGround.IDENTITY_NOT_ESTABLISHED: "Cal. Code Regs. tit. 11, § 7022(a)",
+    sets.RejectionGround.LEGAL_CLAIMS: "Cal. Civ. Code § 1798.145(a)",
+    sets.RejectionGround.MANIFESTLY_UNFOUNDED: "Cal. Civ. Code § 1798.145(h)(3)",
+    sets.RejectionGround.IDENTITY_NOT_ESTABLISHED: "Cal. Code Regs. tit. 11, § 7022(a)",
 }
 """Provisions for each ground of rejection. The CCPA has none on public health."""
 
 
-def article(request: DeletionRequestOut, language: ReplyLanguage) -> str | None:
+def article(request: deletion_requests.DeletionRequestOut, language: ReplyLanguage) -> str | None:
     """Return the legal provision behind a request's rejection, as cited in `language`; None if the request was not
     rejected, or if no provision of its regulation is known for the ground."""
     if request.rejection is None:
         return None
     ground = request.rejection.ground
     match request.regulation:
-        case Regulation.GDPR if ground in _GDPR:
+        case sets.Regulation.GDPR if ground in _GDPR:
             number, parts = _GDPR[ground]
             return _GDPR_FORMS[language][len(parts) - 1].format(number, *parts)
-        case Regulation.CCPA:
+        case sets.Regulation.CCPA:
             return _CCPA.get(ground)
         case _:
             return None
@@ -270,11 +267,14 @@ def language_of(text: str) -> ReplyLanguage | None:
     return first if counts[first] >= 3 and counts[first] >= 2 * counts[second] else None
 
 
-def reason_of(request: DeletionRequestOut) -> str | None:
+def reason_of(request: deletion_requests.DeletionRequestOut) -> str | None:
     """Return the free text quoted in the reply for a request's current stage; None if no text is quoted."""
-    if request.status == RequestStatus.REJECTED:
+    if request.status == sets.RequestStatus.REJECTED:
         return request.rejection.explanation if request.rejection else None
-    is_quoted = request.completed_at is None and request.clock.state not in (ClockState.OVERDUE, ClockState.ENDED)
+    is_quoted = request.completed_at is None and request.clock.state not in (
+        sets.ClockState.OVERDUE,
+        sets.ClockState.ENDED,
+    )
     return request.extension_reason if is_quoted else None
 
 
@@ -292,24 +292,24 @@ def code_of(certificate_id: str, jws: str) -> str:
     return "-".join(digits[start : start + 4] for start in range(0, len(digits), 4))
 
 
-def _check_sentence(certificate: CertificateOut, wording: Wording, origin: str | None) -> str:
+def _check_sentence(certificate: certificates.CertificateOut, wording: Wording, origin: str | None) -> str:
     code = code_of(certificate.id, certificate.jws)
     if origin is None:
         return wording.code.format(code=code)
     return wording.link.format(link=f"{origin}/verify", code=code)
 
 
-def _certificate_sentence(certificate: CertificateOut, wording: Wording) -> str:
+def _certificate_sentence(certificate: certificates.CertificateOut, wording: Wording) -> str:
     accuracy = _number(100 * _deletion_guarantee(certificate).best_attacker_accuracy, wording)
     return wording.certificate.format(id=certificate.id, accuracy=accuracy)
 
 
-def _deletion_guarantee(certificate: CertificateOut) -> GuaranteeOut:
+def _deletion_guarantee(certificate: certificates.CertificateOut) -> certificates.GuaranteeOut:
     guarantees = map(guarantee_of, certificate.statement["guarantees"])
     return next(guarantee for guarantee in guarantees if guarantee.notion == Notion.DELETION)
 
 
-def _page(proof: CertificatesOut, wording: Wording, day: Day) -> list[str]:
+def _page(proof: certificates.CertificatesOut, wording: Wording, day: Day) -> list[str]:
     lines: list[str] = []
     for certificate in proof.certificates:
         deletion = _deletion_guarantee(certificate)
@@ -352,5 +352,5 @@ def _normalised(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _case(request: DeletionRequestOut) -> str:
+def _case(request: deletion_requests.DeletionRequestOut) -> str:
     return request.external_id or request.id

@@ -7,8 +7,7 @@ from typing import Any, TypeVar, cast
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.bulk import Page, page
-from app.db.tables import AuditEntry, Certificate, Dataset, DeletionRequest, Model
+from app.db import bulk, tables
 from app.deletion.repository import is_about
 from app.features.desk.tables import DashboardSession, RequestAttachment, RequestNote
 
@@ -51,23 +50,27 @@ def _is_over(at: datetime.datetime, idle_since: datetime.datetime) -> sa.ColumnE
 def names(session: Session, ids: Collection[str]) -> dict[str, str]:
     """Map the ids of datasets and models among `ids` to their names."""
     names: dict[str, str] = {}
-    for prefix, table in (("ds_", Dataset), ("mdl_", Model)):
+    for prefix, table in (("ds_", tables.Dataset), ("mdl_", tables.Model)):
         if sought := [id_ for id_ in ids if id_.startswith(prefix)]:
             rows = session.execute(sa.select(table.id, table.name).where(table.id.in_(sought)))
             names |= {row.id: row.name for row in rows if row.name}
     return names
 
 
-def page_of(session: Session, table: type[T], *, request_id: str, limit: int, cursor: str | None) -> Page[T]:
+def page_of(session: Session, table: type[T], *, request_id: str, limit: int, cursor: str | None) -> bulk.Page[T]:
     """Return one page of a request's notes or attachments, oldest first, without the attachments' bytes."""
     query = sa.select(table).where(table.request_id == request_id)
-    return page(session, query, table.at, table.id, limit=limit, cursor=cursor, ascending=True)
+    return bulk.page(session, query, table.at, table.id, limit=limit, cursor=cursor, ascending=True)
 
 
-def requests_about(session: Session, subject_refs: Collection[str], *, at_most: int) -> list[DeletionRequest]:
+def requests_about(session: Session, subject_refs: Collection[str], *, at_most: int) -> list[tables.DeletionRequest]:
     """Return up to `at_most` of the newest requests about a person."""
-    query = sa.select(DeletionRequest).where(is_about(subject_refs))
-    return list(session.scalars(query.order_by(DeletionRequest.created_at.desc(), DeletionRequest.id).limit(at_most)))
+    query = sa.select(tables.DeletionRequest).where(is_about(subject_refs))
+    return list(
+        session.scalars(
+            query.order_by(tables.DeletionRequest.created_at.desc(), tables.DeletionRequest.id).limit(at_most)
+        )
+    )
 
 
 def count_of(session: Session, table: type[T], *, request_id: str) -> int:
@@ -106,21 +109,21 @@ def attachment(session: Session, *, request_id: str, attachment_id: str) -> Requ
     return session.scalars(query.where(RequestAttachment.request_id == request_id)).one_or_none()
 
 
-def certificates_with(session: Session, *, prefix: str) -> list[Certificate]:
+def certificates_with(session: Session, *, prefix: str) -> list[tables.Certificate]:
     """Return up to ten certificates whose ids begin with `prefix`, which must end in a hexadecimal digit."""
     # A range, unlike LIKE, is served by the primary key on both databases.
-    query = sa.select(Certificate).where(Certificate.id >= prefix, Certificate.id < f"{prefix}g")
-    return list(session.scalars(query.order_by(Certificate.id).limit(10)))
+    query = sa.select(tables.Certificate).where(tables.Certificate.id >= prefix, tables.Certificate.id < f"{prefix}g")
+    return list(session.scalars(query.order_by(tables.Certificate.id).limit(10)))
 
 
 def audit_entries(
     session: Session, *, tenant_id: str, before: int | None, limit: int, **matching: Any
-) -> list[AuditEntry]:
+) -> list[tables.AuditEntry]:
     """Return a tenant's newest `limit` audit entries numbered below `before`, filtered as in `audit_totals`."""
-    query = _audit_query(sa.select(AuditEntry), tenant_id=tenant_id, **matching)
+    query = _audit_query(sa.select(tables.AuditEntry), tenant_id=tenant_id, **matching)
     if before is not None:
-        query = query.where(AuditEntry.sequence < before)
-    return list(session.scalars(query.order_by(AuditEntry.sequence.desc()).limit(limit)))
+        query = query.where(tables.AuditEntry.sequence < before)
+    return list(session.scalars(query.order_by(tables.AuditEntry.sequence.desc()).limit(limit)))
 
 
 def audit_totals(session: Session, *, tenant_id: str, at_most: int, **matching: Any) -> dict[str, int]:
@@ -128,8 +131,8 @@ def audit_totals(session: Session, *, tenant_id: str, at_most: int, **matching: 
 
     `matching` can contain `object_id`, `actor`, `action`, and the times `since` and `until` (exclusive).
     """
-    query = _audit_query(sa.select(AuditEntry.action), tenant_id=tenant_id, **matching)
-    newest = query.order_by(AuditEntry.sequence.desc()).limit(at_most).subquery()
+    query = _audit_query(sa.select(tables.AuditEntry.action), tenant_id=tenant_id, **matching)
+    newest = query.order_by(tables.AuditEntry.sequence.desc()).limit(at_most).subquery()
     total = sa.func.count().label("total")
     counted = sa.select(newest.c.action, total).group_by(newest.c.action).order_by(total.desc(), newest.c.action)
     return {row.action: row.total for row in session.execute(counted)}
@@ -143,9 +146,9 @@ def _audit_query(
     until: datetime.datetime | None = None,
     **equal: str,
 ) -> sa.Select[Any]:
-    query = query.where(AuditEntry.tenant_id == tenant_id)
+    query = query.where(tables.AuditEntry.tenant_id == tenant_id)
     for name, value in equal.items():
-        query = query.where(getattr(AuditEntry, name) == value)
+        query = query.where(getattr(tables.AuditEntry, name) == value)
     if since is not None:
-        query = query.where(AuditEntry.at >= since)
-    return query if until is None else query.where(AuditEntry.at < until)
+        query = query.where(tables.AuditEntry.at >= since)
+    return query if until is None else query.where(tables.AuditEntry.at < until)

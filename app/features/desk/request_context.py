@@ -15,16 +15,12 @@ from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse
 from starlette.datastructures import FormData
 
-from app.access import service as access
-from app.access.idempotency import Once
-from app.api import datasets, deletion_requests, models, tenants
-from app.api.calls import WINDOW, At, Call, Known
-from app.api.gateway import SERVED
+from app.access import idempotency, service as access
+from app.api import calls, datasets, deletion_requests, gateway, models, tenants
 from app.api.intake import Intake
 from app.config import Settings
 from app.features.desk import languages, lists, rendering as pages, sessions
-from lethe.contract.operation import Operation
-from lethe.contract.problems import NotFound
+from lethe.contract import operation, problems
 from lethe.features.desk.contract import FormRefused
 
 T = TypeVar("T")
@@ -43,11 +39,11 @@ _NAMED = ("dataset_id", "model_id", "api_key_id")
 """Fields of list items that contain the ids of objects shown by name on pages."""
 
 
-def operation_of(endpoint: Callable[..., Any]) -> Operation[..., Any]:
+def operation_of(endpoint: Callable[..., Any]) -> operation.Operation[..., Any]:
     """Return the API operation that `endpoint` serves. Raises `TypeError` if it serves none."""
-    if endpoint not in SERVED:
+    if endpoint not in gateway.SERVED:
         raise TypeError(f"{endpoint.__name__} serves no operation")
-    return SERVED[endpoint]
+    return gateway.SERVED[endpoint]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +52,7 @@ class RequestContext:
     to the names that the page has looked up."""
 
     request: Request
-    call: Call
+    call: calls.Call
     intake: Intake
     form_token: str
     names: dict[str, str] = field(default_factory=dict)
@@ -83,9 +79,9 @@ class RequestContext:
         query = operation_of(endpoint).query
         parameters = {name: arguments.pop(name) for name in query.model_fields.keys() & arguments.keys()}
         supplied = {
-            Call: self.call,
+            calls.Call: self.call,
             Intake: self.intake,
-            Once: Once(name=None, fingerprint=""),
+            idempotency.Once: idempotency.Once(name=None, fingerprint=""),
             Response: Response(),
             query: query.model_validate(parameters),
         }
@@ -135,14 +131,14 @@ class RequestContext:
             return None
         try:
             return self.ask(deletion_requests.get_deletion_request, request_id=request_id).external_id
-        except NotFound:
+        except problems.NotFound:
             return None
 
     def page(self, template: str, /, *, status: int | None = None, **variables: Any) -> HTMLResponse:
         return pages.rendered(self.request, template, status=status, **variables)
 
 
-def may(call: Call, endpoint: Callable[..., Any]) -> bool:
+def may(call: calls.Call, endpoint: Callable[..., Any]) -> bool:
     """Return True if the caller of `call` has the scope required by `endpoint`."""
     scope = operation_of(endpoint).scope
     return scope is None or call.caller.has(scope)
@@ -153,7 +149,7 @@ def _parameter_types(endpoint: Callable[..., Any]) -> dict[str, Any]:
     return {name: kind for name, kind in typing.get_type_hints(endpoint).items() if name != "return"}
 
 
-def _authenticated(request: Request, installation: At) -> tuple[access.Caller, str]:
+def _authenticated(request: Request, installation: calls.At) -> tuple[access.Caller, str]:
     """Return the session's caller and token. Raises `Unauthenticated`."""
     token = sessions.read(request, COOKIE)
     with installation.database.reading() as session:
@@ -165,15 +161,15 @@ def _authenticated(request: Request, installation: At) -> tuple[access.Caller, s
 
 
 async def _context(
-    request: Request, installation: At, login: Annotated[tuple[access.Caller, str], Depends(_authenticated)]
+    request: Request, installation: calls.At, login: Annotated[tuple[access.Caller, str], Depends(_authenticated)]
 ) -> RequestContext:
     caller, token = login
-    state: Known = request.app.state.known
-    request.scope[WINDOW] = state.rates.count(caller)
+    state: calls.Known = request.app.state.known
+    request.scope[calls.WINDOW] = state.rates.count(caller)
     form_token = sessions.form_token(token)
     context = RequestContext(
         request=request,
-        call=Call(installation=installation, caller=caller),
+        call=calls.Call(installation=installation, caller=caller),
         intake=request.app.state.intake,
         form_token=form_token,
     )

@@ -16,12 +16,9 @@ from app.audit import service as audit
 from app.db import now, sealed
 from app.db.tables import AuditEntry, DeletionRequest, new_id
 from app.deletion import deadlines, retention
-from app.features.desk import file_kinds, repository
-from app.features.desk.tables import AttachedFile, FileName, Note, RequestAttachment, RequestNote
+from app.features.desk import file_kinds, repository, tables
 from app.features.people import repository as people_repository, users
-from lethe.contract.deletion_requests import NOBODY
-from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.tenants import Policy
+from lethe.contract import deletion_requests, problems, tenants
 from lethe.features.desk import contract
 
 _REPLY_SENT = "deletion_request.reply_sent"
@@ -34,7 +31,7 @@ def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None
 
     Raises `NotAssignable` if the user is unknown, disabled, or not allowed to decide on requests.
     """
-    user_id = None if assignee == NOBODY else assignee
+    user_id = None if assignee == deletion_requests.NOBODY else assignee
     if user_id == request.assignee:
         return
     if user_id is not None:
@@ -45,21 +42,21 @@ def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None
     audit.record(session, "deletion_request.assigned", request.id, assignee=user_id)
 
 
-def add_note(session: Session, request: DeletionRequest, *, text: str, policy: Policy) -> RequestNote:
+def add_note(session: Session, request: DeletionRequest, *, text: str, policy: tenants.Policy) -> tables.RequestNote:
     """Store a note with a request's details. The audit log records the note's id but not its text.
 
     Raises `DetailsErased` once the details have been erased, and `NotesFull`.
     """
     _require_kept(session, request, policy=policy)
-    if repository.count_of(session, RequestNote, request_id=request.id) >= contract.MAX_NOTES:
+    if repository.count_of(session, tables.RequestNote, request_id=request.id) >= contract.MAX_NOTES:
         raise contract.NotesFull(max_notes=contract.MAX_NOTES)
-    note = RequestNote(
+    note = tables.RequestNote(
         id=new_id("note"),
         tenant_id=request.tenant_id,
         request_id=request.id,
         author=audit.actor_of(session),
         at=now(session),
-        text=Note(text=text),
+        text=tables.Note(text=text),
     )
     session.add(note)
     request.kept = retention.RetentionLevel.DETAILS
@@ -68,17 +65,22 @@ def add_note(session: Session, request: DeletionRequest, *, text: str, policy: P
 
 
 def attach(
-    session: Session, request: DeletionRequest, *, file: file_kinds.AttachmentFile, max_attachments: int, policy: Policy
-) -> RequestAttachment:
+    session: Session,
+    request: DeletionRequest,
+    *,
+    file: file_kinds.AttachmentFile,
+    max_attachments: int,
+    policy: tenants.Policy,
+) -> tables.RequestAttachment:
     """Store a file with a request's details. The audit log records the attachment's id but not its name.
 
     Raises `DetailsErased` once the details have been erased, and `AttachmentsFull` above `max_attachments`.
     """
     _require_kept(session, request, policy=policy)
-    if repository.count_of(session, RequestAttachment, request_id=request.id) >= max_attachments:
+    if repository.count_of(session, tables.RequestAttachment, request_id=request.id) >= max_attachments:
         raise contract.AttachmentsFull(max_attachments=max_attachments)
     key = sealed.new_key(session)
-    attachment = RequestAttachment(
+    attachment = tables.RequestAttachment(
         id=new_id("att"),
         tenant_id=request.tenant_id,
         request_id=request.id,
@@ -86,8 +88,8 @@ def attach(
         at=now(session),
         kind=file.kind,
         size=len(file.content),
-        name=FileName(key=key, text=file.name),
-        content=AttachedFile.of(file.content, key=key),
+        name=tables.FileName(key=key, text=file.name),
+        content=tables.AttachedFile.of(file.content, key=key),
     )
     session.add(attachment)
     request.kept = retention.RetentionLevel.DETAILS
@@ -95,7 +97,7 @@ def attach(
     return attachment
 
 
-def get_attachment(session: Session, *, request_id: str, attachment_id: str) -> RequestAttachment:
+def get_attachment(session: Session, *, request_id: str, attachment_id: str) -> tables.RequestAttachment:
     """Return an attachment. Raises `AttachmentUnknown` if it does not exist or its key has been destroyed."""
     attachment = repository.attachment(session, request_id=request_id, attachment_id=attachment_id)
     if attachment is None or not attachment.name.text:
@@ -109,7 +111,7 @@ def record_download(session: Session, *, request_id: str, attachment_id: str) ->
     audit.record(session, "deletion_request.attachment_read", request_id, attachment=attachment_id)
 
 
-def read_attachment(session: Session, *, request_id: str, attachment_id: str) -> tuple[RequestAttachment, bytes]:
+def read_attachment(session: Session, *, request_id: str, attachment_id: str) -> tuple[tables.RequestAttachment, bytes]:
     """Return an attachment and its bytes. Raises `AttachmentUnknown`."""
     attachment = get_attachment(session, request_id=request_id, attachment_id=attachment_id)
     content = attachment.content.content
@@ -146,8 +148,8 @@ def record_sent_reply(
     """
     zone = deadlines.zone_named(request.time_zone)
     if not request.submitted_at.astimezone(zone).date() <= sent_on <= now(session).astimezone(zone).date():
-        fault = FieldError("sent_on", "expected a day from the receipt of the request until today")
-        raise InputInvalid("The reply cannot have been sent on that day.", [fault])
+        fault = problems.FieldError("sent_on", "expected a day from the receipt of the request until today")
+        raise problems.InputInvalid("The reply cannot have been sent on that day.", [fault])
     detail = {"sent_on": sent_on.isoformat(), "channel": channel.value}
     for entry in sent_replies(session, request, before=None, limit=_MAX_COMPARED):
         if entry.detail == detail:
@@ -169,7 +171,7 @@ def _unknown_attachment() -> contract.AttachmentUnknown:
     )
 
 
-def _require_kept(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
+def _require_kept(session: Session, request: DeletionRequest, *, policy: tenants.Policy) -> None:
     """Raise `DetailsErased` if, under the policy, anything added to the request now would be erased immediately."""
     days = datetime.timedelta(days=retention.days_of_details(policy))
     is_over = request.ended_at is not None and request.ended_at + days <= now(session)

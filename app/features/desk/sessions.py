@@ -20,8 +20,7 @@ from app.access import service as access
 from app.audit import service as audit
 from app.config import Settings
 from app.db import now, tables
-from app.features.desk import repository
-from app.features.desk.rendering import ROOT
+from app.features.desk import rendering, repository
 from app.features.desk.tables import DashboardSession
 from app.features.people import users
 from app.features.people.tables import User
@@ -42,7 +41,9 @@ def read(request: Request, name: str) -> str:
     return request.cookies.get(_PREFIX + name, plain)
 
 
-def put(request: Request, response: Response, name: str, value: str, *, path: str = ROOT, **options: Any) -> None:
+def put(
+    request: Request, response: Response, name: str, value: str, *, path: str = rendering.ROOT, **options: Any
+) -> None:
     """Set a cookie that scripts cannot read, limited to `path` unless its name gets the prefix `__Host-`. `secure`
     states that the browser uses https even if `is_https` returns False."""
     is_secure = options.pop("secure", False) or is_https(request)
@@ -51,7 +52,7 @@ def put(request: Request, response: Response, name: str, value: str, *, path: st
     response.set_cookie(name, value, path=path, secure=is_secure, httponly=True, **options)
 
 
-def drop(request: Request, response: Response, name: str, *, path: str = ROOT) -> None:
+def drop(request: Request, response: Response, name: str, *, path: str = rendering.ROOT) -> None:
     """Delete a cookie under both its plain name and its `__Host-` name."""
     if _PREFIX + name in request.cookies:
         response.delete_cookie(_PREFIX + name, path="/", secure=True, httponly=True)

@@ -8,26 +8,25 @@ from typing import Self
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.sealed import Private, Sealed
-from app.db.tables import Owned, Table
+from app.db import sealed, tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note(Private):
+class Note(sealed.Private):
     """Internal note about a request, for reviewers only."""
 
     text: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileName(Private):
+class FileName(sealed.Private):
     """Name of a file attached to a request; the name itself is often personal data."""
 
     text: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttachedFile(Private):
+class AttachedFile(sealed.Private):
     """Content of a file attached to a request."""
 
     base64: str = field(default="", repr=False)
@@ -41,7 +40,7 @@ class AttachedFile(Private):
         return base64.b64decode(self.base64)
 
 
-class DashboardSession(Table):
+class DashboardSession(tables.Table):
     """Dashboard session of an API key or a user. `token_hash` is the hash of the token in the browser's cookie."""
 
     __tablename__ = "dashboard_sessions"
@@ -54,7 +53,7 @@ class DashboardSession(Table):
     __table_args__ = (sa.CheckConstraint("(api_key_id IS NULL) <> (user_id IS NULL)", name="key_or_user"),)
 
 
-class RequestNote(Owned, Table):
+class RequestNote(tables.Owned, tables.Table):
     """Internal note about a request. Each note is sealed under its own key."""
 
     __tablename__ = "request_notes"
@@ -62,11 +61,11 @@ class RequestNote(Owned, Table):
     request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"))
     author: Mapped[str]
     at: Mapped[datetime.datetime]
-    text: Mapped[Note] = mapped_column(Sealed(Note), nullable=True)
+    text: Mapped[Note] = mapped_column(sealed.Sealed(Note), nullable=True)
     __table_args__ = (sa.Index(None, "request_id", "at", "id"),)
 
 
-class RequestAttachment(Owned, Table):
+class RequestAttachment(tables.Owned, tables.Table):
     """File attached to a request. Its name and bytes are sealed under a key of their own; the bytes are loaded on
     access."""
 
@@ -77,8 +76,8 @@ class RequestAttachment(Owned, Table):
     at: Mapped[datetime.datetime]
     kind: Mapped[str]
     size: Mapped[int]
-    name: Mapped[FileName] = mapped_column(Sealed(FileName), nullable=True)
-    content: Mapped[AttachedFile] = mapped_column(Sealed(AttachedFile), nullable=True, deferred=True)
+    name: Mapped[FileName] = mapped_column(sealed.Sealed(FileName), nullable=True)
+    content: Mapped[AttachedFile] = mapped_column(sealed.Sealed(AttachedFile), nullable=True, deferred=True)
     __table_args__ = (sa.Index(None, "request_id", "at", "id"),)
 
 

@@ -11,8 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from app.deletion.deadlines import zone_named
-from app.features.desk import rounding
-from app.features.desk.glossary import labels
+from app.features.desk import glossary, rounding
 from app.features.desk.languages import (
     ENGLISH,
     TranslatedText,
@@ -23,11 +22,7 @@ from app.features.desk.languages import (
     ngettext,
     spoken,
 )
-from lethe.contract.certificates import GuaranteeOut
-from lethe.contract.deletion_requests import ClockOut, RequestEventOut
-from lethe.contract.models import WaitingOut, WaitOut
-from lethe.contract.problems import Sentence
-from lethe.contract.sets import ClockState, DamageKind, ModelStatus, RunStatus, WaitReason
+from lethe.contract import certificates, deletion_requests, models, problems, sets
 from lethe.features.rehearsals.contract import RehearsalStatus
 
 _NUMBERS = re.compile(r"\b\d+\b")
@@ -52,9 +47,9 @@ class StatusWording:
     tone: str
 
 
-def happened(event: RequestEventOut) -> str:
+def happened(event: deletion_requests.RequestEventOut) -> str:
     """Describe an event in a request's history in one sentence."""
-    known = labels("events")
+    known = glossary.labels("events")
     if event.detail and (spoken() == ENGLISH or event.kind not in known):
         return message(event.detail, capital=True)
     return known[event.kind] if event.kind in known else state(event.status).label
@@ -63,22 +58,22 @@ def happened(event: RequestEventOut) -> str:
 def state(name: str) -> StatusWording:
     """Return a status's label and tone."""
     # German has another word for work that is cancelled than for a cancelled request.
-    is_work = name == RunStatus.CANCELLED and isinstance(name, RunStatus | RehearsalStatus | ModelStatus)
-    label = labels("states").get("work_cancelled" if is_work else name)
+    is_work = name == sets.RunStatus.CANCELLED and isinstance(name, sets.RunStatus | RehearsalStatus | sets.ModelStatus)
+    label = glossary.labels("states").get("work_cancelled" if is_work else name)
     tone = next((tone for tone, names in _TONES.items() if name in names.split()), "quiet")
     return StatusWording(label=label or words(name), tone=tone)
 
 
 def outcome(name: str) -> str:
-    return labels("outcomes").get(name) or words(name)
+    return glossary.labels("outcomes").get(name) or words(name)
 
 
 def run_kind(name: str) -> str:
-    return labels("run_kinds").get(name) or words(name)
+    return glossary.labels("run_kinds").get(name) or words(name)
 
 
-def damage(kind: DamageKind) -> str:
-    return labels("damages")[kind]
+def damage(kind: sets.DamageKind) -> str:
+    return glossary.labels("damages")[kind]
 
 
 def regulation(name: str) -> str:
@@ -106,7 +101,7 @@ def message(text: str, *, capital: bool = False) -> str:
 
 def _translated(text: str) -> str:
     """Return the translation of an API text, or the text itself if it is not in the catalogue."""
-    if isinstance(text, Sentence):
+    if isinstance(text, problems.Sentence):
         template = gettext(text.template)
         return _Filler().format(template, **text.facts) if text.facts and template != text.template else template
     translation = gettext(text)
@@ -120,9 +115,9 @@ class _Filler(string.Formatter):
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         value = super().get_value(key, args, kwargs)
-        if isinstance(value, Sentence):
+        if isinstance(value, problems.Sentence):
             return _translated(value)
-        if isinstance(value, DamageKind):
+        if isinstance(value, sets.DamageKind):
             return damage(value)
         if str(key).endswith("status"):
             return state(value).label
@@ -222,13 +217,13 @@ def percent(part: float, total: float) -> str:
     return localised(f"{share:.1f} %") if 0 < share < 10 else f"{share:.0f} %"
 
 
-def why(waiting: WaitingOut, most: int | None) -> Markup:
+def why(waiting: models.WaitingOut, most: int | None) -> Markup:
     """Describe why a model's requests are waiting, and how many for each reason. A full batch has `most` requests."""
 
-    def reason(wait: WaitOut) -> Markup:
-        label = labels("waits").get(wait.reason) or inside(words(wait.reason))
+    def reason(wait: models.WaitOut) -> Markup:
+        label = glossary.labels("waits").get(wait.reason) or inside(words(wait.reason))
         text = f"{number(wait.requests)} {label}"
-        if wait.reason == WaitReason.BATCH and most is not None:
+        if wait.reason == sets.WaitReason.BATCH and most is not None:
             text = gettext("{waiting} of {most}").format(waiting=text, most=number(most))
         if wait.until is None:
             return Markup("{}").format(text)
@@ -239,19 +234,19 @@ def why(waiting: WaitingOut, most: int | None) -> Markup:
     return Markup("; ").join(map(reason, waiting.reasons))
 
 
-def of_notion(guarantees: Iterable[GuaranteeOut] | None, notion: str) -> GuaranteeOut | None:
+def of_notion(guarantees: Iterable[certificates.GuaranteeOut] | None, notion: str) -> certificates.GuaranteeOut | None:
     """Return the guarantee with the given notion, such as `unlearning`; None if there is no such guarantee."""
     return next((guarantee for guarantee in guarantees or () if guarantee.notion == notion), None)
 
 
-def left(clock: ClockOut) -> str:
+def left(clock: deletion_requests.ClockOut) -> str:
     """Describe the time left until a request's deadline."""
     match clock.state:
-        case ClockState.PAUSED:
+        case sets.ClockState.PAUSED:
             return gettext("clock paused")
-        case ClockState.ENDED:
+        case sets.ClockState.ENDED:
             return gettext("ended")
-        case ClockState.OVERDUE:
+        case sets.ClockState.OVERDUE:
             # `days_left` is rounded down: an hour past the deadline it is -1.
             days = -1 - (clock.days_left or 0)
             return gettext("{days} overdue").format(days=count(days, "day", "days")) if days > 0 else gettext("overdue")

@@ -8,13 +8,10 @@ from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
-from app.api.calls import Call
-from app.api.gateway import Mount, serves
+from app.api import calls, gateway
 from app.features.drop import service
-from app.features.drop.service import LineState
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.features.drop import contract, standard
-from lethe.features.drop.contract import MAX_LISTED, list_of
 from lethe.features.identities.contract import IdentifierIn
 
 router = APIRouter()
@@ -29,16 +26,16 @@ _OF_KIND = {
 }
 
 
-def _refs(call: Call, drop_list: standard.DropList, hashes: Iterable[str]) -> list[str]:
+def _refs(call: calls.Call, drop_list: standard.DropList, hashes: Iterable[str]) -> list[str]:
     """Return a keyed hash, specific to the tenant and the DROP list, of each hash (base64)."""
     parts = b"drop", call.caller.tenant_id.encode(), drop_list.encode()
     keys = call.installation.keys
     return ["drop_" + keys.fingerprint(*parts, base64.b64decode(text))[:40] for text in hashes]
 
 
-@serves(router, contract.LOAD)
-def load_drop_lines(call: Call, body: contract.LinesIn) -> contract.LinesLoadedOut:
-    drop_list = list_of(body.file)
+@gateway.serves(router, contract.LOAD)
+def load_drop_lines(call: calls.Call, body: contract.LinesIn) -> contract.LinesLoadedOut:
+    drop_list = contract.list_of(body.file)
     lines: dict[str, str] = {}
     for line in body.lines:
         # The contract has the list either in the name of the file or in the line.
@@ -56,8 +53,8 @@ def load_drop_lines(call: Call, body: contract.LinesIn) -> contract.LinesLoadedO
     return contract.LinesLoadedOut(file=body.file, num_loaded=loaded, num_lines=body.num_lines, num_irrevocable=shown)
 
 
-@serves(router, contract.PEOPLE)
-def load_drop_people(call: Call, body: contract.PeopleIn) -> contract.PeopleOut:
+@gateway.serves(router, contract.PEOPLE)
+def load_drop_people(call: calls.Call, body: contract.PeopleIn) -> contract.PeopleOut:
     of_kind = {kind: call.references(kind) for kind in sorted({person.kind for person in body.people})}
     stated = []
     for place, person in enumerate(body.people):
@@ -75,7 +72,7 @@ def load_drop_people(call: Call, body: contract.PeopleIn) -> contract.PeopleOut:
     return contract.PeopleOut(num_people=len(body.people))
 
 
-def note_identifiers(session: Session, call: Call, loaded: Iterable[tuple[str, IdentifierIn]]) -> None:
+def note_identifiers(session: Session, call: calls.Call, loaded: Iterable[tuple[str, IdentifierIn]]) -> None:
     """Store the DROP hashes of the identifiers loaded as plain text. `loaded` holds (pseudonym, identifier) pairs."""
     service.state_hashes(
         session,
@@ -89,27 +86,31 @@ def note_identifiers(session: Session, call: Call, loaded: Iterable[tuple[str, I
     )
 
 
-@serves(router, contract.GET)
-def get_drop(call: Call) -> contract.DropOut:
+@gateway.serves(router, contract.GET)
+def get_drop(call: calls.Call) -> contract.DropOut:
     with call.reading() as session:
         files = service.files(session, limit=_FILES)
         by_state = service.counts(session, [file.name for file in files])
         out = []
         for file in files:
             states = by_state[file.name]
-            num_waiting = states.total() - states[LineState.REMOVED] - sum(states[state] for state in service.ANSWERED)
-            waiting = service.lines_of(session, file.name, waiting=True, limit=MAX_LISTED) if num_waiting else ()
+            num_waiting = (
+                states.total() - states[service.LineState.REMOVED] - sum(states[state] for state in service.ANSWERED)
+            )
+            waiting = (
+                service.lines_of(session, file.name, waiting=True, limit=contract.MAX_LISTED) if num_waiting else ()
+            )
             out.append(
                 contract.FileOut(
                     file=file.name,
-                    list_type=standard.DropList(list_of(file.name) or ""),
+                    list_type=standard.DropList(contract.list_of(file.name) or ""),
                     num_lines=file.num_lines,
                     num_loaded=states.total(),
-                    num_removed=states[LineState.REMOVED],
-                    num_deleted=states[LineState.DELETED],
-                    num_exempted=states[LineState.EXEMPTED],
-                    num_opted_out=states[LineState.OPTED_OUT],
-                    num_not_found=states[LineState.NOT_FOUND],
+                    num_removed=states[service.LineState.REMOVED],
+                    num_deleted=states[service.LineState.DELETED],
+                    num_exempted=states[service.LineState.EXEMPTED],
+                    num_opted_out=states[service.LineState.OPTED_OUT],
+                    num_not_found=states[service.LineState.NOT_FOUND],
                     num_waiting=num_waiting,
                     waiting=[
                         contract.WaitingLineOut(id=line_id, state=state, request_id=request_id)
@@ -120,10 +121,10 @@ def get_drop(call: Call) -> contract.DropOut:
         return contract.DropOut(files=out, lists=[service.known(session, drop_list) for drop_list in standard.DropList])
 
 
-@serves(router, contract.ANSWER)
-def get_drop_answer(call: Call, query: contract.FileQuery) -> StreamingResponse:
+@gateway.serves(router, contract.ANSWER)
+def get_drop_answer(call: calls.Call, query: contract.FileQuery) -> StreamingResponse:
     with call.reading() as session:
-        service.check_answered(session, query.file, list_of(query.file))
+        service.check_answered(session, query.file, contract.list_of(query.file))
         # The whole file is written from one snapshot before it is sent, so that no status in it changes halfway.
         file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115  closed by _pieces
         file.write(b"Id,Status\r\n")
@@ -143,10 +144,10 @@ def _pieces(file: "tempfile.SpooledTemporaryFile[bytes]") -> Iterator[bytes]:
             yield piece
 
 
-@serves(router, contract.OPT_OUT)
-def opt_out_drop_lines(call: Call, body: contract.OptOutIn) -> contract.OptedOutOut:
+@gateway.serves(router, contract.OPT_OUT)
+def opt_out_drop_lines(call: calls.Call, body: contract.OptOutIn) -> contract.OptedOutOut:
     with call.writing() as session:
         return contract.OptedOutOut(num_lines=service.opt_out(session, body.ids))
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

@@ -14,24 +14,21 @@ from sqlalchemy.orm import Session, aliased
 
 from app.access import service as access
 from app.audit import service as audit
-from app.db import actor, bulk, now
-from app.db.tables import Dataset, DeletionRequest, Record, RequestAlias, Suppression
+from app.db import actor, bulk, now, tables
 from app.deletion import completion, search_repository, service as deletion, suppression
 from app.deletion.status import OPEN
 from app.features.drop.tables import DropFile, DropHash, DropLine
 from app.features.identities.tables import Identity
-from lethe.contract.problems import FieldError, InputInvalid, TransitionForbidden
-from lethe.contract.sets import RequestStatus
-from lethe.features.drop.contract import MAX_LISTED, DropUnanswered, ListOut
-from lethe.features.drop.standard import DropList
+from lethe.contract import problems, sets
+from lethe.features.drop import contract, standard
 from lethe.features.identities.contract import CUSTOMER_ID, DEVICE, EMAIL, PHONE
 
 SOURCE = "drop"
 REGULATION = "ccpa"
-LISTS_OF_KIND: Mapping[str, tuple[DropList, ...]] = {
-    EMAIL: (DropList.EMAIL,),
-    PHONE: (DropList.PHONE,),
-    DEVICE: (DropList.MAID, DropList.CTVID),
+LISTS_OF_KIND: Mapping[str, tuple[standard.DropList, ...]] = {
+    EMAIL: (standard.DropList.EMAIL,),
+    PHONE: (standard.DropList.PHONE,),
+    DEVICE: (standard.DropList.MAID, standard.DropList.CTVID),
 }
 """Lists that can name a person by each kind of identifier in the identity map."""
 NOTHING_HELD = ""
@@ -64,7 +61,9 @@ def load(session: Session, file: str, lines: Mapping[str, str], *, num_lines: in
     """
     tenant_id = actor(session).tenant_id
     if access.policy_of(session, tenant_id).identity == "statement":
-        raise DropUnanswered("The policy requires an identity statement for each request, and DROP sends none.")
+        raise contract.DropUnanswered(
+            "The policy requires an identity statement for each request, and DROP sends none."
+        )
     present = _present(session, lines)
     if (stored := session.get(DropFile, (tenant_id, file))) is None:
         stored = DropFile(tenant_id=tenant_id, name=file, created_at=now(session))
@@ -74,8 +73,8 @@ def load(session: Session, file: str, lines: Mapping[str, str], *, num_lines: in
     if moved := [line.line_id for line in present.values() if line.file != file]:
         session.execute(sa.update(DropLine).where(DropLine.line_id.in_(moved)).values(file=file))
     if led := [line.request_id for line in present.values() if line.request_id is not None]:
-        cancelled = sa.select(DeletionRequest.id).where(
-            DeletionRequest.id.in_(led), DeletionRequest.status == RequestStatus.CANCELLED
+        cancelled = sa.select(tables.DeletionRequest.id).where(
+            tables.DeletionRequest.id.in_(led), tables.DeletionRequest.status == sets.RequestStatus.CANCELLED
         )
         again = [line.line_id for line in present.values() if line.request_id in set(session.scalars(cancelled))]
         session.execute(sa.update(DropLine).where(DropLine.line_id.in_(again)).values(request_id=None))
@@ -90,15 +89,15 @@ def remove(session: Session, file: str, lines: Mapping[str, str]) -> int:
     taken = [line for line in present.values() if line.removed_at is None]
     for line in taken:
         line.removed_at = at
-        request = None if line.request_id is None else session.get(DeletionRequest, line.request_id)
+        request = None if line.request_id is None else session.get(tables.DeletionRequest, line.request_id)
         if request is None:
             continue
         try:
             if request.status in OPEN:
-                deletion.withdraw(session, request, RequestStatus.CANCELLED, verb="cancelled", discreet=False)
-        except TransitionForbidden:
+                deletion.withdraw(session, request, sets.RequestStatus.CANCELLED, verb="cancelled", discreet=False)
+        except problems.TransitionForbidden:
             pass
-        num_irrevocable += request.status in (*OPEN, RequestStatus.COMPLETED)
+        num_irrevocable += request.status in (*OPEN, sets.RequestStatus.COMPLETED)
         suppression.withdraw(session, request)
     audit.record(session, "drop.removed", file, lines=len(taken), irrevocable=num_irrevocable)
     return num_irrevocable
@@ -112,8 +111,11 @@ def _present(session: Session, lines: Mapping[str, str]) -> dict[str, DropLine]:
             line.line_id: line for line in session.scalars(sa.select(DropLine).where(DropLine.line_id.in_(batch)))
         }
     if wrong := [line_id for line_id, line in present.items() if line.hash_ref != lines[line_id]]:
-        faults = [FieldError(line_id, "came earlier with another hash") for line_id in sorted(wrong)[:MAX_LISTED]]
-        raise InputInvalid("Nothing was loaded: a DROP ID means one line.", faults)
+        faults = [
+            problems.FieldError(line_id, "came earlier with another hash")
+            for line_id in sorted(wrong)[: contract.MAX_LISTED]
+        ]
+        raise problems.InputInvalid("Nothing was loaded: a DROP ID means one line.", faults)
     return present
 
 
@@ -138,7 +140,7 @@ def num_loaded(session: Session, file: str) -> int:
     return session.scalars(sa.select(sa.func.count()).select_from(DropLine).where(DropLine.file == file)).one()
 
 
-def state_hashes(session: Session, hashes: Sequence[tuple[str, str, DropList, Sequence[str]]]) -> None:
+def state_hashes(session: Session, hashes: Sequence[tuple[str, str, standard.DropList, Sequence[str]]]) -> None:
     """Store keyed hashes of identifiers for DROP lists. Each identifier is given by pseudonym and kind. An empty
     sequence of hashes states that the data that the list hashes is not held for the identifier."""
     tenant_id = actor(session).tenant_id
@@ -164,9 +166,9 @@ _unmatched = sa.and_(
 _state: sa.ColumnElement[str] = sa.case(
     (DropLine.removed_at.is_not(None), LineState.REMOVED),
     (DropLine.opted_out_at.is_not(None), LineState.OPTED_OUT),
-    (DeletionRequest.status == RequestStatus.COMPLETED, LineState.DELETED),
-    (DeletionRequest.status == RequestStatus.REJECTED, LineState.EXEMPTED),
-    (DeletionRequest.status == RequestStatus.CANCELLED, LineState.CANCELLED),
+    (tables.DeletionRequest.status == sets.RequestStatus.COMPLETED, LineState.DELETED),
+    (tables.DeletionRequest.status == sets.RequestStatus.REJECTED, LineState.EXEMPTED),
+    (tables.DeletionRequest.status == sets.RequestStatus.CANCELLED, LineState.CANCELLED),
     (DropLine.request_id.is_not(None), LineState.OPEN),
     (_num_people == 0, LineState.NOT_FOUND),
     (_num_people == 1, LineState.MATCHING),
@@ -227,7 +229,7 @@ def counts(session: Session, names: Sequence[str]) -> dict[str, Counter[str]]:
     # The state is computed in a subquery because PostgreSQL does not group by an expression with parameters.
     states = (
         sa.select(DropLine.file.label("file"), _state.label("state"))
-        .outerjoin(DeletionRequest, DeletionRequest.id == DropLine.request_id)
+        .outerjoin(tables.DeletionRequest, tables.DeletionRequest.id == DropLine.request_id)
         .where(DropLine.file.in_(names))
         .subquery()
     )
@@ -245,7 +247,7 @@ def lines_of(
     while remaining is None or remaining > 0:
         query = (
             sa.select(DropLine.line_id, _state.label("state"), DropLine.request_id)
-            .outerjoin(DeletionRequest, DeletionRequest.id == DropLine.request_id)
+            .outerjoin(tables.DeletionRequest, tables.DeletionRequest.id == DropLine.request_id)
             .where(DropLine.file == file, DropLine.line_id > after)
         )
         if waiting:
@@ -259,7 +261,7 @@ def lines_of(
         remaining = None if remaining is None else remaining - len(rows)
 
 
-def known(session: Session, drop_list: DropList) -> ListOut:
+def known(session: Session, drop_list: standard.DropList) -> contract.ListOut:
     """Count the people whose hashes for a list are known, and the people and identifiers whose hashes are unknown."""
     of_list = DropHash.list_type == drop_list
     other = aliased(Identity)
@@ -275,20 +277,20 @@ def known(session: Session, drop_list: DropList) -> ListOut:
         .correlate(Identity)
     )
     unmapped = (
-        sa.select(sa.func.count(Record.subject_ref.distinct()))
-        .join(Dataset, Dataset.id == Record.dataset_id)
+        sa.select(sa.func.count(tables.Record.subject_ref.distinct()))
+        .join(tables.Dataset, tables.Dataset.id == tables.Record.dataset_id)
         .where(
-            Record.subject_ref.is_not(None),
-            Dataset.destroyed_at.is_(None),
-            ~sa.exists().where(Identity.subject_ref == Record.subject_ref),
-            ~sa.exists().where(DropHash.subject_ref == Record.subject_ref, of_list),
+            tables.Record.subject_ref.is_not(None),
+            tables.Dataset.destroyed_at.is_(None),
+            ~sa.exists().where(Identity.subject_ref == tables.Record.subject_ref),
+            ~sa.exists().where(DropHash.subject_ref == tables.Record.subject_ref, of_list),
         )
     )
     unhashed = sa.select(sa.func.count(Identity.subject_ref)).where(
         Identity.kind.in_([kind for kind, lists in LISTS_OF_KIND.items() if drop_list in lists]),
         ~sa.exists().where(DropHash.subject_ref == Identity.subject_ref, of_list),
     )
-    return ListOut(
+    return contract.ListOut(
         list_type=drop_list,
         num_people=session.scalars(people).one(),
         num_unstated=session.scalars(mapped).one() + session.scalars(unmapped).one(),
@@ -296,16 +298,18 @@ def known(session: Session, drop_list: DropList) -> ListOut:
     )
 
 
-def check_answered(session: Session, file: str, drop_list: DropList | None) -> None:
+def check_answered(session: Session, file: str, drop_list: standard.DropList | None) -> None:
     """Raise `DropUnanswered` unless every line has a status and no match can have been missed for lack of a hash."""
     stored = session.get(DropFile, (actor(session).tenant_id, file))
     if stored is None or drop_list is None:
-        raise DropUnanswered("No such file was loaded, or it is a file of removed lines, which takes no answer.")
+        raise contract.DropUnanswered(
+            "No such file was loaded, or it is a file of removed lines, which takes no answer."
+        )
     by_state = counts(session, [file])[file]
     if stored.num_lines is None:
-        raise DropUnanswered("The file is loaded in part. Load the whole file.")
+        raise contract.DropUnanswered("The file is loaded in part. Load the whole file.")
     if stored.num_lines != by_state.total():
-        raise DropUnanswered(
+        raise contract.DropUnanswered(
             "{loaded} lines of the file are loaded, of {lines}. Load the whole file, or answer the later file that "
             "brought the same lines.",
             loaded=by_state.total(),
@@ -313,13 +317,13 @@ def check_answered(session: Session, file: str, drop_list: DropList | None) -> N
         )
     waiting = {state: count for state, count in sorted(by_state.items()) if state not in (*ANSWERED, LineState.REMOVED)}
     if waiting:
-        raise DropUnanswered(
+        raise contract.DropUnanswered(
             "Some lines have no status yet: {waiting}. GET /v1/drop lists them.",
             waiting=", ".join(f"{count} {state}" for state, count in waiting.items()),
         )
     gaps = known(session, drop_list)
     if by_state[LineState.NOT_FOUND] and (gaps.num_unstated or gaps.num_unhashed or not gaps.num_people):
-        raise DropUnanswered(
+        raise contract.DropUnanswered(
             "{missing} lines match nobody, but it is unknown under which hashes the list {list} may name {unstated} "
             "people and {unhashed} identifiers that were loaded before, or as a hash; {known} people are known. Load "
             "their hashes, or state that nothing is held (lethe drop people).",
@@ -335,14 +339,14 @@ def opt_out(session: Session, line_ids: Sequence[str]) -> int:
     """Record the opt-out of everyone matched by the lines. Raises `DropUnanswered` if one does not match several."""
     query = (
         sa.select(DropLine, _state)
-        .outerjoin(DeletionRequest, DeletionRequest.id == DropLine.request_id)
+        .outerjoin(tables.DeletionRequest, tables.DeletionRequest.id == DropLine.request_id)
         .where(DropLine.line_id.in_(line_ids))
     )
     rows = session.execute(query).all()
     if len(rows) < len(set(line_ids)) or any(
         state not in (LineState.SEVERAL, LineState.OPTED_OUT) for _, state in rows
     ):
-        raise DropUnanswered("Only lines that match several people are opted out; nothing was changed.")
+        raise contract.DropUnanswered("Only lines that match several people are opted out; nothing was changed.")
     for line, _ in rows:
         line.opted_out_at = line.opted_out_at or now(session)
     audit.record(session, "drop.opted_out", SOURCE, lines=len(rows))
@@ -350,16 +354,16 @@ def opt_out(session: Session, line_ids: Sequence[str]) -> int:
 
 
 def _open_about(subject_ref: sa.orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
-    linked = sa.select(RequestAlias.request_id).where(RequestAlias.subject_ref == subject_ref)
-    named = sa.or_(DeletionRequest.subject_ref == subject_ref, DeletionRequest.id.in_(linked))
-    return sa.exists().where(named, DeletionRequest.status.in_(OPEN))
+    linked = sa.select(tables.RequestAlias.request_id).where(tables.RequestAlias.subject_ref == subject_ref)
+    named = sa.or_(tables.DeletionRequest.subject_ref == subject_ref, tables.DeletionRequest.id.in_(linked))
+    return sa.exists().where(named, tables.DeletionRequest.status.in_(OPEN))
 
 
 _FORGOTTEN = (
     sa.select(DropHash.subject_ref)
-    .join(Suppression, Suppression.subject_ref == DropHash.subject_ref)
+    .join(tables.Suppression, tables.Suppression.subject_ref == DropHash.subject_ref)
     .where(
-        Suppression.dataset_id == search_repository.ANYWHERE,
+        tables.Suppression.dataset_id == search_repository.ANYWHERE,
         ~sa.exists().where(Identity.subject_ref == DropHash.subject_ref),
         ~_open_about(DropHash.subject_ref),
     )

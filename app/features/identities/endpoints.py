@@ -4,26 +4,22 @@ from collections import Counter
 
 from fastapi import APIRouter
 
-from app.api.calls import Call
-from app.api.deletion_requests import subject_ref
-from app.api.gateway import Mount, serves
+from app.api import calls, deletion_requests, gateway
 from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
 from app.features.identities import kinds, service
 from lethe import sockets
-from lethe.contract.fields import SubjectIn
-from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import Scope
+from lethe.contract import fields, problems, sets
 from lethe.features.identities import contract
 
 router = APIRouter()
 _LISTED = 20
 
 
-@serves(router, contract.LOAD)
-def load_identities(call: Call, body: contract.IdentitiesIn) -> contract.LoadedOut:
+@gateway.serves(router, contract.LOAD)
+def load_identities(call: calls.Call, body: contract.IdentitiesIn) -> contract.LoadedOut:
     if body.confirm_joins:
-        call.caller.require(Scope.ADMIN)
+        call.caller.require(sets.Scope.ADMIN)
     links, may_know = _links(call, body), not call.caller.discreet
     with call.writing() as session:
         loaded = service.load(session, links, confirm_joins=body.confirm_joins, may_know=may_know)
@@ -40,7 +36,7 @@ def load_identities(call: Call, body: contract.IdentitiesIn) -> contract.LoadedO
     )
 
 
-def _links(call: Call, body: contract.IdentitiesIn) -> list[list[tuple[str, str]]]:
+def _links(call: calls.Call, body: contract.IdentitiesIn) -> list[list[tuple[str, str]]]:
     """Return the pseudonyms and kinds of each link's identifiers. Raises `InputInvalid` with an invalid identifier's
     position, but not its text."""
     of_kind = {
@@ -53,17 +49,17 @@ def _links(call: Call, body: contract.IdentitiesIn) -> list[list[tuple[str, str]
             value = identifier.id if identifier.id is not None else f"sha256:{identifier.sha256}"
             try:
                 refs.append((of_kind[identifier.kind]([value])[0], identifier.kind))
-            except InputInvalid as fault:
+            except problems.InputInvalid as fault:
                 expected = fault.errors[0].message if fault.errors else fault.detail
-                faults.append(FieldError(f"links.{index}.identifiers.{place}", expected))
+                faults.append(problems.FieldError(f"links.{index}.identifiers.{place}", expected))
         links.append(refs)
     if faults:
-        raise InputInvalid("Nothing was loaded: some identifiers are none of their kind.", faults[:_LISTED])
+        raise problems.InputInvalid("Nothing was loaded: some identifiers are none of their kind.", faults[:_LISTED])
     return links
 
 
-@serves(router, contract.GET)
-def get_identities(call: Call) -> contract.IdentitiesOut:
+@gateway.serves(router, contract.GET)
+def get_identities(call: calls.Call) -> contract.IdentitiesOut:
     with call.reading() as session:
         defined = kinds.regions(session, call.caller.tenant_id)
         people, unknown, identifiers, datasets = service.counts(session)
@@ -80,23 +76,23 @@ def get_identities(call: Call) -> contract.IdentitiesOut:
     )
 
 
-@serves(router, contract.DEFINE_KIND)
-def define_identity_kind(call: Call, body: contract.KindIn) -> contract.KindOut:
+@gateway.serves(router, contract.DEFINE_KIND)
+def define_identity_kind(call: calls.Call, body: contract.KindIn) -> contract.KindOut:
     with call.writing() as session:
         kinds.define(session, tenant_id=call.caller.tenant_id, name=body.name, region=body.region)
     [kind] = [kind for kind in get_identities(call).kinds if kind.name == body.name]
     return kind
 
 
-@serves(router, contract.FORGET)
-def forget_identities(call: Call, body: SubjectIn) -> contract.ForgottenOut:
-    reference = subject_ref(call, body)
+@gateway.serves(router, contract.FORGET)
+def forget_identities(call: calls.Call, body: fields.SubjectIn) -> contract.ForgottenOut:
+    reference = deletion_requests.subject_ref(call, body)
     with call.writing() as session:
         return contract.ForgottenOut(num_identifiers=service.forget_person(session, reference))
 
 
-@serves(router, contract.OF_REQUEST)
-def get_request_identities(call: Call, request_id: str) -> contract.RequestIdentitiesOut:
+@gateway.serves(router, contract.OF_REQUEST)
+def get_request_identities(call: calls.Call, request_id: str) -> contract.RequestIdentitiesOut:
     with call.reading() as session:
         request = deletion.get(session, request_id)
         return _identities_of(request, service.datasets(session, request.dataset_ids))
@@ -122,4 +118,4 @@ def _identities_of(request: DeletionRequest, datasets: dict[str, str]) -> contra
     )
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

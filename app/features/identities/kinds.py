@@ -13,13 +13,12 @@ from app.api.calls import Call
 from app.audit import service as audit
 from app.db.tables import Dataset
 from app.features.identities.tables import Identity, IdentityKind
-from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import SubjectRule
+from lethe.contract import problems, sets
 from lethe.features.identities.contract import BUILT_IN, CUSTOMER_ID, DEVICE, EMAIL, PHONE
 
 _UUID = re.compile("[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
-_EMAIL_RULES = frozenset({SubjectRule.EMAIL, SubjectRule.EMAIL_DOMAIN, SubjectRule.CASELESS})
+_EMAIL_RULES = frozenset({sets.SubjectRule.EMAIL, sets.SubjectRule.EMAIL_DOMAIN, sets.SubjectRule.CASELESS})
 _HASHED = re.compile("sha256:([0-9a-f]{64})")
 _MAX_PHONE_LENGTH = 40
 """Maximum length of a phone number in any notation. Parsing takes quadratic time: 20 ms for 240 characters."""
@@ -51,8 +50,10 @@ def references(call: Call, kind: str) -> Callable[[Iterable[str]], list[str]]:
     with call.reading() as session:
         defined = regions(session, tenant_id)
     if kind not in (*BUILT_IN, *defined):
-        expected = FieldError("kind", "expected " + ", ".join((*BUILT_IN, *sorted(defined.keys() - set(BUILT_IN)))))
-        raise InputInvalid("The tenant has no such kind of identifiers; define it first.", [expected])
+        expected = problems.FieldError(
+            "kind", "expected " + ", ".join((*BUILT_IN, *sorted(defined.keys() - set(BUILT_IN))))
+        )
+        raise problems.InputInvalid("The tenant has no such kind of identifiers; define it first.", [expected])
     region = defined.get(PHONE)
 
     def of_all(ids: Iterable[str]) -> list[str]:
@@ -70,19 +71,19 @@ def references(call: Call, kind: str) -> Callable[[Iterable[str]], list[str]]:
     return of_all
 
 
-def normal(identifier: str, kind: str, rule: SubjectRule, region: str | None) -> str:
+def normal(identifier: str, kind: str, rule: sets.SubjectRule, region: str | None) -> str:
     """Return the normal form of an identifier. `rule` is the tenant's subject-id rule, `region` the country assumed for
     phone numbers without a country code (refused if None). Raises `InputInvalid`, without the identifier."""
     if kind == CUSTOMER_ID:
         text = subjects.normal(identifier, rule)
     elif kind == EMAIL:
-        text = subjects.normal(identifier, rule if rule in _EMAIL_RULES else SubjectRule.EMAIL_DOMAIN)
+        text = subjects.normal(identifier, rule if rule in _EMAIL_RULES else sets.SubjectRule.EMAIL_DOMAIN)
         if not _EMAIL.fullmatch(text):
             raise _invalid("expected an e-mail address")
     elif kind == PHONE:
         return _e164(identifier, region)
     else:
-        text = subjects.normal(identifier, SubjectRule.TEXT)
+        text = subjects.normal(identifier, sets.SubjectRule.TEXT)
         if kind == DEVICE and _UUID.fullmatch(text):
             text = text.lower()
     if fault := subjects.fault_of(text):
@@ -93,7 +94,7 @@ def normal(identifier: str, kind: str, rule: SubjectRule, region: str | None) ->
 def _e164(identifier: str, region: str | None) -> str:
     """Return a phone number in E.164 format. Extensions are refused: E.164 has none, so colleagues would become one
     person. Length is checked rather than number range, because ranges change between releases of the metadata."""
-    text = subjects.normal(identifier, SubjectRule.TEXT)
+    text = subjects.normal(identifier, sets.SubjectRule.TEXT)
     if len(text) > _MAX_PHONE_LENGTH:
         raise _invalid(_NO_PHONE)
     try:
@@ -105,15 +106,19 @@ def _e164(identifier: str, region: str | None) -> str:
     return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
 
 
-def _invalid(expected: str) -> InputInvalid:
-    return InputInvalid("No person can have this identifier.", [FieldError("subject_id", expected)])
+def _invalid(expected: str) -> problems.InputInvalid:
+    return problems.InputInvalid("No person can have this identifier.", [problems.FieldError("subject_id", expected)])
 
 
 def define(session: Session, *, tenant_id: str, name: str, region: str | None) -> None:
     """Define a kind, or set the region for phone numbers. Raises `InputInvalid`."""
     if name in BUILT_IN and name != PHONE:
-        raise InputInvalid("This kind is built in.", [FieldError("name", "expected phone or a name of your own")])
+        raise problems.InputInvalid(
+            "This kind is built in.", [problems.FieldError("name", "expected phone or a name of your own")]
+        )
     if region is not None and (name != PHONE or region not in phonenumbers.SUPPORTED_REGIONS):
-        raise InputInvalid("Only phone has a region.", [FieldError("region", "expected a country, and the name phone")])
+        raise problems.InputInvalid(
+            "Only phone has a region.", [problems.FieldError("region", "expected a country, and the name phone")]
+        )
     audit.record(session, "identities.kind_defined", tenant_id, name=name, region=region)
     session.merge(IdentityKind(tenant_id=tenant_id, name=name, region=region))

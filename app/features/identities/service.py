@@ -18,8 +18,7 @@ from app.db import actor, bulk, now, rare
 from app.db.tables import Dataset, DeletionRequest, RequestAlias, Suppression, new_id
 from app.deletion import completion, history, repository, search_repository, service, status, suppression
 from app.features.identities.tables import Identity
-from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import EventKind, RequestStatus
+from lethe.contract import problems, sets
 from lethe.features.identities.contract import CUSTOMER_ID, MAX_IDENTIFIERS_OF_A_PERSON, PeopleJoined
 
 _LISTED = 20
@@ -147,8 +146,8 @@ def _check_sizes(groups: Iterable[Component], present: Collection[str], sizes: M
         size = sum(sizes[person] for person in component.people) + sum(ref not in present for ref in component.kinds)
         if size > MAX_IDENTIFIERS_OF_A_PERSON:
             expected = f"expected at most {MAX_IDENTIFIERS_OF_A_PERSON} identifiers of one person"
-            faults = [FieldError(f"links.{component.links[0]}", expected)]
-            raise InputInvalid("A person cannot have so many identifiers.", faults)
+            faults = [problems.FieldError(f"links.{component.links[0]}", expected)]
+            raise problems.InputInvalid("A person cannot have so many identifiers.", faults)
 
 
 def _refuse_joins(groups: Iterable[tuple[Component, int]], *, may_know: bool) -> None:
@@ -159,7 +158,7 @@ def _refuse_joins(groups: Iterable[tuple[Component, int]], *, may_know: bool) ->
     if not may_know:
         raise PeopleJoined(detail)
     faults = [
-        FieldError(f"links.{index}", f"is part of what would make {apart} people one")
+        problems.FieldError(f"links.{index}", f"is part of what would make {apart} people one")
         for component, apart in joining
         for index in component.links
     ]
@@ -345,15 +344,15 @@ def _go_on(session: Session, request: DeletionRequest, resolution: _Resolution) 
     aliases = [{"request_id": request.id, "subject_ref": ref} for ref in request.subject_refs[1:]]
     bulk.store(session, RequestAlias, aliases, unless_there=True)
     policy = access.policy_of(session, request.tenant_id)
-    if request.status == RequestStatus.IN_REVIEW and is_to_accept and policy.auto_accept:
+    if request.status == sets.RequestStatus.IN_REVIEW and is_to_accept and policy.auto_accept:
         new = completion.Submitted(actor=audit.SERVICE, request=request)
         lookup = repository.look_up(session, subject_refs=request.subject_refs)
         completion.accept(new, lookup, policy=policy, at=at, verb=_VERB)
         completion.store(session, [new], at=at)
         return
-    kind = EventKind.IN_REVIEW
-    if request.status != RequestStatus.IN_REVIEW:
-        kind = EventKind.ACCEPTED
+    kind = sets.EventKind.IN_REVIEW
+    if request.status != sets.RequestStatus.IN_REVIEW:
+        kind = sets.EventKind.ACCEPTED
         # `completion.settle` reads the person's rows again, because the request waited while its identity was in doubt.
         suppression.add(session, [request], at=at)
     # Receivers are not called again: they must not learn that the identity was unknown.

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from app.catalogue import mechanisms
 from app.db.tables import Dataset
 from app.unlearning import planner
-from lethe.contract.models import ModelIn
-from lethe.contract.problems import PreconditionFailed, TargetUnreachable
+from lethe.contract import models, problems
 from lethe.features.insight import costs
 from lethe.proof import accountant, budget, calibration, guarantees, losses, methods
-from lethe.proof.calibration import ModelSettings
 from lethe.proof.mechanism import Mechanism
 
 REQUESTS = (1, 10, 100)
@@ -48,7 +46,8 @@ def costs_of(
         all_costs = [
             costs.of(
                 calibration.mechanism_for(
-                    ModelSettings(epsilon=epsilon, delta=delta, l2=strength, loss_width=loss_width), **problem
+                    calibration.ModelSettings(epsilon=epsilon, delta=delta, l2=strength, loss_width=loss_width),
+                    **problem,
                 ),
                 epsilon=epsilon,
                 delta=delta,
@@ -65,7 +64,7 @@ def of_dataset(
     """Return each installed method's plan for the default target, with the core's method first."""
     plans = []
     for name in methods.all_methods():
-        body = ModelIn.model_validate(
+        body = models.ModelIn.model_validate(
             {
                 "name": "plan",
                 "dataset_id": dataset.id,
@@ -77,7 +76,7 @@ def of_dataset(
         )
         try:
             mechanism = mechanisms.of(dataset, body, max_steps=max_steps)
-        except (PreconditionFailed, TargetUnreachable) as error:
+        except (problems.PreconditionFailed, problems.TargetUnreachable) as error:
             plans.append(MethodPlan(method=name, refused=error.detail))
             continue
         delta = mechanisms.delta_of(dataset, body.target)

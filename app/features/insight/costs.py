@@ -15,7 +15,6 @@ from app.unlearning.planner import Plan, PlanReason, after, forget, learn
 from lethe.contract.sets import RunKind
 from lethe.features.insight import margins
 from lethe.proof import accountant, calibration, errors, guarantees, methods
-from lethe.proof.accountant import Chain
 
 
 def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | None:
@@ -33,7 +32,7 @@ def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | N
     return steps, guarantees.guarantee(guarantees.Notion.RESET, mu=mu, delta=model.delta)
 
 
-def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
+def epsilon_without_steps(chain: accountant.Chain, *, records: int, delta: float) -> float:
     """Return the `unlearning` epsilon that would result if `records` more records were nulled without any step."""
     return margins.least_epsilon(chain, records=records, steps=0, delta=delta)
 
@@ -53,7 +52,7 @@ def releases_left(
         return None
 
 
-def room(chain: Chain, *, epsilon: float, delta: float) -> int:
+def room(chain: accountant.Chain, *, epsilon: float, delta: float) -> int:
     """Return the maximum number of records that can be unlearned together at less cost than relearning (0 if none)."""
     fewer = chain.mechanism.learn_steps - 1
     if fewer == 0 or not methods.of(chain.mechanism).continues:
@@ -97,10 +96,10 @@ class BatchSchedule:
     relearned: int
     steps: int
     longest: int
-    chain: Chain
+    chain: accountant.Chain
 
 
-def in_batches(chain: Chain, *, records: int, batch: int, epsilon: float, delta: float) -> BatchSchedule:
+def in_batches(chain: accountant.Chain, *, records: int, batch: int, epsilon: float, delta: float) -> BatchSchedule:
     """Plan to forget `records` records in batches of `batch`, each reaching the target before the next begins."""
     runs = relearned = steps = longest = 0
     for remaining in range(records, 0, -batch):
@@ -125,7 +124,9 @@ class Option:
     facts: Mapping[str, int]
 
 
-def options(chain: Chain, *, records: int, epsilon: float, delta: float, expected_requests: int) -> list[Option]:
+def options(
+    chain: accountant.Chain, *, records: int, epsilon: float, delta: float, expected_requests: int
+) -> list[Option]:
     """Return the ways to forget `records` records if `expected_requests` more requests of this size follow, cheapest
     per request first: unlearn at each request, serve all requests in one batch, or relearn at each request. Unlearning
     is omitted if it is no cheaper than relearning."""

@@ -14,10 +14,8 @@ from app.features.insight import repository as insight_repository
 from app.features.lineage import repository as lineage_repository
 from lethe.contract.sets import RunKind
 from lethe.features.insight import curve
-from lethe.features.insight.curve import Epsilons, Point
-from lethe.proof import accountant, conversion, guarantees, methods
+from lethe.proof import accountant, budget, conversion, guarantees, methods
 from lethe.proof.accountant import Chain, Exposure, Run
-from lethe.proof.budget import Adaptive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +32,7 @@ class Segment:
     largest: int | None
     adaptive: guarantees.Guarantee | None
     exports: int
-    points: tuple[Point, ...]
+    points: tuple[curve.Point, ...]
 
 
 def segments(
@@ -74,7 +72,7 @@ def segments(
 
 def _points(
     before: Chain, run: Run, largest: int | None, exposures: tuple[Exposure, ...], *, delta: float, at_most: int
-) -> tuple[Point, ...]:
+) -> tuple[curve.Point, ...]:
     """Return the points of a run's curve, or only its two ends if the method retrains for each version."""
     method = methods.of(before.mechanism)
     if method.continues:
@@ -83,16 +81,20 @@ def _points(
     unlearning, release = guarantees.of_chain(chain, last_run=run, delta=delta)
     released = (*exposures, Exposure(mechanism=chain.mechanism, records=1, releases=((run.steps, 1),)))
     earlier, later = (
-        guarantees.adaptive(Adaptive(mu=methods.adaptive_mu(summed), bounded=False, summed=summed), delta=delta).epsilon
+        guarantees.adaptive(
+            budget.Adaptive(mu=methods.adaptive_mu(summed), bounded=False, summed=summed), delta=delta
+        ).epsilon
         for summed in (exposures, released)
     )
     forgotten = None if largest is None else unlearning.epsilon
-    nothing = Epsilons(unlearning=0.0, deletion=None if largest is None else 0.0, adaptive=earlier, release=0.0)
-    epsilons = Epsilons(unlearning=unlearning.epsilon, deletion=forgotten, adaptive=later, release=release.epsilon)
+    nothing = curve.Epsilons(unlearning=0.0, deletion=None if largest is None else 0.0, adaptive=earlier, release=0.0)
+    epsilons = curve.Epsilons(
+        unlearning=unlearning.epsilon, deletion=forgotten, adaptive=later, release=release.epsilon
+    )
     mu = method.deletion_mu(chain, records=1, steps_present=chain.steps)
     of_one = conversion.gdp_epsilon(mu=mu, delta=delta)
     return tuple(
-        Point(
+        curve.Point(
             step=state.steps,
             influence=state.influence,
             presence=state.presence,
@@ -122,10 +124,10 @@ class _Releases:
         Exposures are counted as in `certificates.Evidences`.
         """
         if self._budget:
-            return guarantees.adaptive(Adaptive(mu=records * self._budget.mu, bounded=True), delta=delta)
+            return guarantees.adaptive(budget.Adaptive(mu=records * self._budget.mu, bounded=True), delta=delta)
         before = [[release for release in releases if release[1] < body["revision"]] for _, _, releases in self._models]
         exposures = self._exposures(before, records=records)
-        bound = Adaptive(mu=methods.adaptive_mu(exposures), bounded=False, summed=exposures)
+        bound = budget.Adaptive(mu=methods.adaptive_mu(exposures), bounded=False, summed=exposures)
         return guarantees.adaptive(bound, delta=delta)
 
     def to_present(self, body: dict[str, Any]) -> tuple[Exposure, ...]:

@@ -14,32 +14,26 @@ from app.accounting import (
     runtime_estimates,
     service as accounting,
 )
-from app.accounting.runtime_estimates import RuntimeEstimate
+from app.api import calls, deletion_requests, gateway, sentences
 from app.api.accounting import joint_to_response
-from app.api.calls import Call, number_in
-from app.api.deletion_requests import view_of
-from app.api.gateway import Mount, serves
-from app.api.sentences import of_plan
 from app.catalogue import datasets, service as catalogue
 from app.db.tables import Dataset, DeletionRequest, Model, Run, Version, stored_mechanism
 from app.deletion import service as deletion
 from app.features.insight import comparison, costs, curve, outlook, repository as insight_repository, summary
 from app.features.quality import gates as quality
 from app.unlearning import planner, queue, waiting
+from lethe.contract import problems, sets
 from lethe.contract.certificates import GuaranteeOut, TargetOut
 from lethe.contract.models import WaitingOut
-from lethe.contract.problems import FieldError, InputInvalid, RequestUnknown, Sentence
-from lethe.contract.sets import Metric, RunKind, VersionStatus
 from lethe.features.insight import contract, margins
 from lethe.proof import accountant, conversion, guarantees, methods
-from lethe.proof.accountant import Chain, Exposure
 
 router = APIRouter()
 accounting_router = APIRouter()
 
 
-@serves(router, contract.PREVIEW_REQUEST)
-def preview_deletion_request(call: Call, request_id: str) -> contract.RequestPreviewOut:
+@gateway.serves(router, contract.PREVIEW_REQUEST)
+def preview_deletion_request(call: calls.Call, request_id: str) -> contract.RequestPreviewOut:
     with call.reading() as session:
         request = outlook.of_request(session, deletion.get(session, request_id))
         rows, models = (request.rows, request.models) if request else ({}, ())
@@ -67,11 +61,11 @@ def _model_to_forget(forecast: outlook.ModelOutlook) -> contract.ModelToForgetOu
     )
 
 
-@serves(router, contract.SUMMARY)
-def summarise_deletion_requests(call: Call) -> contract.SummaryOut:
+@gateway.serves(router, contract.SUMMARY)
+def summarise_deletion_requests(call: calls.Call) -> contract.SummaryOut:
     zone = call.caller.policy.time_zone
     with call.reading() as session:
-        view = view_of(session, call)
+        view = deletion_requests.view_of(session, call)
         counts = summary.of_requests(session, view=view, zone=zone)
     return contract.SummaryOut(
         at=view.at,
@@ -96,9 +90,9 @@ _OF_ENTRY = ("sequence", "version", "kind", "run_id", "revision", "recorded_at",
 """Fields that a segment copies from the ledger entry's fields of the same names."""
 
 
-@serves(accounting_router, contract.TRAJECTORY)
-def get_trajectory(call: Call, model_id: str, query: contract.TrajectoryQuery) -> contract.TrajectoryOut:
-    before = number_in(query.cursor)
+@gateway.serves(accounting_router, contract.TRAJECTORY)
+def get_trajectory(call: calls.Call, model_id: str, query: contract.TrajectoryQuery) -> contract.TrajectoryOut:
+    before = calls.number_in(query.cursor)
     with call.reading() as session:
         model = catalogue.get_model(session, model_id)
         segments, earlier = curve.segments(
@@ -132,14 +126,14 @@ _MAX_RUNS = 100
 """Maximum number of runs in one schedule, to bound the response time for sliders."""
 
 
-@serves(accounting_router, contract.PREVIEW)
-def preview(call: Call, body: contract.PreviewIn) -> contract.PreviewOut:
+@gateway.serves(accounting_router, contract.PREVIEW)
+def preview(call: calls.Call, body: contract.PreviewIn) -> contract.PreviewOut:
     records, batch = body.num_records, body.batch or body.num_records
     runs = math.ceil(records / batch)
     if runs > _MAX_RUNS:
         template = "Expected num_records={records} in at most {max_runs} runs, not {runs}"
-        message = Sentence(template, records=records, max_runs=_MAX_RUNS, runs=runs)
-        raise InputInvalid(message, [FieldError("batch", message)])
+        message = problems.Sentence(template, records=records, max_runs=_MAX_RUNS, runs=runs)
+        raise problems.InputInvalid(message, [problems.FieldError("batch", message)])
     with call.reading() as session:
         model = catalogue.get_model(session, body.model_id)
         catalogue.require_kept(model)
@@ -150,7 +144,7 @@ def preview(call: Call, body: contract.PreviewIn) -> contract.PreviewOut:
     epsilon, delta = body.epsilon or model.epsilon, body.delta or model.delta
     plan = planner.forget(chain, records=records, epsilon=epsilon, delta=delta)
     if body.steps is not None:
-        plan = planner.Plan(kind=RunKind.UNLEARN, steps=body.steps, reason=planner.PlanReason.REQUESTED)
+        plan = planner.Plan(kind=sets.RunKind.UNLEARN, steps=body.steps, reason=planner.PlanReason.REQUESTED)
     reached = planner.after(chain, plan, records=records)
     compared = costs.options(
         chain, records=records, epsilon=epsilon, delta=delta, expected_requests=body.expected_requests
@@ -160,7 +154,7 @@ def preview(call: Call, body: contract.PreviewIn) -> contract.PreviewOut:
     return contract.PreviewOut(
         kind=plan.kind,
         steps=plan.steps,
-        reason=of_plan(plan.reason, plan.facts),
+        reason=sentences.of_plan(plan.reason, plan.facts),
         seconds=_seconds(measured, plan.steps),
         epsilon_without_steps=costs.epsilon_without_steps(chain, records=records, delta=delta),
         guarantees=guarantees_to_response(guarantees.of_chain(reached, last_run=last_run, delta=delta)),
@@ -175,26 +169,28 @@ def preview(call: Call, body: contract.PreviewIn) -> contract.PreviewOut:
     )
 
 
-def options_to_response(options: list[costs.Option], measured: RuntimeEstimate | None) -> list[contract.OptionOut]:
+def options_to_response(
+    options: list[costs.Option], measured: runtime_estimates.RuntimeEstimate | None
+) -> list[contract.OptionOut]:
     return [
         contract.OptionOut.of(
-            option, seconds=_seconds(measured, option.steps), reason=of_plan(option.reason, option.facts)
+            option, seconds=_seconds(measured, option.steps), reason=sentences.of_plan(option.reason, option.facts)
         )
         for option in options
     ]
 
 
-def _seconds(measured: RuntimeEstimate | None, steps: int, *, runs: int = 1) -> float | None:
+def _seconds(measured: runtime_estimates.RuntimeEstimate | None, steps: int, *, runs: int = 1) -> float | None:
     return measured.seconds(steps, runs=runs) if measured else None
 
 
 _MAX_VERSIONS = 100
-_METRICS = (Metric.ACCURACY, Metric.LABEL_ACCURACY, Metric.R_SQUARED)
+_METRICS = (sets.Metric.ACCURACY, sets.Metric.LABEL_ACCURACY, sets.Metric.R_SQUARED)
 """Metrics shown by default in a plan: for each version, the first of these that was measured."""
 
 
-@serves(accounting_router, contract.PLAN)
-def get_plan(call: Call, dataset_id: str, query: contract.PlanQuery) -> contract.PlanOut:
+@gateway.serves(accounting_router, contract.PLAN)
+def get_plan(call: calls.Call, dataset_id: str, query: contract.PlanQuery) -> contract.PlanOut:
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
         settings = query.model_dump(include={"objective", "loss_width", "l2"})
@@ -214,7 +210,7 @@ def get_plan(call: Call, dataset_id: str, query: contract.PlanQuery) -> contract
 
 
 def _measured(
-    metrics: Sequence[Metric], model: Model, version: Version, run: Run
+    metrics: Sequence[sets.Metric], model: Model, version: Version, run: Run
 ) -> Iterator[contract.MeasuredVersionOut]:
     """Yield the version with the first of `metrics` that was measured for it; yield nothing if none was measured."""
     mechanism = stored_mechanism(model.mechanism)
@@ -224,8 +220,8 @@ def _measured(
             model_id=model.id,
             name=model.name,
             version=version.number,
-            live=version.status == VersionStatus.LIVE,
-            kind=RunKind(run.kind),
+            live=version.status == sets.VersionStatus.LIVE,
+            kind=sets.RunKind(run.kind),
             epsilon=model.epsilon,
             l2=mechanism.l2,
             passes=run.steps_total / mechanism.num_batches,
@@ -235,8 +231,8 @@ def _measured(
         )
 
 
-@serves(accounting_router, contract.MODEL)
-def get_account(call: Call, model_id: str, query: contract.AccountQuery) -> contract.AccountOut:
+@gateway.serves(accounting_router, contract.MODEL)
+def get_account(call: calls.Call, model_id: str, query: contract.AccountQuery) -> contract.AccountOut:
     with call.reading() as session:
         model = catalogue.get_model(session, model_id)
         catalogue.require_kept(model)
@@ -264,10 +260,10 @@ def get_account(call: Call, model_id: str, query: contract.AccountQuery) -> cont
     )
 
 
-@serves(accounting_router, contract.DELETION_REQUEST)
-def get_request_account(call: Call, request_id: str) -> contract.RequestAccountOut:
+@gateway.serves(accounting_router, contract.DELETION_REQUEST)
+def get_request_account(call: calls.Call, request_id: str) -> contract.RequestAccountOut:
     with call.reading() as session:
-        RequestUnknown.if_none(session.get(DeletionRequest, request_id), request_id=request_id)
+        problems.RequestUnknown.if_none(session.get(DeletionRequest, request_id), request_id=request_id)
         stored = accounting_repository.certificates_of(session, request_id=request_id)
         certificates.require_whole(certificates.damaged(call.installation.keys, stored))
         statements = costs.statements_of(session, request_id=request_id)
@@ -285,8 +281,8 @@ def get_request_account(call: Call, request_id: str) -> contract.RequestAccountO
     return contract.RequestAccountOut(request_id=request_id, models=models, joint=joint)
 
 
-@serves(accounting_router, contract.DATASET)
-def get_dataset_account(call: Call, dataset_id: str, query: contract.AccountQuery) -> contract.DatasetAccountOut:
+@gateway.serves(accounting_router, contract.DATASET)
+def get_dataset_account(call: calls.Call, dataset_id: str, query: contract.AccountQuery) -> contract.DatasetAccountOut:
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
         exposed = budgets.exposures(session, dataset_id=dataset.id, records=1)
@@ -313,7 +309,13 @@ def get_dataset_account(call: Call, dataset_id: str, query: contract.AccountQuer
 
 
 def _budget(
-    session: Session, model: Model, exposed: Exposure, *, epsilon: float | None, delta: float | None, max_requests: int
+    session: Session,
+    model: Model,
+    exposed: accountant.Exposure,
+    *,
+    epsilon: float | None,
+    delta: float | None,
+    max_requests: int,
 ) -> contract.ModelBudgetOut:
     plan, records = queue.next_run(session, model, max_requests=max_requests)
     waits = records > 0 or model.wanted is not None
@@ -338,7 +340,7 @@ def _budget(
 
 
 def _next_run(plan: planner.Plan, records: int) -> contract.NextRunOut:
-    reason = of_plan(plan.reason, plan.facts)
+    reason = sentences.of_plan(plan.reason, plan.facts)
     return contract.NextRunOut(kind=plan.kind, steps=plan.steps, reason=reason, records=records)
 
 
@@ -349,7 +351,7 @@ def _asked(dataset: Dataset, epsilon: float | None, delta: float | None) -> tupl
 
 
 def _left(
-    session: Session, model: Model, chain: Chain, *, epsilon: float | None, delta: float | None
+    session: Session, model: Model, chain: accountant.Chain, *, epsilon: float | None, delta: float | None
 ) -> contract.ReleasesLeftOut:
     """Return how many more versions, each forgetting one record, fit a budget (default: the model's target)."""
     plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
@@ -368,4 +370,4 @@ def guarantees_to_response(stated: list[guarantees.Guarantee]) -> list[Guarantee
     return [GuaranteeOut(**guarantee.stated()) for guarantee in stated]
 
 
-MOUNTS = (Mount(router=router), Mount(router=accounting_router, by_accounting=True))
+MOUNTS = (gateway.Mount(router=router), gateway.Mount(router=accounting_router, by_accounting=True))

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from app.accounting import runtime_estimates, service as accounting
-from app.db import now
-from app.db.tables import OWED, DeletionRequest, Model
+from app.db import now, tables
 from app.deletion import completion, deadlines, repository
 from app.features.insight import repository as insight_repository
 from app.unlearning import planner, waiting
@@ -22,7 +21,7 @@ class ModelOutlook:
     """Outlook for one model. `plan`, `passes` and `seconds` describe a run for this request alone; they are None if the
     model has no live version."""
 
-    model: Model
+    model: tables.Model
     rows: int
     plan: planner.Plan | None
     passes: float | None
@@ -38,7 +37,7 @@ class RequestOutlook:
     models: Sequence[ModelOutlook]
 
 
-def of_request(session: Session, request: DeletionRequest) -> RequestOutlook | None:
+def of_request(session: Session, request: tables.DeletionRequest) -> RequestOutlook | None:
     """Return a request's outlook; None if a run has started on the request or the request has ended."""
     if request.status not in (*_UNDECIDED, RequestStatus.ACCEPTED):
         return None
@@ -49,8 +48,8 @@ def of_request(session: Session, request: DeletionRequest) -> RequestOutlook | N
         model_ids = [model_id for dataset_id in rows for model_id in models_of.get(dataset_id, ())]
     else:
         request_models = repository.request_models(session, request_id=request.id)
-        model_ids = [row.model_id for row in request_models if row.status in OWED]
-    models = [session.get_one(Model, model_id) for model_id in model_ids]
+        model_ids = [row.model_id for row in request_models if row.status in tables.OWED]
+    models = [session.get_one(tables.Model, model_id) for model_id in model_ids]
     waits = waiting.for_models(session, models)
     return RequestOutlook(
         rows=rows,
@@ -61,7 +60,7 @@ def of_request(session: Session, request: DeletionRequest) -> RequestOutlook | N
     )
 
 
-def _of_model(session: Session, model: Model, rows: int, wait: waiting.Wait | None) -> ModelOutlook:
+def _of_model(session: Session, model: tables.Model, rows: int, wait: waiting.Wait | None) -> ModelOutlook:
     if model.live_version is None or not rows:
         return ModelOutlook(model=model, rows=rows, plan=None, passes=None, seconds=None, wait=wait)
     chain = accounting.standing(session, model).chain
@@ -77,7 +76,9 @@ def _of_model(session: Session, model: Model, rows: int, wait: waiting.Wait | No
     )
 
 
-def _wait(session: Session, request: DeletionRequest, model_waits: waiting.Waiting | None) -> waiting.Wait | None:
+def _wait(
+    session: Session, request: tables.DeletionRequest, model_waits: waiting.Waiting | None
+) -> waiting.Wait | None:
     """Return why a request is waiting for a model, out of `model_waits`; None if the request is not waiting."""
     if model_waits is None:
         return None

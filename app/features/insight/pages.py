@@ -10,10 +10,8 @@ from typing import Any, Literal
 from fastapi import Response
 
 from app.api import calls, models, problems
-from app.features.desk import languages, rendering as pages
-from app.features.desk.forms import OptionalCount, OptionalPositive
+from app.features.desk import forms, languages, rendering as pages, request_context
 from app.features.desk.languages import gettext, marked
-from app.features.desk.request_context import RequestContext, TheContext
 from app.features.desk.wording import count, given, number
 from app.features.insight import endpoints
 from lethe.contract.models import ModelIn, ModelOut
@@ -41,7 +39,11 @@ class CurvePlot:
 
 @router.get("/models/{model_id}/curve")
 def show_curve(
-    context: TheContext, model_id: str, axis: Axis = "runs", cursor: calls.Cursor = None, known: int | None = None
+    context: request_context.TheContext,
+    model_id: str,
+    axis: Axis = "runs",
+    cursor: calls.Cursor = None,
+    known: int | None = None,
 ) -> Response:
     """Plot epsilon and influence over a model's runs.
 
@@ -172,14 +174,14 @@ class PlanPlot:
 
 
 @router.get("/models/{model_id}/plan")
-def show_plan(context: TheContext, model_id: str) -> Response:
+def show_plan(context: request_context.TheContext, model_id: str) -> Response:
     """Plot the cost of different targets on a model's rows, and the metrics that its versions have reached."""
     model = context.ask(models.get_model, model_id=model_id)
     plan = _plan(context, model, loss_width=model.mechanism.loss_width, l2=None)
     return context.page("models/plan.html", model=model, drawing=plan_plot(plan, model))
 
 
-def plan_of_new(context: RequestContext, body: ModelIn) -> PlanPlot | None:
+def plan_of_new(context: request_context.RequestContext, body: ModelIn) -> PlanPlot | None:
     """Return the plan for a model that has not been created yet; None if the caller may not read plans."""
     if not context.may(endpoints.get_plan):
         return None
@@ -187,7 +189,7 @@ def plan_of_new(context: RequestContext, body: ModelIn) -> PlanPlot | None:
 
 
 def _plan(
-    context: RequestContext, model: ModelIn | ModelOut, *, loss_width: float | None, l2: float | None
+    context: request_context.RequestContext, model: ModelIn | ModelOut, *, loss_width: float | None, l2: float | None
 ) -> contract.PlanOut:
     plan: contract.PlanOut = context.ask(
         endpoints.get_plan,
@@ -241,11 +243,11 @@ class WhatIfResult:
 
 @router.get("/models/{model_id}/what-if")
 def show_what_if(
-    context: TheContext,
+    context: request_context.TheContext,
     model_id: str,
-    records: OptionalCount = None,
-    epsilon: OptionalPositive = None,
-    batch: OptionalCount = None,
+    records: forms.OptionalCount = None,
+    epsilon: forms.OptionalPositive = None,
+    batch: forms.OptionalCount = None,
 ) -> Response:
     """Show the forecast for the sliders' values."""
     model = context.ask(models.get_model, model_id=model_id)
@@ -255,7 +257,7 @@ def show_what_if(
     return context.page("models/what_if.html", status=status, model=model, answer=answer)
 
 
-def first_what_if(context: RequestContext, model: ModelOut) -> WhatIfResult | None:
+def first_what_if(context: request_context.RequestContext, model: ModelOut) -> WhatIfResult | None:
     """Return the forecast for one more record; None if the caller may not see it or there is no live version."""
     if model.live_version is None or not context.may(endpoints.preview):
         return None
@@ -263,7 +265,7 @@ def first_what_if(context: RequestContext, model: ModelOut) -> WhatIfResult | No
     return None if isinstance(answer.error, ModelNotLive) else answer
 
 
-def _what_if(context: RequestContext, model: ModelOut, ask: WhatIfSettings) -> WhatIfResult:
+def _what_if(context: request_context.RequestContext, model: ModelOut, ask: WhatIfSettings) -> WhatIfResult:
     body = contract.PreviewIn(model_id=model.id, num_records=ask.records, epsilon=ask.epsilon, batch=ask.batch)
     try:
         preview = context.ask(endpoints.preview, body=body)

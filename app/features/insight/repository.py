@@ -10,24 +10,24 @@ from sqlalchemy.orm import Session
 
 from app.db.functions import days_between
 from app.db.tables import DeletionRequest, LedgerEntry, Model, Record, RequestAlias, RequestModel, Run, Version
-from app.deletion.repository import has_clock
-from app.deletion.search_repository import completed_at, is_open, was_completed
-from app.deletion.views import View
+from app.deletion import repository, search_repository, views
 from lethe.contract.sets import ClockState, RequestModelStatus
 
 _ALL = 2**62
 """Limit that exceeds any number of rows."""
 
 
-def count_due(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[tuple[int, int, int, int]]:
+def count_due(
+    session: Session, edges: Sequence[datetime.datetime], *, view: views.View
+) -> list[tuple[int, int, int, int]]:
     """Count open requests by the interval that contains their deadline, and return (interval, running, overdue,
     paused): interval 0 lies before the first edge, and len(edges) after the last. Each request counts once."""
     place = _place(DeletionRequest.deadline, edges).label("place")
     running, overdue, paused = (
-        sa.func.count().filter(has_clock(state, at=view.at))
+        sa.func.count().filter(repository.has_clock(state, at=view.at))
         for state in ("running", ClockState.OVERDUE, ClockState.PAUSED)
     )
-    query = sa.select(place, running, overdue, paused).where(is_open(view)).group_by(place)
+    query = sa.select(place, running, overdue, paused).where(search_repository.is_open(view)).group_by(place)
     return [(where, count, late, waiting) for where, count, late, waiting in session.execute(query)]
 
 
@@ -37,20 +37,22 @@ def count_received(session: Session, edges: Sequence[datetime.datetime]) -> list
     return _counted(session, edges, lambda since, before: sa.and_(at >= since, at < before))
 
 
-def count_completed(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[int]:
+def count_completed(session: Session, edges: Sequence[datetime.datetime], *, view: views.View) -> list[int]:
     """Return the number of requests completed between each pair of consecutive edges, at the time that `view` shows."""
-    return _counted(session, edges, lambda since, before: was_completed(view, since=since, before=before))
+    return _counted(
+        session, edges, lambda since, before: search_repository.was_completed(view, since=since, before=before)
+    )
 
 
 def count_durations(
-    session: Session, *, since: datetime.datetime, before: datetime.datetime, view: View
+    session: Session, *, since: datetime.datetime, before: datetime.datetime, view: views.View
 ) -> dict[int, tuple[int, int]]:
     """Count the requests completed in [since, before) by duration in whole days, up to the completion time that the
     reader sees: map each duration to the number of all requests and of those completed before their deadline."""
-    at = completed_at(view)
+    at = search_repository.completed_at(view)
     is_early = sa.cast(at < DeletionRequest.deadline, sa.Integer)
     both = (2 * days_between(DeletionRequest.submitted_at, at) + is_early).label("both")
-    within = was_completed(view, since=since, before=before)
+    within = search_repository.was_completed(view, since=since, before=before)
     # With a limit, SQLite sorts only these numbers.
     each = sa.select(both).where(within).limit(_ALL).subquery()
     by_days: dict[int, list[int]] = {}

@@ -4,8 +4,7 @@ from dataclasses import asdict
 
 from fastapi import APIRouter
 
-from app.api.calls import Call
-from app.api.gateway import Mount, serves
+from app.api import calls, gateway
 from app.features.leaving import service as leaving
 from lethe.features.leaving import contract
 
@@ -18,15 +17,15 @@ METHOD = (
 )
 
 
-@serves(router, contract.COUNT)
-def count_leaving_reason(call: Call, body: contract.LeavingReasonIn) -> contract.LeavingReasonCountedOut:
+@gateway.serves(router, contract.COUNT)
+def count_leaving_reason(call: calls.Call, body: contract.LeavingReasonIn) -> contract.LeavingReasonCountedOut:
     with call.writing() as session:
         week = leaving.count(session, answer=body.answer, odds=body.odds)
     return contract.LeavingReasonCountedOut(week=week)
 
 
-@serves(router, contract.GET)
-def get_leaving_reasons(call: Call, query: contract.LeavingReasonsQuery) -> contract.LeavingReasonsOut:
+@gateway.serves(router, contract.GET)
+def get_leaving_reasons(call: calls.Call, query: contract.LeavingReasonsQuery) -> contract.LeavingReasonsOut:
     with call.reading() as session:
         surveys = leaving.surveys(session, since=query.since, until=query.until)
     return contract.LeavingReasonsOut(
@@ -43,4 +42,4 @@ def _to_response(survey: leaving.Survey) -> contract.SurveyOut:
     )
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

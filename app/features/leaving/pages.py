@@ -8,12 +8,7 @@ from typing import Literal
 
 from fastapi import Response
 
-from app.features.desk import rendering as pages
-from app.features.desk.languages import gettext, marked
-from app.features.desk.menu import MenuEntry
-from app.features.desk.rendering import ROOT
-from app.features.desk.request_context import TheContext
-from app.features.desk.wording import words
+from app.features.desk import languages, menu, rendering, rendering as pages, request_context, wording
 from app.features.leaving import endpoints as leaving_reasons
 from lethe.features.leaving.contract import ReasonOut, SurveyOut
 
@@ -21,17 +16,17 @@ router = pages.new_router()
 
 Weeks = Literal["", "4", "13", "52"]
 _WEEKS: list[tuple[Weeks, str]] = [
-    ("", marked("Ever")),
-    ("4", marked("4 weeks")),
-    ("13", marked("13 weeks")),
-    ("52", marked("52 weeks")),
+    ("", languages.marked("Ever")),
+    ("4", languages.marked("4 weeks")),
+    ("13", languages.marked("13 weeks")),
+    ("52", languages.marked("52 weeks")),
 ]
 _REASONS: Mapping[str, str] = {
-    "privacy": marked("Privacy"),
-    "not_using": marked("No longer uses it"),
-    "cost": marked("Cost"),
-    "switched": marked("Uses something else"),
-    "other": marked("Another reason"),
+    "privacy": languages.marked("Privacy"),
+    "not_using": languages.marked("No longer uses it"),
+    "cost": languages.marked("Cost"),
+    "switched": languages.marked("Uses something else"),
+    "other": languages.marked("Another reason"),
 }
 
 
@@ -55,7 +50,7 @@ class ReasonChart:
 
 
 @router.get("/leaving-reasons")
-def show_leaving_reasons(context: TheContext, weeks: Weeks = "") -> Response:
+def show_leaving_reasons(context: request_context.TheContext, weeks: Weeks = "") -> Response:
     """Show estimates from the answers of the last `weeks` weeks, or from all answers, largest survey first."""
     today = datetime.datetime.now(datetime.UTC).date()
     since = today - datetime.timedelta(weeks=int(weeks)) if weeks else None
@@ -67,16 +62,18 @@ def show_leaving_reasons(context: TheContext, weeks: Weeks = "") -> Response:
         found=estimates,
         surveys=charts,
         weeks=weeks,
-        choices=[(value, gettext(label)) for value, label in _WEEKS],
+        choices=[(value, languages.gettext(label)) for value, label in _WEEKS],
     )
 
 
 def _bar(reason: ReasonOut) -> ReasonBar:
     low, high = (f"{round_(100 * end)} %" for round_, end in ((math.floor, reason.low), (math.ceil, reason.high)))
     return ReasonBar(
-        reason=gettext(_REASONS[reason.reason]) if reason.reason in _REASONS else words(reason.reason),
+        reason=languages.gettext(_REASONS[reason.reason])
+        if reason.reason in _REASONS
+        else wording.words(reason.reason),
         share=f"{round(100 * reason.share)} %".replace("-", "−"),
-        between=gettext("{low} to {high}").format(low=low, high=high),
+        between=languages.gettext("{low} to {high}").format(low=low, high=high),
         sent=reason.sent,
         low=100 * reason.low,
         mark=100 * min(1.0, max(0.0, reason.share)),
@@ -85,4 +82,11 @@ def _bar(reason: ReasonOut) -> ReasonBar:
 
 
 PAGES = (router,)
-MENU = (MenuEntry(100, marked("Leaving reasons"), f"{ROOT}/leaving-reasons", leaving_reasons.get_leaving_reasons),)
+MENU = (
+    menu.MenuEntry(
+        100,
+        languages.marked("Leaving reasons"),
+        f"{rendering.ROOT}/leaving-reasons",
+        leaving_reasons.get_leaving_reasons,
+    ),
+)

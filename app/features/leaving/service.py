@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.db import actor, now
 from app.features.leaving.tables import LeavingCount
-from lethe.features.leaving.local import Estimate, RandomisedResponse
-from lethe.features.leaving.randomised import LeavingReason
+from lethe.features.leaving import local, randomised
 
 CONFIDENCE = 0.95
 """Simultaneous confidence level of all intervals of one estimate."""
@@ -23,12 +22,12 @@ CONFIDENCE = 0.95
 class Survey:
     """Number of answers that clients randomised with the same odds, and the resulting estimate for each reason."""
 
-    response: RandomisedResponse
+    response: local.RandomisedResponse
     num_answers: int
-    reasons: dict[LeavingReason, Estimate]
+    reasons: dict[randomised.LeavingReason, local.Estimate]
 
 
-def count(session: Session, *, answer: LeavingReason, odds: int) -> datetime.date:
+def count(session: Session, *, answer: randomised.LeavingReason, odds: int) -> datetime.date:
     """Count an answer in the current week, and return the week's Monday."""
     tenant_id, week = actor(session).tenant_id, week_of(now(session))
     key = {"tenant_id": tenant_id, "week": week, "odds": odds, "answer": str(answer)}
@@ -63,10 +62,12 @@ def _midnight(day: datetime.date) -> datetime.datetime:
 
 
 def _survey(odds: int, sent: dict[str, int]) -> Survey:
-    response = RandomisedResponse(odds=odds, num_answers=len(LeavingReason))
-    counts = [sent.get(reason, 0) for reason in LeavingReason]
+    response = local.RandomisedResponse(odds=odds, num_answers=len(randomised.LeavingReason))
+    counts = [sent.get(reason, 0) for reason in randomised.LeavingReason]
     estimates = response.estimates(counts, confidence=CONFIDENCE)
-    return Survey(response=response, num_answers=sum(counts), reasons=dict(zip(LeavingReason, estimates, strict=True)))
+    return Survey(
+        response=response, num_answers=sum(counts), reasons=dict(zip(randomised.LeavingReason, estimates, strict=True))
+    )
 
 
 def _counts(

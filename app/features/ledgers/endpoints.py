@@ -5,8 +5,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from app.access.idempotency import Once, StoredResponse
-from app.api.calls import Call, created, respond
-from app.api.gateway import Mount, serves
+from app.api import calls, gateway
 from app.features.ledgers import service, tables
 from lethe.contract.fields import PageOut, Paging
 from lethe.features.ledgers import contract
@@ -14,33 +13,33 @@ from lethe.features.ledgers import contract
 router = APIRouter()
 
 
-@serves(router, contract.CREATE)
-def create_dp_model(call: Call, once: Once, body: contract.DpModelIn) -> JSONResponse:
+@gateway.serves(router, contract.CREATE)
+def create_dp_model(call: calls.Call, once: Once, body: contract.DpModelIn) -> JSONResponse:
     numbers = service.recompute(body)
 
     def register(session: Session) -> StoredResponse:
         row = service.register(session, body, numbers, name=body.name, dataset_ids=body.dataset_ids)
         call.require_room(session=session)
-        return created(_model(session, row), f"/v1/dp-models/{row.id}")
+        return calls.created(_model(session, row), f"/v1/dp-models/{row.id}")
 
-    return respond(call.perform(once, register))
+    return calls.respond(call.perform(once, register))
 
 
-@serves(router, contract.LIST)
-def list_dp_models(call: Call, query: Paging) -> PageOut[contract.DpModelOut]:
+@gateway.serves(router, contract.LIST)
+def list_dp_models(call: calls.Call, query: Paging) -> PageOut[contract.DpModelOut]:
     with call.reading() as session:
         page = service.models(session, limit=query.limit, cursor=query.cursor)
         return PageOut(items=[_model(session, row) for row in page.items], next_cursor=page.next_cursor)
 
 
-@serves(router, contract.GET)
-def get_dp_model(call: Call, dp_model_id: str) -> contract.DpModelOut:
+@gateway.serves(router, contract.GET)
+def get_dp_model(call: calls.Call, dp_model_id: str) -> contract.DpModelOut:
     with call.reading() as session:
         return _model(session, service.get(session, dp_model_id))
 
 
-@serves(router, contract.RENEW)
-def renew_dp_model(call: Call, dp_model_id: str, body: contract.LedgerIn) -> contract.DpModelOut:
+@gateway.serves(router, contract.RENEW)
+def renew_dp_model(call: calls.Call, dp_model_id: str, body: contract.LedgerIn) -> contract.DpModelOut:
     with call.reading() as session:
         service.get(session, dp_model_id)
     numbers = service.recompute(body)
@@ -50,8 +49,8 @@ def renew_dp_model(call: Call, dp_model_id: str, body: contract.LedgerIn) -> con
         return _model(session, row)
 
 
-@serves(router, contract.RETIRE)
-def retire_dp_model(call: Call, dp_model_id: str) -> None:
+@gateway.serves(router, contract.RETIRE)
+def retire_dp_model(call: calls.Call, dp_model_id: str) -> None:
     with call.writing() as session:
         service.retire(session, service.get(session, dp_model_id))
 
@@ -73,4 +72,4 @@ def _model(session: Session, row: tables.DpModel) -> contract.DpModelOut:
     )
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

@@ -1,8 +1,7 @@
 """Hooks of the `ledgers` feature."""
 
-from app.deletion.history import OnChange
-from app.deletion.repository import Awaited
+from app.deletion import history, repository
 from app.features.ledgers import service
 
-ON_CHANGE: tuple[OnChange, ...] = (service.follow,)
-AWAITS: tuple[Awaited, ...] = (Awaited(opening=service.opening, is_open=service.is_open),)
+ON_CHANGE: tuple[history.OnChange, ...] = (service.follow,)
+AWAITS: tuple[repository.Awaited, ...] = (repository.Awaited(opening=service.opening, is_open=service.is_open),)

@@ -14,22 +14,20 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
-from app.db import actor, bulk, now, rare
-from app.db.tables import DeletionRequest, new_id
+from app.db import actor, bulk, now, rare, tables
 from app.deletion.history import Change
 from app.features.ledgers.tables import DpLedger, DpModel, DpRequest
 from app.features.systems.service import complete, may_concern, unknown_datasets
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import EventKind
-from lethe.features.ledgers import accountant
-from lethe.features.ledgers.contract import DpModelUnknown, DpRequestStatus, LedgerIn
+from lethe.features.ledgers import accountant, contract
 from lethe.proof.errors import PreconditionError
 
 _WAITING: sa.ColumnElement[str] = sa.literal_column("'waiting'")
 """Literal status, because SQLite uses the partial index only if the statement contains it."""
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
 _ANY_IN_USE = rare.Rare(DpModel.retired_at.is_(None))
-_COUNTED = (DpRequestStatus.BOUNDED, DpRequestStatus.WAITING)
+_COUNTED = (contract.DpRequestStatus.BOUNDED, contract.DpRequestStatus.WAITING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +39,7 @@ class Numbers:
     budget_rows: int
 
 
-def recompute(body: LedgerIn) -> Numbers:
+def recompute(body: contract.LedgerIn) -> Numbers:
     """Recompute a ledger's epsilon, curve and row budget, which can take a few seconds. Raises `InputInvalid` if an
     event is unknown (naming the event), or if the budget does not cover one person."""
     try:
@@ -60,13 +58,13 @@ def recompute(body: LedgerIn) -> Numbers:
 
 
 def register(
-    session: Session, body: LedgerIn, numbers: Numbers, *, name: str, dataset_ids: list[str] | None
+    session: Session, body: contract.LedgerIn, numbers: Numbers, *, name: str, dataset_ids: list[str] | None
 ) -> DpModel:
     """Register a model of the session's tenant with its first ledger. Raises `InputInvalid`."""
     if faults := unknown_datasets(session, dataset_ids):
         raise InputInvalid("The model cannot be registered as it is.", faults)
     row = DpModel(
-        id=new_id("dpm"),
+        id=tables.new_id("dpm"),
         tenant_id=actor(session).tenant_id,
         name=name,
         dataset_ids=dataset_ids,
@@ -80,7 +78,7 @@ def register(
     return row
 
 
-def renew(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) -> None:
+def renew(session: Session, model: DpModel, body: contract.LedgerIn, numbers: Numbers) -> None:
     """Replace a model's ledger after a retraining, and reassess the requests waiting for it. Repeating the call is a
     no-op. Raises `InputInvalid` if the training run started before the previous one, or if the budget does not cover
     the bounded requests accepted after it started."""
@@ -92,7 +90,7 @@ def renew(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) ->
         raise InputInvalid("The training is older than the current one.", [FieldError("trained_from", expected)])
     counted = sa.select(sa.func.count()).where(
         DpRequest.dp_model_id == model.id,
-        DpRequest.status == DpRequestStatus.BOUNDED,
+        DpRequest.status == contract.DpRequestStatus.BOUNDED,
         DpRequest.opened_at >= body.trained_from,
     )
     if session.scalars(counted).one() * body.max_rows_per_person > numbers.budget_rows:
@@ -101,7 +99,7 @@ def renew(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) ->
     ledger = _add(session, model, body, numbers)
     left_out = sa.update(DpRequest).where(
         DpRequest.dp_model_id == model.id,
-        DpRequest.status == DpRequestStatus.BOUNDED,
+        DpRequest.status == contract.DpRequestStatus.BOUNDED,
         DpRequest.opened_at < ledger.trained_from,
     )
     session.execute(
@@ -118,14 +116,14 @@ def retire(session: Session, model: DpModel) -> None:
     model.retired_at = now(session)
     waiting = list(session.scalars(_of(model).where(DpRequest.status == _WAITING)))
     for row in waiting:
-        row.status, row.ended_at = DpRequestStatus.CLOSED, model.retired_at
+        row.status, row.ended_at = contract.DpRequestStatus.CLOSED, model.retired_at
     audit.record(session, "dp_model.retired", model.id)
     complete(session, [row.request_id for row in waiting])
 
 
 def get(session: Session, dp_model_id: str) -> DpModel:
     """Return a model. Raises `DpModelUnknown`."""
-    return DpModelUnknown.if_none(session.get(DpModel, dp_model_id), dp_model_id=dp_model_id)
+    return contract.DpModelUnknown.if_none(session.get(DpModel, dp_model_id), dp_model_id=dp_model_id)
 
 
 def ledger_of(session: Session, model: DpModel) -> DpLedger:
@@ -160,12 +158,12 @@ def entries_of(session: Session, *, request_id: str) -> list[tuple[DpRequest, Dp
     return [(entry, model, ledger) for entry, model, ledger in session.execute(query)]
 
 
-def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
+def is_open(request: type[tables.DeletionRequest]) -> sa.ColumnElement[bool]:
     """Return the SQL condition that `request` is waiting for a retraining."""
     return sa.exists().where(DpRequest.request_id == request.id, DpRequest.status == _WAITING)
 
 
-def opening(session: Session) -> Callable[[DeletionRequest], bool]:
+def opening(session: Session) -> Callable[[tables.DeletionRequest], bool]:
     """Return a predicate that tests if a request concerns a model. `settle` completes requests bounded immediately."""
     if not _ANY_IN_USE.may_hold(session):
         return lambda _request: False
@@ -198,13 +196,13 @@ def _count(session: Session, accepted: Mapping[str, Change]) -> None:
         rows = []
         for change in concerned:
             entry = present.get(change.request.id)
-            if entry is not None and entry.status != DpRequestStatus.CANCELLED:
+            if entry is not None and entry.status != contract.DpRequestStatus.CANCELLED:
                 continue
             counted += 1
             forgotten = counted * ledger.max_rows_per_person
             is_bounded = forgotten <= ledger.budget_rows
             facts: dict[str, Any] = {
-                "status": DpRequestStatus.BOUNDED if is_bounded else DpRequestStatus.WAITING,
+                "status": contract.DpRequestStatus.BOUNDED if is_bounded else contract.DpRequestStatus.WAITING,
                 "forgotten_rows": forgotten,
                 "ledger_id": ledger.id if is_bounded else None,
                 "opened_at": change.at,
@@ -212,7 +210,7 @@ def _count(session: Session, accepted: Mapping[str, Change]) -> None:
             }
             if entry is None:
                 of = {"request_id": change.request.id, "dp_model_id": model.id, "tenant_id": model.tenant_id}
-                rows.append(DpRequest(id=new_id("dpr"), **of, **facts))
+                rows.append(DpRequest(id=tables.new_id("dpr"), **of, **facts))
             for name, value in facts.items() if entry is not None else ():
                 setattr(entry, name, value)
         bulk.store(session, DpRequest, rows)
@@ -222,7 +220,7 @@ def _withdraw(session: Session, request_ids: Collection[str]) -> None:
     query = sa.select(DpRequest).where(DpRequest.request_id.in_(request_ids), DpRequest.status.in_(_COUNTED))
     model_ids = set()
     for entry in session.scalars(query).all():
-        entry.status, entry.ended_at, entry.ledger_id = DpRequestStatus.CANCELLED, now(session), None
+        entry.status, entry.ended_at, entry.ledger_id = contract.DpRequestStatus.CANCELLED, now(session), None
         model_ids.add(entry.dp_model_id)
     session.flush()
     for model in session.scalars(sa.select(DpModel).where(DpModel.id.in_(model_ids)).order_by(DpModel.id)).all():
@@ -241,16 +239,18 @@ def _reassess(session: Session, model: DpModel, ledger: DpLedger) -> None:
         rows += 0 if is_left_out else ledger.max_rows_per_person
         entry.forgotten_rows = 0 if is_left_out else rows
         if is_left_out or rows <= ledger.budget_rows:
-            if entry.status == DpRequestStatus.WAITING:
+            if entry.status == contract.DpRequestStatus.WAITING:
                 entry.ended_at = now(session)
                 bounded.append(entry)
-            entry.status, entry.ledger_id = DpRequestStatus.BOUNDED, ledger.id
+            entry.status, entry.ledger_id = contract.DpRequestStatus.BOUNDED, ledger.id
     complete(session, [entry.request_id for entry in bounded])
 
 
 def _counts(ledger: DpLedger) -> sa.ColumnElement[bool]:
     """Return the SQL condition that an entry counts against a ledger or is waiting."""
-    is_bounded = sa.and_(DpRequest.status == DpRequestStatus.BOUNDED, DpRequest.opened_at >= ledger.trained_from)
+    is_bounded = sa.and_(
+        DpRequest.status == contract.DpRequestStatus.BOUNDED, DpRequest.opened_at >= ledger.trained_from
+    )
     return sa.or_(DpRequest.status == _WAITING, is_bounded)
 
 
@@ -258,11 +258,11 @@ def _of(model: DpModel) -> sa.Select[DpRequest]:
     return sa.select(DpRequest).where(DpRequest.dp_model_id == model.id)
 
 
-def _concerns(model: DpModel, request: DeletionRequest) -> bool:
+def _concerns(model: DpModel, request: tables.DeletionRequest) -> bool:
     return model.tenant_id == request.tenant_id and may_concern(model.dataset_ids, request)
 
 
-def _add(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) -> DpLedger:
+def _add(session: Session, model: DpModel, body: contract.LedgerIn, numbers: Numbers) -> DpLedger:
     """Add a ledger as the model's current one. Raises `InputInvalid` if its training starts in the future."""
     at = now(session)
     if body.trained_from > at:
@@ -270,11 +270,11 @@ def _add(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) -> 
         raise InputInvalid("The training has not started yet.", [FieldError("trained_from", expected)])
     model.version += 1
     ledger = DpLedger(
-        id=new_id("dpl"),
+        id=tables.new_id("dpl"),
         tenant_id=model.tenant_id,
         dp_model_id=model.id,
         version=model.version,
-        **{name: getattr(body, name) for name in LedgerIn.model_fields},
+        **{name: getattr(body, name) for name in contract.LedgerIn.model_fields},
         epsilon=numbers.epsilon,
         curve=numbers.curve,
         budget_rows=numbers.budget_rows,

@@ -4,8 +4,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.features.ledgers import service
-from app.features.ledgers.tables import DpLedger, DpModel, DpRequest
+from app.features.ledgers import service, tables
 from app.features.systems.service import registered
 from app.features.systems.systems import RegisteredSystem, RequestProof, SystemKind, iso, map_of
 from lethe.features.ledgers import accountant, contract, evidence
@@ -15,7 +14,9 @@ _KIND = "dp_model"
 
 
 def _systems(session: Session) -> list[RegisteredSystem]:
-    return [RegisteredSystem.of(model, kind=_KIND, grade=Grade.DECLARED) for model in registered(session, DpModel)]
+    return [
+        RegisteredSystem.of(model, kind=_KIND, grade=Grade.DECLARED) for model in registered(session, tables.DpModel)
+    ]
 
 
 def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
@@ -32,7 +33,7 @@ def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
     ]
 
 
-def _evidence(entry: DpRequest, ledger: DpLedger | None) -> dict[str, Any]:
+def _evidence(entry: tables.DpRequest, ledger: tables.DpLedger | None) -> dict[str, Any]:
     if ledger is None:
         return {"type": evidence.SPENT, "status": entry.status}
     steps = accountant.read(ledger.ledger)

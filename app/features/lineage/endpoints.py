@@ -6,9 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header
 from fastapi.responses import JSONResponse, Response
 
-from app.api.calls import Call
-from app.api.deletion_requests import subject_ref
-from app.api.gateway import Mount, serves
+from app.api import calls, deletion_requests, gateway
 from app.audit import service as audit
 from app.catalogue import service as catalogue
 from app.db import actor
@@ -20,8 +18,8 @@ from lethe.features.lineage import contract
 router = APIRouter()
 
 
-@serves(router, contract.EXPORTS)
-def list_exports(call: Call, model_id: str, query: contract.ExportsQuery) -> PageOut[contract.ExportOut]:
+@gateway.serves(router, contract.EXPORTS)
+def list_exports(call: calls.Call, model_id: str, query: contract.ExportsQuery) -> PageOut[contract.ExportOut]:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         to = (call.caller.id, call.caller.maker) if query.mine else None
@@ -29,8 +27,8 @@ def list_exports(call: Call, model_id: str, query: contract.ExportsQuery) -> Pag
     return PageOut(items=[contract.ExportOut.of(export) for export in exports.items], next_cursor=exports.next_cursor)
 
 
-@serves(router, contract.STATE_COPY)
-def state_copy(call: Call, model_id: str, export_id: str, body: contract.CopyStatementIn) -> contract.ExportOut:
+@gateway.serves(router, contract.STATE_COPY)
+def state_copy(call: calls.Call, model_id: str, export_id: str, body: contract.CopyStatementIn) -> contract.ExportOut:
     with call.writing() as session:
         catalogue.get_model(session, model_id)
         return contract.ExportOut.of(
@@ -38,13 +36,13 @@ def state_copy(call: Call, model_id: str, export_id: str, body: contract.CopySta
         )
 
 
-@serves(
+@gateway.serves(
     router,
     contract.SERVING,
     more={304: {"description": "What the ETag named still holds, and for `max-age` seconds more"}},
 )
 def get_serving(
-    call: Call,
+    call: calls.Call,
     model_id: str,
     query: contract.ServingQuery,
     if_none_match: Annotated[
@@ -84,8 +82,8 @@ def _matches(if_none_match: str, etag: str) -> bool:
     return "*" in etags or etag.removeprefix("W/") in etags
 
 
-@serves(router, contract.OF_REQUEST)
-def get_request_lineage(call: Call, request_id: str) -> contract.LineageOut:
+@gateway.serves(router, contract.OF_REQUEST)
+def get_request_lineage(call: calls.Call, request_id: str) -> contract.LineageOut:
     with call.reading() as session:
         deletion.get(session, request_id)
     with call.writing() as session:
@@ -94,12 +92,12 @@ def get_request_lineage(call: Call, request_id: str) -> contract.LineageOut:
         return _lineage(service.of_request(session, deletion.get(session, request_id)))
 
 
-@serves(router, contract.OF_PERSON)
-def trace_lineage(call: Call, body: SubjectIn) -> contract.LineageOut:
+@gateway.serves(router, contract.OF_PERSON)
+def trace_lineage(call: calls.Call, body: SubjectIn) -> contract.LineageOut:
     with call.writing() as session:
         audit.record(session, "lineage.read", actor(session).tenant_id)
     with call.reading() as session:
-        return _lineage(service.of_person(session, subject_ref=subject_ref(call, body)))
+        return _lineage(service.of_person(session, subject_ref=deletion_requests.subject_ref(call, body)))
 
 
 def _lineage(lineage: service.PersonLineage) -> contract.LineageOut:
@@ -125,4 +123,4 @@ def _first_without(first: service.FirstWithout | None) -> contract.FirstWithoutO
     )
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

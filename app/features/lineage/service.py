@@ -15,10 +15,8 @@ from app.audit import service as audit
 from app.catalogue import repository as catalogue_repository, service as catalogue
 from app.db import actor, now
 from app.db.tables import Certificate, DeletionRequest, Model, Version, new_id
-from app.features.lineage import repository
-from app.features.lineage.tables import Export
-from lethe.contract.problems import VersionUnknown
-from lethe.contract.sets import Scope, VersionStatus
+from app.features.lineage import repository, tables
+from lethe.contract import problems, sets
 from lethe.features.lineage.contract import CopyStatementIn, ExportUnknown, ServingRefusal
 
 _SHOWN = 500
@@ -45,7 +43,7 @@ class ModelLineage:
     first_without: FirstWithout | None
     owed: bool
     num_copies_outside: int
-    copies_outside: list[Export]
+    copies_outside: list[tables.Export]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +108,7 @@ def _of_model(
 def record_export(session: Session, version: Version) -> dict[str, str]:
     """Record that the session's actor exports a version's weights; return the export's id for the audit log."""
     by = actor(session)
-    export = Export(
+    export = tables.Export(
         id=new_id("exp"),
         tenant_id=by.tenant_id,
         model_id=version.model_id,
@@ -122,14 +120,16 @@ def record_export(session: Session, version: Version) -> dict[str, str]:
     return {"export_id": export.id}
 
 
-def state_copy(session: Session, *, model_id: str, export_id: str, stated: CopyStatementIn, caller: Caller) -> Export:
+def state_copy(
+    session: Session, *, model_id: str, export_id: str, stated: CopyStatementIn, caller: Caller
+) -> tables.Export:
     """Replace the statement about a copy with `stated`. Repeating the call is a no-op. Raises `ExportUnknown`,
     `VersionUnknown`, and `ScopeMissing` unless the caller received the copy or is an admin."""
-    export = session.get(Export, export_id)
+    export = session.get(tables.Export, export_id)
     if export is None or export.model_id != model_id:
         raise ExportUnknown(export_id=export_id)
     if export.api_key_id not in (caller.id, caller.maker):
-        caller.require(Scope.ADMIN)
+        caller.require(sets.Scope.ADMIN)
     if stated.replaced_by is not None:
         catalogue.get_version(session, model_id=model_id, number=stated.replaced_by)
     statement = dict(stated) | {"stated_by": actor(session).name}
@@ -180,7 +180,7 @@ def of_model(
         version=version.number if version else None,
         weights_sha256=version.weights_sha256 if version else None,
         reason=reason,
-        certified=version is not None and version.status == VersionStatus.LIVE and deadline is None,
+        certified=version is not None and version.status == sets.VersionStatus.LIVE and deadline is None,
         valid_until=None if reason else until,
         retry_after_seconds=_ASK_AGAIN_SECONDS if waits else None,
         fresh_seconds=0 if reason else int((until - at).total_seconds()),
@@ -192,7 +192,7 @@ def _version(session: Session, model: Model, *, number: int | None, weights_sha2
         return catalogue_repository.live_version(session, model)
     version = repository.version_named(session, model_id=model.id, number=number, weights_sha256=weights_sha256)
     if version is None:
-        raise VersionUnknown.never(model_id=model.id)
+        raise problems.VersionUnknown.never(model_id=model.id)
     return version
 
 
@@ -200,11 +200,11 @@ def _refusal(version: Version | None, *, is_overdue: bool) -> ServingRefusal | N
     if version is None:
         return ServingRefusal.NOT_LIVE
     match version.status:
-        case VersionStatus.LIVE if version.held:
+        case sets.VersionStatus.LIVE if version.held:
             return ServingRefusal.HELD
-        case VersionStatus.LIVE:
+        case sets.VersionStatus.LIVE:
             return ServingRefusal.FORGETTING_OVERDUE if is_overdue else None
-        case VersionStatus.DESTROYED:
+        case sets.VersionStatus.DESTROYED:
             return ServingRefusal.WEIGHTS_DESTROYED
         case _:
             return ServingRefusal.SUPERSEDED

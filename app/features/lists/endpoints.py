@@ -19,14 +19,12 @@ from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access.idempotency import Once, StoredResponse
-from app.api import deletion_requests, problems
+from app.api import deletion_requests, gateway, problems
 from app.api.calls import Call
-from app.api.gateway import Mount, serves
 from app.audit import service as audit
 from app.db.tables import DeletionRequest
-from app.deletion import search_repository, service as deletion
+from app.deletion import search_repository, service as deletion, views
 from app.deletion.service import RequestDraft, Submitted
-from app.deletion.views import View
 from lethe import sockets
 from lethe.contract.deletion_requests import DeletionRequestIn, RequestFilter
 from lethe.contract.fields import nearest
@@ -52,20 +50,20 @@ _SOME_REFUSED: dict[int | str, dict[str, Any]] = {
 }
 
 
-@serves(router, contract.CREATE_BATCH, more=_SOME_REFUSED)
+@gateway.serves(router, contract.CREATE_BATCH, more=_SOME_REFUSED)
 def create_batch(call: Call, body: contract.BatchIn, once: Once, query: contract.BatchQuery) -> JSONResponse:
     items = [_Item(place=place, body=request) for place, request in enumerate(body.requests)]
     return _submit(call, once, items, query.source)
 
 
-@serves(router, contract.CREATE_FROM_CSV, more=_SOME_REFUSED)
+@gateway.serves(router, contract.CREATE_FROM_CSV, more=_SOME_REFUSED)
 def create_batch_from_csv(
     call: Call, body: Annotated[bytes, HttpBody(media_type="text/csv")], once: Once, query: contract.BatchQuery
 ) -> JSONResponse:
     return _submit(call, once, _read(body), query.source)
 
 
-@serves(router, contract.EXPORT)
+@gateway.serves(router, contract.EXPORT)
 def export_deletion_requests(call: Call, query: RequestFilter) -> StreamingResponse:
     search = deletion_requests.sought_by(call, query)
     with call.reading() as session:
@@ -162,7 +160,7 @@ def _store(
     ]
 
 
-def _answered(item: _Item, outcome: Submitted | Problem, view: View) -> contract.BatchItemOut:
+def _answered(item: _Item, outcome: Submitted | Problem, view: views.View) -> contract.BatchItemOut:
     if isinstance(outcome, Problem):
         return _refused(item, outcome)
     request = outcome.request
@@ -238,7 +236,7 @@ _Page = tuple[list[DeletionRequest], Mapping[str, str] | None]
 """Requests in the export, and the names of their assignees, or None if the caller may not see assignees."""
 
 
-def _pages(call: Call, view: View, search: search_repository.Sought) -> Iterator[_Page]:
+def _pages(call: Call, view: views.View, search: search_repository.Sought) -> Iterator[_Page]:
     """Yield the export's pages, each from its own session, so that slow readers do not keep a transaction open."""
     cursor = None
     while True:
@@ -273,7 +271,7 @@ _OF_ASSIGNEES = ("assignee", "assignee_name")
 """Columns for callers with the scope `requests:review`."""
 
 
-def _written(pages: Iterable[_Page], view: View, columns: Sequence[str]) -> Iterator[str]:
+def _written(pages: Iterable[_Page], view: views.View, columns: Sequence[str]) -> Iterator[str]:
     yield ",".join(columns) + "\r\n"
     for requests, names in pages:
         text = io.StringIO()
@@ -281,7 +279,9 @@ def _written(pages: Iterable[_Page], view: View, columns: Sequence[str]) -> Iter
         yield text.getvalue()
 
 
-def _row(request: DeletionRequest, view: View, columns: Sequence[str], names: Mapping[str, str]) -> list[str | None]:
+def _row(
+    request: DeletionRequest, view: views.View, columns: Sequence[str], names: Mapping[str, str]
+) -> list[str | None]:
     computed = {
         "status": view.status(request),
         "completed_at": view.completed_at(request),
@@ -293,7 +293,7 @@ def _row(request: DeletionRequest, view: View, columns: Sequence[str], names: Ma
     return [value.isoformat() if isinstance(value, datetime.datetime) else value for value in values]
 
 
-@serves(router, contract.COUNT)
+@gateway.serves(router, contract.COUNT)
 def count_deletion_requests(call: Call, query: RequestFilter) -> contract.CountOut:
     search = deletion_requests.audited_search(call, query)
     with call.reading() as session:
@@ -303,7 +303,7 @@ def count_deletion_requests(call: Call, query: RequestFilter) -> contract.CountO
     return contract.CountOut(count=count)
 
 
-@serves(router, contract.DECIDE)
+@gateway.serves(router, contract.DECIDE)
 def decide_deletion_requests(call: Call, body: contract.DecisionsIn) -> contract.DecisionsOut:
     _check(body)
     filters = body.model_dump(include={field.name for field in fields(search_repository.Sought)})
@@ -340,4 +340,4 @@ def _decide(session: Session, call: Call, request: DeletionRequest, body: contra
         deletion.reject(session, request, ground=rejection.ground, explanation=rejection.explanation)
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

@@ -11,8 +11,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from app import errors, installations, telemetry
-from app.api import calls, problems
-from app.api.gateway import Lifespan, Mount
+from app.api import calls, gateway, problems
 from app.features.monitoring.metrics import Metrics
 from lethe.contract.sets import Scope
 
@@ -81,5 +80,5 @@ def _handler(installed: Metrics) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-LIFESPANS: tuple[Lifespan, ...] = (scraped,)
-MOUNTS: tuple[Mount, ...] = (Mount(router=router, prefix="", by_accounting=True),)
+LIFESPANS: tuple[gateway.Lifespan, ...] = (scraped,)
+MOUNTS: tuple[gateway.Mount, ...] = (gateway.Mount(router=router, prefix="", by_accounting=True),)

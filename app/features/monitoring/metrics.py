@@ -17,19 +17,18 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app import db, installations, telemetry
+from app import db, errors, installations, telemetry
 from app.catalogue import repository as catalogue_repository
 from app.db.tables import Dataset, DeletionRequest, Run
 from app.deletion.repository import these
 from app.deletion.status import OPEN
-from app.errors import AuditFailed
 from app.journal.verification import BackupState
 from app.operations import repository, service
-from app.operations.service import FAILURES, ServiceState
-from lethe.contract.problems import DatabasePutBack, Unavailable
-from lethe.contract.sets import Regulation, RunStatus, WorkerState
+from lethe.contract import problems, sets
 
-_TESTED = sa.or_(sa.and_(Run.status == RunStatus.PUBLISHED, Run.audit.is_not(None)), Run.error_code == AuditFailed.code)
+_TESTED = sa.or_(
+    sa.and_(Run.status == sets.RunStatus.PUBLISHED, Run.audit.is_not(None)), Run.error_code == errors.AuditFailed.code
+)
 """Condition for runs that had a canary test and either published a version or failed because of the test."""
 _FRESH_SECONDS = 5.0
 """Minimum number of seconds between two database queries, regardless of the scrape interval."""
@@ -53,7 +52,7 @@ def totals(session: Session, *, before: datetime.datetime) -> list[tuple[str, st
     tested = sa.func.count().filter(_TESTED)
     query = (
         sa.select(Run.kind, Run.status, sa.func.sum(1 + Run.repeated), sa.func.sum(Run.steps_done), tested)
-        .where(Run.status != RunStatus.RUNNING, Run.started_at < before)
+        .where(Run.status != sets.RunStatus.RUNNING, Run.started_at < before)
         .group_by(Run.kind, Run.status)
     )
     return [(kind, status, count, steps, tests) for kind, status, count, steps, tests in session.execute(query)]
@@ -63,7 +62,9 @@ def ended(session: Session, *, began_from: datetime.datetime, ended_after: datet
     """Return the runs that began at or after `began_from` and ended at or after `ended_after`, each with a flag that is
     True if the run had a canary test."""
     query = sa.select(Run, _TESTED)
-    query = query.where(Run.started_at >= began_from, Run.status != RunStatus.RUNNING, Run.finished_at >= ended_after)
+    query = query.where(
+        Run.started_at >= began_from, Run.status != sets.RunStatus.RUNNING, Run.finished_at >= ended_after
+    )
     return [(run, bool(tested)) for run, tested in session.execute(query)]
 
 
@@ -93,7 +94,7 @@ def _grouped(
 
 def _result(status: str) -> str:
     """Return the label for the canary test result of a run that ended in `status`."""
-    return "passed" if status == RunStatus.PUBLISHED else "failed"
+    return "passed" if status == sets.RunStatus.PUBLISHED else "failed"
 
 
 def _free_bytes(folder: Path) -> float:
@@ -132,7 +133,9 @@ class Metrics:
         self._reported = gauge("lethe_requests_reported_open", "Shown to apps as completed, and not done")
         self._running = gauge("lethe_runs_running", "Runs under way")
         self._silence = gauge("lethe_worker_silence_seconds", "Since any worker's last sign of life; +Inf if never")
-        self._failing = gauge("lethe_workers_failing", f"Whether the last {FAILURES} runs all came to nothing, lately")
+        self._failing = gauge(
+            "lethe_workers_failing", f"Whether the last {service.FAILURES} runs all came to nothing, lately"
+        )
         self._tombstones_damaged = gauge(
             "lethe_tombstones_damaged", "Whether they are not what was written; NaN: not verified"
         )
@@ -178,10 +181,10 @@ class Metrics:
                 degraded = catalogue_repository.degraded_versions(session).values()
                 self._degraded.labels("no").set(sum(degraded))
                 self._degraded.labels("yes").set(len(degraded) - sum(degraded))
-        except (SQLAlchemyError, Unavailable) as error:
+        except (SQLAlchemyError, problems.Unavailable) as error:
             telemetry.logger().error("operations.database_unavailable", error=type(error).__name__)
             self._up.set(0)
-            self._put_back.set(isinstance(error, DatabasePutBack))
+            self._put_back.set(isinstance(error, problems.DatabasePutBack))
             self._clear()
             for gauge in (self._oldest, self._reported, self._running, self._silence, self._failing, self._damaged):
                 gauge.set(math.nan)
@@ -189,14 +192,14 @@ class Metrics:
             self._up.set(1)
             self._put_back.set(0)
 
-    def _set(self, state: ServiceState) -> None:
+    def _set(self, state: service.ServiceState) -> None:
         self._oldest.set(state.queue_age_seconds)
         self._running.set(state.running)
         self._silence.set((state.at - state.seen_at).total_seconds() if state.seen_at else math.inf)
-        self._failing.set(state.workers is WorkerState.FAILING)
+        self._failing.set(state.workers is sets.WorkerState.FAILING)
         # Drop the labels of tenants and regulations without open requests.
         self._clear()
-        by_regulation = _grouped(state.waiting, "regulation", preferred=list(Regulation), at_most=_MAX_REGULATIONS)
+        by_regulation = _grouped(state.waiting, "regulation", preferred=list(sets.Regulation), at_most=_MAX_REGULATIONS)
         for regulation, group in by_regulation.items():
             self._at_risk.labels(regulation).set(sum(counts.at_risk for counts in group))
             self._overdue.labels(regulation).set(sum(counts.overdue for counts in group))
@@ -225,7 +228,7 @@ class Metrics:
             for kind, status, count, steps, tested in totals(session, before=settled):
                 self._runs.labels(kind, status).inc(count)
                 self._canary_tests.labels(_result(status)).inc(tested)
-                if status == RunStatus.PUBLISHED:
+                if status == sets.RunStatus.PUBLISHED:
                     self._steps.labels(kind).inc(steps)
             self._counted_from, self._ended_by = settled, settled
         fresh = ended(session, began_from=self._counted_from, ended_after=self._ended_by)
@@ -233,7 +236,7 @@ class Metrics:
             if run.id not in self._counted and run.finished_at:
                 self._runs.labels(run.kind, run.status).inc(1 + run.repeated if is_first else 1)
                 self._canary_tests.labels(_result(run.status)).inc(tested)
-                if run.status == RunStatus.PUBLISHED:
+                if run.status == sets.RunStatus.PUBLISHED:
                     self._steps.labels(run.kind).inc(run.steps_done)
                     self._seconds.labels(run.kind).observe((run.finished_at - run.started_at).total_seconds())
         self._counted_from, self._ended_by = settled, moment - _MAX_TRANSACTION_DURATION

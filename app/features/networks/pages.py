@@ -6,12 +6,7 @@ from typing import Literal
 from fastapi import Response
 from starlette.datastructures import UploadFile
 
-from app.features.desk import rendering as pages
-from app.features.desk.forms import text
-from app.features.desk.languages import gettext, marked
-from app.features.desk.lists import PagePosition, ThePlace
-from app.features.desk.menu import MenuEntry
-from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.desk import forms, languages, lists, menu, rendering as pages, request_context
 from app.features.networks import endpoints as networks
 from lethe.contract.problems import FieldError, InputInvalid, Problem
 
@@ -23,21 +18,22 @@ Deleted = Literal["", "deleted"]
 
 
 @router.get("/networks")
-def list_networks(context: TheContext, place: ThePlace, done: Deleted = "") -> Response:
+def list_networks(context: request_context.TheContext, place: lists.ThePlace, done: Deleted = "") -> Response:
     """Show the networks, newest first, and the form to register one."""
     return _listed(context, place=place, done=done, fields=dict.fromkeys(_TEXT_FIELDS, ""))
 
 
 @router.post("/networks")
-def upload_network(context: TheContext, form: Form) -> Response:
+def upload_network(context: request_context.TheContext, form: request_context.Form) -> Response:
     """Register a network and show it, or show why it was refused."""
     context.require(networks.create_network)
-    fields = {name: text(form, name) for name in _TEXT_FIELDS}
+    fields = {name: forms.text(form, name) for name in _TEXT_FIELDS}
     try:
         for name in _TEXT_FIELDS[:-1]:
             if not fields[name]:
                 raise InputInvalid(
-                    gettext("Something is not filled in."), [FieldError(name, gettext("expected some text"))]
+                    languages.gettext("Something is not filled in."),
+                    [FieldError(name, languages.gettext("expected some text"))],
                 )
         answer = context.ask(
             networks.create_network,
@@ -45,12 +41,12 @@ def upload_network(context: TheContext, form: Form) -> Response:
             **fields | {"dp_ledger": fields["dp_ledger"] or None},
         )
     except Problem as error:
-        return _listed(context, place=PagePosition(), fields=fields, error=error)
+        return _listed(context, place=lists.PagePosition(), fields=fields, error=error)
     return pages.see(f"{pages.ROOT}/networks/{json.loads(bytes(answer.body))['id']}", done="made")
 
 
 @router.get("/networks/{network_id}")
-def show_network(context: TheContext, network_id: str, done: Done = "") -> Response:
+def show_network(context: request_context.TheContext, network_id: str, done: Done = "") -> Response:
     """Show the inputs, outputs and provenance of a network."""
     network = context.ask(networks.get_network, network_id=network_id)
     return context.page(
@@ -59,16 +55,16 @@ def show_network(context: TheContext, network_id: str, done: Done = "") -> Respo
 
 
 @router.post("/networks/{network_id}/delete")
-def delete_network(context: TheContext, network_id: str) -> Response:
+def delete_network(context: request_context.TheContext, network_id: str) -> Response:
     """Delete a network."""
     context.ask(networks.delete_network, network_id=network_id)
     return pages.see(f"{pages.ROOT}/networks", done="deleted")
 
 
 def _listed(
-    context: RequestContext,
+    context: request_context.RequestContext,
     *,
-    place: PagePosition,
+    place: lists.PagePosition,
     fields: dict[str, str],
     done: Deleted = "",
     error: Problem | None = None,
@@ -85,9 +81,11 @@ def _listed(
 
 def _file(part: object) -> UploadFile:
     if not isinstance(part, UploadFile) or not part.filename:
-        raise InputInvalid(gettext("No file was chosen."), [FieldError("file", gettext("expected an ONNX file"))])
+        raise InputInvalid(
+            languages.gettext("No file was chosen."), [FieldError("file", languages.gettext("expected an ONNX file"))]
+        )
     return part
 
 
 PAGES = (router,)
-MENU = (MenuEntry(70, marked("Networks"), f"{pages.ROOT}/networks", networks.list_networks, "models"),)
+MENU = (menu.MenuEntry(70, languages.marked("Networks"), f"{pages.ROOT}/networks", networks.list_networks, "models"),)

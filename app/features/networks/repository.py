@@ -3,8 +3,7 @@
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.bulk import Page, page
-from app.db.tables import Dataset, Model
+from app.db import bulk, tables
 from app.features.networks.tables import Network, NetworkPiece
 
 _PIECE_BYTES = 2**20
@@ -23,8 +22,8 @@ def any_with(session: Session, sha256: str) -> Network | None:
     return session.scalars(sa.select(Network).where(Network.sha256 == sha256).order_by(Network.id).limit(1)).first()
 
 
-def networks(session: Session, *, limit: int, cursor: str | None) -> Page[Network]:
-    return page(session, sa.select(Network), Network.created_at, Network.id, limit=limit, cursor=cursor)
+def networks(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[Network]:
+    return bulk.page(session, sa.select(Network), Network.created_at, Network.id, limit=limit, cursor=cursor)
 
 
 def add(session: Session, row: Network, content: bytes) -> None:
@@ -48,11 +47,17 @@ def drop(session: Session, row: Network) -> None:
 
 def first_dataset_on(session: Session, network_id: str) -> str | None:
     """Return the ID of an active dataset whose rows this network encoded, or None if there is none."""
-    query = sa.select(Dataset.id).where(Dataset.network_id == network_id, Dataset.retired_at.is_(None))
-    return session.scalars(query.order_by(Dataset.id).limit(1)).first()
+    query = sa.select(tables.Dataset.id).where(
+        tables.Dataset.network_id == network_id, tables.Dataset.retired_at.is_(None)
+    )
+    return session.scalars(query.order_by(tables.Dataset.id).limit(1)).first()
 
 
 def mechanisms_in_service(session: Session) -> list[tuple[str, dict[str, object]]]:
     """Return the ID and the stored mechanism of each model that is not retired."""
-    query = sa.select(Model.id, Model.mechanism).where(Model.retired_at.is_(None)).order_by(Model.id)
+    query = (
+        sa.select(tables.Model.id, tables.Model.mechanism)
+        .where(tables.Model.retired_at.is_(None))
+        .order_by(tables.Model.id)
+    )
     return [(model_id, mechanism) for model_id, mechanism in session.execute(query)]

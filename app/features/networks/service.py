@@ -15,21 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
+from app import config, turns
 from app.audit import service as audit
 from app.catalogue import datasets
-from app.config import Settings
 from app.db import actor, bulk, now, tables
 from app.features.networks import repository, under_way
 from app.features.networks.tables import Network
 from app.rows.formats import FeaturesOf
-from app.turns import Turns
 from lethe.contract import fields, models, problems
-from lethe.contract.problems import Busy, FieldError, InputInvalid
 from lethe.encoding.rows import numbers_of
 from lethe.features.networks import contract
 from lethe.features.networks.encoders import process
 from lethe.features.networks.encoders.limits import Limits
-from lethe.features.networks.encoders.process import Encoder, ExaminedNetwork
 from lethe.features.networks.tangents.supported import unsupported
 from lethe.proof.errors import PrivacyError
 from lethe.proof.network import Linearisation, PublicNetwork
@@ -38,7 +35,7 @@ OF_TENANT = 3
 """Maximum number of concurrent network processes per tenant."""
 IN_ALL = 6
 """Maximum number of concurrent network processes in total: half of the gateway's threads (`app.api.gateway`)."""
-_places = Turns(IN_ALL, of_one=OF_TENANT)
+_places = turns.Turns(IN_ALL, of_one=OF_TENANT)
 _FACTS = ("opset", "input_shape", "output_size", "num_parameters", "parameters", "operators")
 """Facts found by the examination of a network that are stored as columns of its row."""
 
@@ -49,7 +46,9 @@ def place(tenant_id: str) -> Iterator[None]:
     asked = _places.ask(tenant_id)
     try:
         if not asked.done():
-            raise Busy("Nothing was done. Repeat the call in a second, with its Idempotency-Key if it has one.")
+            raise problems.Busy(
+                "Nothing was done. Repeat the call in a second, with its Idempotency-Key if it has one."
+            )
         yield
     finally:
         _places.end(tenant_id, asked)
@@ -58,7 +57,7 @@ def place(tenant_id: str) -> Iterator[None]:
 class StoredNetwork:
     """Registered network whose file was read and verified; each use starts a process for it."""
 
-    def __init__(self, row: Network, content: bytes, settings: Settings) -> None:
+    def __init__(self, row: Network, content: bytes, settings: config.Settings) -> None:
         self.input_size = math.prod(row.input_shape)
         self._id, self._tenant_id = row.id, row.tenant_id
         self._output_size = row.output_size
@@ -85,8 +84,8 @@ class StoredNetwork:
             def features_of(raw: NDArray[np.float64], num_in_file: int | None) -> NDArray[np.floating[Any]]:
                 nonlocal num_encoded
                 if raw.shape[1] != self.input_size:
-                    fault = FieldError("x", numbers_of(self.input_size))
-                    raise InputInvalid("The vectors do not fit the network.", [fault])
+                    fault = problems.FieldError("x", numbers_of(self.input_size))
+                    raise problems.InputInvalid("The vectors do not fit the network.", [fault])
                 before = num_encoded
                 num_encoded += len(raw)
                 return encoder.encode(raw, progress=lambda done: meter.advance(before + done, num_in_file))
@@ -94,14 +93,14 @@ class StoredNetwork:
             yield features_of
 
     @contextmanager
-    def _started(self) -> Iterator[Encoder]:
+    def _started(self) -> Iterator[process.Encoder]:
         """Start the network's process, and stop it at the end of the `with` block. Raises `NetworkFailed` or `Busy`."""
         size, limits = {"input_size": self.input_size, "output_size": self._output_size}, limits_of(self._settings)
         with place(self._tenant_id), process.started(self._content, **size, limits=limits) as encoder:
             yield encoder
 
 
-def limits_of(settings: Settings) -> Limits:
+def limits_of(settings: config.Settings) -> Limits:
     """Return the limits for a network's process and file."""
     return Limits(
         memory_bytes=settings.network_memory_bytes,
@@ -111,7 +110,13 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def register(
-    session: Session, *, examined: ExaminedNetwork, name: str, licence: str, provenance: str, dp_ledger: str | None
+    session: Session,
+    *,
+    examined: process.ExaminedNetwork,
+    name: str,
+    licence: str,
+    provenance: str,
+    dp_ledger: str | None,
 ) -> Network:
     """Register an examined network.
 
@@ -173,7 +178,7 @@ def content_by(session: Session, sha256: str) -> bytes:
     return content_of(session, row)
 
 
-def opened(session: Session, settings: Settings, network_id: str) -> StoredNetwork:
+def opened(session: Session, settings: config.Settings, network_id: str) -> StoredNetwork:
     """Read a network so that it can be run. Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of` does."""
     row = get(session, network_id)
     return StoredNetwork(row, content_of(session, row), settings)
@@ -258,5 +263,5 @@ def _check_outputs(dataset: tables.Dataset, network: Network) -> None:
 
 def _refusal(detail: str, **messages: str) -> problems.PreconditionFailed:
     return problems.PreconditionFailed(
-        detail, [FieldError(f"tangent.{field}", message) for field, message in messages.items()]
+        detail, [problems.FieldError(f"tangent.{field}", message) for field, message in messages.items()]
     )

@@ -20,11 +20,9 @@ from app.rows import formats, ingest
 from app.vault import store
 from lethe.contract.fields import expected
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.encoding import rows as encoding
+from lethe.encoding import rows as encoding, spread, targets
 from lethe.encoding.columns import MAX_NAME_LENGTH, MAX_TEXT_LENGTH, Faults, Vector, is_name, refuse
 from lethe.encoding.rows import MAX_FEATURES, Schema
-from lethe.encoding.spread import Spread
-from lethe.encoding.targets import TargetColumn
 
 _PIECE = 2**20
 """Maximum number of bytes per read."""
@@ -131,13 +129,13 @@ _NEEDS_A_SCHEMA = 'is an array of weights, whose bound a schema states: send one
 
 
 def read_vectors(
-    file: io.RawIOBase, folder: Path, max_bytes: int, learned: TargetColumn | int
+    file: io.RawIOBase, folder: Path, max_bytes: int, learned: targets.TargetColumn | int
 ) -> Iterator[formats.Batch]:
     """Yield batches of vectors with their class indices or targets, and their subjects. `learned` is the target column
     or the number of classes."""
     with _arrays(file, _ARRAYS, max_bytes) as (archive, arrays):
         x, y, subject = (arrays[name] for name in _ARRAYS)
-        _check_arrays(x, y, subject, kinds_of_y="iuf" if isinstance(learned, TargetColumn) else "iu")
+        _check_arrays(x, y, subject, kinds_of_y="iuf" if isinstance(learned, targets.TargetColumn) else "iu")
         num_rows, num_features = x.shape
         formats.check_size(formats.encoded_bytes(num_rows, num_features), max_bytes)
         for first_line, (features, labels, names) in _pieces(archive, (x, y, subject), folder, num_features):
@@ -209,11 +207,11 @@ def _encoded(
     subjects: list[str | None],
     *,
     first_line: int,
-    learned: TargetColumn | int,
+    learned: targets.TargetColumn | int,
 ) -> formats.Batch:
     vectors = encoding.checked_vectors(x, first_line=first_line)
     faults = Faults.in_file(range(first_line, first_line + len(vectors)))
-    if isinstance(learned, TargetColumn):
+    if isinstance(learned, targets.TargetColumn):
         y = y.astype(np.float64)
         faults.mark("y", learned.wrong(y), learned.expected)
     else:
@@ -222,9 +220,9 @@ def _encoded(
     faults.refuse()
     return formats.Batch(
         features=encoding.unit_rows(vectors),
-        labels=learned.labels(y) if isinstance(learned, TargetColumn) else y.astype("<i4"),
+        labels=learned.labels(y) if isinstance(learned, targets.TargetColumn) else y.astype("<i4"),
         subjects=subjects,
-        spread=Spread.of(vectors),
+        spread=spread.Spread.of(vectors),
         raw=vectors,
         lines=range(first_line, first_line + len(vectors)),
     )

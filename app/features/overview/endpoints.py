@@ -10,8 +10,7 @@ from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
 from app import heartbeat
-from app.api.calls import Call
-from app.api.gateway import Mount, serves
+from app.api import calls, gateway
 from app.db.tables import AuditEntry, DeletionRequest, InstallationIdentity
 from app.deletion.status import OPEN, TRANSITIONS
 from app.journal import repository as backup_repository
@@ -20,7 +19,6 @@ from app.unlearning import repository as unlearning_repository
 from lethe import sockets
 from lethe.contract.sets import WorkerState
 from lethe.features.overview import contract
-from lethe.features.overview.contract import COUNTED, BackupsOut, HostOut, ModelsCountOut, OverviewOut
 from lethe.features.webhooks.contract import DeliveryStatus
 
 router = APIRouter()
@@ -38,14 +36,14 @@ def _undelivered(session: Session, *, at_most: int) -> dict[str, int]:
     return {status: number for count in counters for status, number in count(session, at_most=at_most).items()}
 
 
-@serves(router, contract.GET)
-def get_overview(call: Call) -> OverviewOut:
+@gateway.serves(router, contract.GET)
+def get_overview(call: calls.Call) -> contract.OverviewOut:
     with call.reading() as session:
         state = operations.state(session, call.installation)
-        ended = _ended_requests(session, at_most=COUNTED)
+        ended = _ended_requests(session, at_most=contract.COUNTED)
         models = call.find_once(session, operations.standings)
         unresolved = unlearning_repository.unresolved_runs(session)
-        undelivered = _undelivered(session, at_most=COUNTED)
+        undelivered = _undelivered(session, at_most=contract.COUNTED)
         counts = [count(session) for count in sockets.plugs("app.features", "hooks", "STORED_BYTES")]
         backup_at = _last_backup_at(session)
         first_start = session.scalar(sa.select(InstallationIdentity.created_at))
@@ -56,7 +54,7 @@ def get_overview(call: Call) -> OverviewOut:
     waiting = {status.value: 0 for status in sorted(OPEN)}
     for group in state.waiting:
         waiting[group.status] += group.count
-    return OverviewOut.of(
+    return contract.OverviewOut.of(
         state,
         open=waiting,
         ended=ended,
@@ -71,12 +69,14 @@ def get_overview(call: Call) -> OverviewOut:
         undelivered={DeliveryStatus(status): count for status, count in undelivered.items()},
         stored_bytes=dict(ChainMap(*counts)),
         max_stored_bytes=call.installation.settings.max_tenant_bytes,
-        backups=BackupsOut(last_at=backup_at, is_late=state.at - (backup_at or first_start or state.at) > patience),
+        backups=contract.BackupsOut(
+            last_at=backup_at, is_late=state.at - (backup_at or first_start or state.at) > patience
+        ),
     )
 
 
-def _counted(models: Sequence[operations.ModelStanding]) -> ModelsCountOut:
-    return ModelsCountOut(
+def _counted(models: Sequence[operations.ModelStanding]) -> contract.ModelsCountOut:
+    return contract.ModelsCountOut(
         total=len(models),
         waiting=sum(standing.first_due_at is not None for standing in models),
         failed=sum(standing.has_failed for standing in models),
@@ -88,9 +88,9 @@ def _counted(models: Sequence[operations.ModelStanding]) -> ModelsCountOut:
     )
 
 
-def _host(name: str, seen_at: datetime.datetime, at: datetime.datetime) -> HostOut:
+def _host(name: str, seen_at: datetime.datetime, at: datetime.datetime) -> contract.HostOut:
     workers = WorkerState.SILENT if at - seen_at > heartbeat.SILENT_AFTER else WorkerState.ALIVE
-    return HostOut(name=name, workers=workers, seen_at=seen_at)
+    return contract.HostOut(name=name, workers=workers, seen_at=seen_at)
 
 
 def _ended_requests(session: Session, *, at_most: int) -> dict[str, int]:
@@ -110,4 +110,4 @@ def _last_backup_at(session: Session) -> datetime.datetime | None:
     return session.scalar(query)
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

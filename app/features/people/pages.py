@@ -20,12 +20,9 @@ from starlette.datastructures import FormData
 from app.access.service import Caller
 from app.api import calls
 from app.db import Actor
-from app.features.desk import gate, menu, rendering as pages, sessions
+from app.features.desk import gate, languages, lists, menu, rendering as pages, sessions, wording
 from app.features.desk.forms import checked, text
-from app.features.desk.languages import gettext, marked
-from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.request_context import Form, RequestContext, TheContext
-from app.features.desk.wording import words
 from app.features.people import credentials, endpoints, oidc, users
 from app.features.people.tables import User
 from app.installations import Installation
@@ -66,10 +63,10 @@ async def come_back(
         attempt, onward = _opened(installation, sessions.read(request, _COOKIE))
         if not hmac.compare_digest(attempt.state.encode(), state.encode()):
             raise contract.IdentityRefused(
-                gettext("This answer is to another login than the one that was begun in this browser.")
+                languages.gettext("This answer is to another login than the one that was begun in this browser.")
             )
         if error or not code:
-            raise contract.IdentityRefused(gettext("The identity provider let nobody in."))
+            raise contract.IdentityRefused(languages.gettext("The identity provider let nobody in."))
         identity = await anyio.to_thread.run_sync(
             lambda: oidc.finish(installation.settings, attempt, code=code, redirect_uri=_back(request, installation)),
             limiter=limits.providers,
@@ -86,7 +83,7 @@ async def come_back(
 def _provider_limits(request: Request, installation: Installation) -> calls.Known:
     """Return the limits on calls to the provider. Raises `NotFound` if no provider is configured, and `RateLimited`."""
     if installation.settings.oidc_issuer is None:
-        raise NotFound(gettext("This installation knows no identity provider."))
+        raise NotFound(languages.gettext("This installation knows no identity provider."))
     limits: calls.Known = request.app.state.known
     limits.rates.admit(calls.address_of(request.scope))
     return limits
@@ -131,7 +128,7 @@ def _opened(installation: Installation, cookie: str) -> tuple[oidc.Attempt, str]
     fields: list[str] = json.loads(base64.urlsafe_b64decode(content)) if is_ours else []
     if not fields or time.time() >= int(fields[-1]):
         raise contract.IdentityRefused(
-            gettext("No login was started in this browser in the last ten minutes. Start again.")
+            languages.gettext("No login was started in this browser in the last ten minutes. Start again.")
         )
     state, nonce, verifier, onward, _ = fields
     return oidc.Attempt(state=state, nonce=nonce, verifier=verifier), onward
@@ -160,8 +157,8 @@ async def accept_invitation(request: Request, installation: calls.At) -> Respons
     user, token = await run_in_threadpool(_invited_user, installation, invitation), sessions.new_token()
     try:
         if not code and installation.settings.require_totp:
-            message = gettext("enrol an app: this installation asks everybody for its codes")
-            raise InputInvalid(gettext("The password was not set."), [FieldError("code", message)])
+            message = languages.gettext("enrol an app: this installation asks everybody for its codes")
+            raise InputInvalid(languages.gettext("The password was not set."), [FieldError("code", message)])
         password_hash = await anyio.to_thread.run_sync(credentials.hash_of, password, limiter=state.strangers)
         await run_in_threadpool(
             _accept, installation, user, invitation, token, password_hash=password_hash, secret=secret, code=code
@@ -265,8 +262,8 @@ async def remove_app(context: TheContext, form: Form) -> Response:
 
     try:
         if context.call.installation.settings.require_totp:
-            message = gettext("this installation asks everybody for codes of an app")
-            raise InputInvalid(gettext("The app was not removed."), [FieldError("present", message)])
+            message = languages.gettext("this installation asks everybody for codes of an app")
+            raise InputInvalid(languages.gettext("The app was not removed."), [FieldError("present", message)])
         await run_in_threadpool(drop, await _confirmed(context, form))
     except (InputInvalid, RateLimited) as error:
         return await run_in_threadpool(_account_page, context, error=error, at="totp")
@@ -278,7 +275,7 @@ async def _confirmed(context: RequestContext, form: FormData) -> User:
     `NotFound`."""
     user = await run_in_threadpool(_own_user, context)
     if user is None:
-        raise NotFound(gettext("This session belongs to an API key, which has no password."))
+        raise NotFound(languages.gettext("This session belongs to an API key, which has no password."))
     state: calls.Known = context.request.app.state.known
     places = calls.address_of(context.request.scope), gate.account_key(user.email)
     state.rates.admit(*places)
@@ -286,7 +283,8 @@ async def _confirmed(context: RequestContext, form: FormData) -> User:
     if not await anyio.to_thread.run_sync(credentials.matches, password, user.password_hash, limiter=state.strangers):
         state.rates.failed(*places)
         raise InputInvalid(
-            gettext("Nothing was changed."), [FieldError("present", gettext("this is not your current password"))]
+            languages.gettext("Nothing was changed."),
+            [FieldError("present", languages.gettext("this is not your current password"))],
         )
     return user
 
@@ -315,16 +313,16 @@ def _account_page(
 
 
 _MEANS = {
-    contract.Role.VIEWER: marked("sees requests, models, accounts and certificates"),
-    contract.Role.OFFICER: marked("also makes requests and decides about them"),
-    contract.Role.ENGINEER: marked("sees the same as a viewer; uploads datasets, makes models"),
-    contract.Role.ADMINISTRATOR: marked("everything in this tenant, and its people, keys and policy"),
-    contract.Role.OPERATOR: marked("the tenants and the settings of the installation, and nothing in them"),
+    contract.Role.VIEWER: languages.marked("sees requests, models, accounts and certificates"),
+    contract.Role.OFFICER: languages.marked("also makes requests and decides about them"),
+    contract.Role.ENGINEER: languages.marked("sees the same as a viewer; uploads datasets, makes models"),
+    contract.Role.ADMINISTRATOR: languages.marked("everything in this tenant, and its people, keys and policy"),
+    contract.Role.OPERATOR: languages.marked("the tenants and the settings of the installation, and nothing in them"),
 }
 
 
 @router.get("/people")
-def list_people(context: TheContext, place: ThePlace, done: Literal["", "disabled"] = "") -> Response:
+def list_people(context: TheContext, place: lists.ThePlace, done: Literal["", "disabled"] = "") -> Response:
     """List people, newest first."""
     return _people_page(context, place, done=done)
 
@@ -336,7 +334,7 @@ def invite_person(context: TheContext, form: Form) -> Response:
         body = checked(contract.UserIn, name=text(form, "name"), email=text(form, "email"), role=text(form, "role"))
         user = context.ask(endpoints.create_user, body=body)
     except Problem as error:
-        return _people_page(context, PagePosition(), error=error)
+        return _people_page(context, lists.PagePosition(), error=error)
     return _invitation_page(context, user)
 
 
@@ -388,7 +386,7 @@ def _status(user: contract.UserOut) -> str:
 def _roles(context: RequestContext) -> list[tuple[str, str]]:
     """Return the roles that the caller may grant, each with its description."""
     roles = [role for role in contract.Role if all(context.caller.has(scope) for scope in contract.SCOPES_OF[role])]
-    return [(role.value, f"{words(role)}: {gettext(_MEANS[role])}") for role in roles]
+    return [(role.value, f"{wording.words(role)}: {languages.gettext(_MEANS[role])}") for role in roles]
 
 
 def _invitation_page(context: RequestContext, user: contract.InvitedUserOut) -> Response:
@@ -404,14 +402,14 @@ def _person_page(context: RequestContext, user_id: str, error: Problem | None = 
         user=user,
         state=_status(user),
         roles=_roles(context),
-        means=gettext(_MEANS[contract.Role(user.role)]),
+        means=languages.gettext(_MEANS[contract.Role(user.role)]),
         done=done,
         error=error,
     )
 
 
 def _people_page(
-    context: RequestContext, place: PagePosition, *, done: str = "", error: Problem | None = None
+    context: RequestContext, place: lists.PagePosition, *, done: str = "", error: Problem | None = None
 ) -> Response:
     listing = context.listing(endpoints.list_users, place, "person", "people")
     return context.page(
@@ -425,4 +423,4 @@ def _people_page(
 
 
 PAGES = (router,)
-MENU = (menu.MenuEntry(120, marked("People"), f"{pages.ROOT}/people", endpoints.list_users, "settings"),)
+MENU = (menu.MenuEntry(120, languages.marked("People"), f"{pages.ROOT}/people", endpoints.list_users, "settings"),)

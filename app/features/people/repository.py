@@ -7,8 +7,7 @@ from typing import cast
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db import now
-from app.db.bulk import Page, page
+from app.db import bulk, now
 from app.features.people import credentials
 from app.features.people.tables import User
 from lethe.features.people.contract import Role
@@ -37,14 +36,14 @@ def invited_user(session: Session, invitation_hash: str) -> User | None:
     return session.scalars(sa.select(User).where(User.invitation_hash == invitation_hash)).one_or_none()
 
 
-def users(session: Session, *, limit: int, cursor: str | None) -> Page[User]:
-    return page(session, sa.select(User), User.created_at, User.id, limit=limit, cursor=cursor)
+def users(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[User]:
+    return bulk.page(session, sa.select(User), User.created_at, User.id, limit=limit, cursor=cursor)
 
 
-def enabled_users(session: Session, roles: Collection[Role], *, limit: int, cursor: str | None) -> Page[User]:
+def enabled_users(session: Session, roles: Collection[Role], *, limit: int, cursor: str | None) -> bulk.Page[User]:
     """Return a page of enabled people with one of these roles."""
     query = sa.select(User).where(User.role.in_(roles), User.disabled_at.is_(None))
-    return page(session, query, User.created_at, User.id, limit=limit, cursor=cursor)
+    return bulk.page(session, query, User.created_at, User.id, limit=limit, cursor=cursor)
 
 
 def lasting_users(session: Session, tenant_id: str, role: Role, *, at: datetime.datetime) -> list[User]:

@@ -6,18 +6,17 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.sealed import Private, Sealed
-from app.db.tables import Owned, Table
+from app.db import sealed, tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Authenticator(Private):
+class Authenticator(sealed.Private):
     """Secret shared with a person's authenticator app (RFC 6238, base32)."""
 
     secret: str = field(default="", repr=False)
 
 
-class User(Owned, Table):
+class User(tables.Owned, tables.Table):
     """Person who logs in to the dashboard. `email`: address in lower case. `password_hash`: argon2 hash; null until a
     password is chosen. `totp_last_step`: time step of the last accepted code. `wrong_codes`: number of wrong codes
     since then. `wrong_since`: time of the first wrong code. `oidc_subject`: id at the identity provider `oidc_issuer`.
@@ -29,7 +28,7 @@ class User(Owned, Table):
     email: Mapped[str] = mapped_column(unique=True)
     role: Mapped[str]
     password_hash: Mapped[str | None]
-    totp: Mapped[Authenticator] = mapped_column(Sealed(Authenticator), nullable=True)
+    totp: Mapped[Authenticator] = mapped_column(sealed.Sealed(Authenticator), nullable=True)
     totp_last_step: Mapped[int | None] = mapped_column(sa.BigInteger)
     wrong_codes: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
     wrong_since: Mapped[datetime.datetime | None]

@@ -7,22 +7,20 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from app.access import repository as access_repository
-from app.access.service import Caller
+from app.access import repository as access_repository, service
 from app.audit import service as audit
 from app.db import actor, now, tables
 from app.features.people import credentials, oidc, repository
 from app.features.people.tables import Authenticator, User
 from lethe import sockets
-from lethe.contract import problems, tenants
-from lethe.contract.sets import Scope
+from lethe.contract import problems, sets, tenants
 from lethe.features.people import contract
 
 DECIDING = frozenset(
-    role for role, scopes in contract.SCOPES_OF.items() if scopes & {Scope.ADMIN, Scope.REQUESTS_REVIEW}
+    role for role, scopes in contract.SCOPES_OF.items() if scopes & {sets.Scope.ADMIN, sets.Scope.REQUESTS_REVIEW}
 )
 """Roles that permit decisions on requests."""
-_LASTING = {Scope.ADMIN: contract.Role.ADMINISTRATOR, Scope.OPERATOR: contract.Role.OPERATOR}
+_LASTING = {sets.Scope.ADMIN: contract.Role.ADMINISTRATOR, sets.Scope.OPERATOR: contract.Role.OPERATOR}
 """Scopes of which each tenant must always have a permanent holder, and the roles that include them."""
 EndSessions = Callable[[Session, str], None]
 """`LOGINS_ENDED` hook: end a user's sessions, given the user's id."""
@@ -30,7 +28,7 @@ INVITATION = datetime.timedelta(days=7)
 """Time for which an invitation is valid."""
 
 
-def create(session: Session, *, name: str, email: str, role: contract.Role, by: Caller) -> tuple[User, str]:
+def create(session: Session, *, name: str, email: str, role: contract.Role, by: service.Caller) -> tuple[User, str]:
     """Create a person, and return the person and an invitation. Raises `UserExists`, and `ScopeMissing` if the role has
     a scope that `by` lacks."""
     _require(by, role)
@@ -57,10 +55,10 @@ def get(session: Session, user_id: str) -> User:
     return contract.UserUnknown.if_none(repository.user(session, user_id), user_id=user_id)
 
 
-def caller_as(session: Session, user: User) -> Caller:
+def caller_as(session: Session, user: User) -> service.Caller:
     """Return the `Caller` for a logged-in person."""
     tenant = session.get_one(tables.Tenant, user.tenant_id)
-    return Caller(
+    return service.Caller(
         id=user.id,
         name=user.name,
         tenant_name=tenant.name,
@@ -72,7 +70,7 @@ def caller_as(session: Session, user: User) -> Caller:
     )
 
 
-def holds_scope(session: Session, tenant_id: str, scope: Scope) -> bool:
+def holds_scope(session: Session, tenant_id: str, scope: sets.Scope) -> bool:
     """Return True if any of the tenant's people who log in with a password has the scope."""
     return bool(repository.lasting_users(session, tenant_id, _LASTING[scope], at=now(session)))
 
@@ -83,7 +81,7 @@ def may_decide(user: User) -> bool:
 
 
 def change(
-    session: Session, user_id: str, *, by: Caller, name: str | None = None, role: contract.Role | None = None
+    session: Session, user_id: str, *, by: service.Caller, name: str | None = None, role: contract.Role | None = None
 ) -> User:
     """Change a person's name or role; a new role ends the person's sessions. Raises `UserUnknown`, `ScopeMissing`,
     `LastAdministrator`."""
@@ -101,7 +99,7 @@ def change(
     return user
 
 
-def disable(session: Session, user_id: str, *, by: Caller) -> None:
+def disable(session: Session, user_id: str, *, by: service.Caller) -> None:
     """Disable a person and delete their credentials. Raises `UserUnknown`, `ScopeMissing`, `LastAdministrator`."""
     user = get(session, user_id)
     _require(by, contract.Role(user.role))
@@ -115,7 +113,7 @@ def disable(session: Session, user_id: str, *, by: Caller) -> None:
     audit.record(session, "user.disabled", user.id)
 
 
-def invite(session: Session, user_id: str, *, by: Caller) -> tuple[User, str]:
+def invite(session: Session, user_id: str, *, by: service.Caller) -> tuple[User, str]:
     """Invite a person again, and revoke their previous credentials and sessions. Raises `UserUnknown`, `ScopeMissing`,
     `LastAdministrator`."""
     user = get(session, user_id)
@@ -267,7 +265,7 @@ def _hash_of(invitation: str) -> str:
     return hashlib.sha256(invitation.encode()).hexdigest()
 
 
-def _require(by: Caller, role: contract.Role) -> None:
+def _require(by: service.Caller, role: contract.Role) -> None:
     """Raise `ScopeMissing` if `by` lacks a scope of the role: only callers with all of a role's scopes may grant or
     withdraw it."""
     for scope in sorted(contract.SCOPES_OF[role]):

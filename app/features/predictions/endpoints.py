@@ -7,17 +7,13 @@ import numpy as np
 from fastapi import APIRouter
 from numpy.typing import NDArray
 
-from app.api.calls import Call
-from app.api.gateway import Mount, serves
-from app.catalogue import datasets, service as catalogue
-from app.catalogue.prediction import probabilities, scores
+from app.api import calls, gateway
+from app.catalogue import datasets, prediction, service as catalogue
 from app.db.tables import Dataset, Model, Version
 from app.errors import WeightsUnreadable
 from app.vault import sealing
 from lethe.contract import problems
-from lethe.encoding import schema as schemas
-from lethe.encoding.rows import NOT_FINITE, checked_vectors, unit_rows
-from lethe.encoding.targets import y_of_scores
+from lethe.encoding import rows, schema as schemas, targets
 from lethe.features.predictions import contract
 from lethe.proof.losses import Objective
 
@@ -29,11 +25,11 @@ _MAX_FAULTS = 10
 
 def label_probabilities(parameters: NDArray[np.float64], features: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     """Return each label's independent probability 1 / (1 + exp(-score)) for each row, with shape (n, C)."""
-    return np.asarray(0.5 * (1 + np.tanh(scores(parameters, features) / 2)))
+    return np.asarray(0.5 * (1 + np.tanh(prediction.scores(parameters, features) / 2)))
 
 
-@serves(router, contract.PREDICT)
-def predict(call: Call, model_id: str, body: contract.PredictionsIn) -> contract.PredictionsOut:
+@gateway.serves(router, contract.PREDICT)
+def predict(call: calls.Call, model_id: str, body: contract.PredictionsIn) -> contract.PredictionsOut:
     model, dataset, version, content = _live(call, model_id)
     if catalogue.mechanism_of(model).is_tangent:
         raise contract.TangentServedElsewhere(model_id=model_id)
@@ -41,8 +37,8 @@ def predict(call: Call, model_id: str, body: contract.PredictionsIn) -> contract
     parameters = sealing.from_safetensors(content)
     if target := datasets.target_of(dataset):
         mechanism = catalogue.mechanism_of(model)
-        predicted = scores(parameters, features)[:, 0]
-        y = y_of_scores(predicted, objective=mechanism.objective, loss_width=mechanism.loss_width)
+        predicted = prediction.scores(parameters, features)[:, 0]
+        y = targets.y_of_scores(predicted, objective=mechanism.objective, loss_width=mechanism.loss_width)
         values = target.values(y).tolist()
         return contract.PredictionsOut(
             version=version.number, predictions=[contract.ValueOut(value=value) for value in values]
@@ -63,12 +59,12 @@ def predict(call: Call, model_id: str, body: contract.PredictionsIn) -> contract
             label=dataset.classes[int(row.argmax())],
             probabilities=dict(zip(dataset.classes, row.tolist(), strict=True)) if has_probabilities else None,
         )
-        for row in probabilities(parameters, features, len(dataset.classes))
+        for row in prediction.probabilities(parameters, features, len(dataset.classes))
     ]
     return contract.PredictionsOut(version=version.number, predictions=predictions)
 
 
-def _live(call: Call, model_id: str) -> tuple[Model, Dataset, Version, bytes]:
+def _live(call: calls.Call, model_id: str) -> tuple[Model, Dataset, Version, bytes]:
     """Return a model, its dataset, live version and weights; retry if the version is superseded during the read."""
     while True:
         with call.reading() as session:
@@ -83,19 +79,19 @@ def _live(call: Call, model_id: str) -> tuple[Model, Dataset, Version, bytes]:
 
 
 def _encode(
-    call: Call, dataset: Dataset, records: list[dict[str, Any] | list[float]]
+    call: calls.Call, dataset: Dataset, records: list[dict[str, Any] | list[float]]
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Encode records in the same way as the dataset's rows. Raises `InputInvalid`, `NetworkFailed`."""
     if dataset.network_id is None:
-        return unit_rows(_raw(dataset, records, dataset.num_features))
+        return rows.unit_rows(_raw(dataset, records, dataset.num_features))
     with call.reading() as session:
         network = datasets.network_keeper().opened(session, call.installation.settings, dataset.network_id)
     features = network.encode(_raw(dataset, records, network.input_size))
     wrong = np.flatnonzero(~np.isfinite(features).all(axis=1)).tolist()
     if wrong:
-        faults = [problems.FieldError(f"records.{place}", NOT_FINITE) for place in wrong[:_MAX_FAULTS]]
+        faults = [problems.FieldError(f"records.{place}", rows.NOT_FINITE) for place in wrong[:_MAX_FAULTS]]
         raise problems.InputInvalid("The network computes numbers that are not finite.", faults)
-    return unit_rows(features.astype(np.float64))
+    return rows.unit_rows(features.astype(np.float64))
 
 
 def _raw(
@@ -112,7 +108,7 @@ def _raw(
     if not all(isinstance(record, list) and len(record) == num_numbers for record in records):
         expected = f"expected vectors of {num_numbers} numbers"
         raise problems.InputInvalid.no_schema([problems.FieldError("records", expected)], expected=expected)
-    return checked_vectors([record for record in records if isinstance(record, list)])
+    return rows.checked_vectors([record for record in records if isinstance(record, list)])
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

@@ -17,8 +17,7 @@ from pydantic import AwareDatetime, BeforeValidator, Field
 
 from app.db.tables import DeletionRequest
 from app.features.protocols.parsing import ProtocolMessage
-from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import RequestStatus
+from lethe.contract import problems, sets
 from lethe.features.protocols.contract import MessageEarly, MessageExpired, MessageRefused
 
 SOURCE = "drp"
@@ -100,13 +99,13 @@ class StatusReason(StrEnum):
 
 
 _STATUS = {
-    RequestStatus.RECEIVED: Status.OPEN,
-    RequestStatus.IN_REVIEW: Status.IN_PROGRESS,
-    RequestStatus.ACCEPTED: Status.IN_PROGRESS,
-    RequestStatus.RUNNING: Status.IN_PROGRESS,
-    RequestStatus.COMPLETED: Status.FULFILLED,
-    RequestStatus.REJECTED: Status.DENIED,
-    RequestStatus.CANCELLED: Status.REVOKED,
+    sets.RequestStatus.RECEIVED: Status.OPEN,
+    sets.RequestStatus.IN_REVIEW: Status.IN_PROGRESS,
+    sets.RequestStatus.ACCEPTED: Status.IN_PROGRESS,
+    sets.RequestStatus.RUNNING: Status.IN_PROGRESS,
+    sets.RequestStatus.COMPLETED: Status.FULFILLED,
+    sets.RequestStatus.REJECTED: Status.DENIED,
+    sets.RequestStatus.CANCELLED: Status.REVOKED,
 }
 
 
@@ -123,13 +122,13 @@ class Subject:
 def check_verify_key(verify_key: str) -> None:
     """Raise `InputInvalid` unless the text is the base64 of an Ed25519 public key of large order. Signatures under a
     key of small order can be forged without a private key."""
-    wrong = FieldError("verify_key", f"expected the base64 of {_KEY_BYTES} bytes, a point of large order")
+    wrong = problems.FieldError("verify_key", f"expected the base64 of {_KEY_BYTES} bytes, a point of large order")
     with contextlib.suppress(binascii.Error, ValueError):
         key = base64.b64decode(verify_key, validate=True)
         # The highest bit is the sign of the other coordinate.
         if len(key) == _KEY_BYTES and key[:-1] + bytes([key[-1] & 0x7F]) not in SMALL_ORDER:
             return
-    raise InputInvalid("The verify key is not an Ed25519 public key.", [wrong])
+    raise problems.InputInvalid("The verify key is not an Ed25519 public key.", [wrong])
 
 
 def open_message(body: bytes, *, verify_key: str) -> bytes:
@@ -137,7 +136,9 @@ def open_message(body: bytes, *, verify_key: str) -> bytes:
     try:
         signed = base64.b64decode(body.strip(), validate=True)
     except (binascii.Error, ValueError):
-        raise InputInvalid("The message is not base64.", [FieldError("body", "expected base64")]) from None
+        raise problems.InputInvalid(
+            "The message is not base64.", [problems.FieldError("body", "expected base64")]
+        ) from None
     try:
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(verify_key))
         key.verify(signed[:_SIGNATURE_BYTES], signed[_SIGNATURE_BYTES:])
@@ -158,7 +159,9 @@ def check(envelope: Envelope, *, agent_id: str, business_id: str | None, at: dat
     if at >= envelope.expires_at + _CLOCKS_DIFFER_BY:
         raise MessageExpired("The message has expired; sign a new one.")
     if envelope.expires_at - envelope.issued_at > MAX_VALIDITY:
-        wrong = FieldError("expires-at", f"expected at most {MAX_VALIDITY // datetime.timedelta(minutes=1)} minutes")
+        wrong = problems.FieldError(
+            "expires-at", f"expected at most {MAX_VALIDITY // datetime.timedelta(minutes=1)} minutes"
+        )
         raise MessageExpired("The message is meant to hold for longer than one is believed.", [wrong])
 
 
@@ -166,8 +169,8 @@ def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "cust
     """Return the person whom a request is about. Raises `InputInvalid` for any right other than deletion and for a
     missing claim, regardless of what data is stored."""
     if exercise.exercise != "deletion":
-        wrong = FieldError("exercise", "expected 'deletion'")
-        raise InputInvalid("Unsupported rights action: this service only deletes.", [wrong])
+        wrong = problems.FieldError("exercise", "expected 'deletion'")
+        raise problems.InputInvalid("Unsupported rights action: this service only deletes.", [wrong])
     match claim:
         case "email":
             value, verified = exercise.email, exercise.email_verified
@@ -176,9 +179,11 @@ def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "cust
         case "customer_id":
             value, verified = exercise.customer_id, exercise.customer_id_verified
         case None:
-            raise InputInvalid("This business has not stated the claim that is its subject id (drp_claim).")
+            raise problems.InputInvalid("This business has not stated the claim that is its subject id (drp_claim).")
     if value is None:
-        raise InputInvalid("The message does not say who is meant.", [FieldError(claim, "expected this claim")])
+        raise problems.InputInvalid(
+            "The message does not say who is meant.", [problems.FieldError(claim, "expected this claim")]
+        )
     return Subject(subject_id=value, kind=_KINDS.get(claim), verified=verified is True)
 
 
@@ -201,7 +206,7 @@ _REASON = {
 
 def status_of(request: DeletionRequest, *, status: str, verification_url: str | None) -> dict[str, Any]:
     """Return the protocol's status object. `status` is the request's status as visible to this agent."""
-    drp_status = _STATUS[RequestStatus(status)]
+    drp_status = _STATUS[sets.RequestStatus(status)]
     body: dict[str, Any] = {
         "request_id": request.id,
         "received_at": _iso8601(request.created_at),
@@ -214,7 +219,7 @@ def status_of(request: DeletionRequest, *, status: str, verification_url: str | 
     if drp_status is Status.DENIED:
         body["reason"] = _REASON.get(request.rejection_ground or "", StatusReason.OTHER)
         body["processing_details"] = request.particulars.rejection_explanation
-    elif status == RequestStatus.IN_REVIEW and metadata["identity"] != _VERIFIED:
+    elif status == sets.RequestStatus.IN_REVIEW and metadata["identity"] != _VERIFIED:
         body |= _needs_verification(request, verification_url)
     elif drp_status is Status.IN_PROGRESS and request.particulars.extension_reason is not None:
         body["processing_details"] = request.particulars.extension_reason

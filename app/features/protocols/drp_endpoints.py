@@ -10,14 +10,11 @@ from sqlalchemy.orm import Session
 from app.api.calls import At, Call, call_with
 from app.db import Actor, now
 from app.db.tables import DeletionRequest
-from app.deletion import service as deletion
-from app.deletion.views import View
-from app.features.protocols import drp, parsing, service, tables
-from app.features.protocols.dialects import by_kind, small_body, speaking, submit
+from app.deletion import service as deletion, views
+from app.features.protocols import dialects, drp, parsing, service, tables
 from app.features.webhooks import receiver
 from app.installations import Installation
-from lethe.contract.problems import IdempotencyConflict, RequestUnknown
-from lethe.contract.sets import RequestStatus, Scope
+from lethe.contract import problems, sets
 from lethe.features.protocols.contract import MessageEarly, MessageRefused
 
 
@@ -31,10 +28,10 @@ def _refusal(status: int, problem: dict[str, Any]) -> Response:
 
 _FATAL = (400, 403, 409, 413)
 
-router = APIRouter(tags=["Data Rights Protocol"], route_class=speaking(_refusal))
+router = APIRouter(tags=["Data Rights Protocol"], route_class=dialects.speaking(_refusal))
 
-Message = Annotated[bytes, Depends(small_body)]
-AgentCall = Annotated[Call, call_with(Scope.AGENT)]
+Message = Annotated[bytes, Depends(dialects.small_body)]
+AgentCall = Annotated[Call, call_with(sets.Scope.AGENT)]
 
 
 @router.post("/data-rights-request/", response_class=JSONResponse)
@@ -47,7 +44,7 @@ def exercise(call: AgentCall, message: Message) -> Response:
     policy = call.caller.policy
     drp.check(body, agent_id=agent.agent_id, business_id=policy.drp_business_id, at=at)
     person = drp.subject(body, claim=policy.drp_claim)
-    kind = by_kind(call, person.kind) if person.kind else None
+    kind = dialects.by_kind(call, person.kind) if person.kind else None
     ref = call.references(kind)([person.subject_id])[0] if kind else call.subject_ref(person.subject_id)
     if body.status_callback is not None:
         receiver.check_url(body.status_callback, call.installation.settings.webhook_networks(), path="status_callback")
@@ -61,9 +58,9 @@ def exercise(call: AgentCall, message: Message) -> Response:
         if before:
             [request] = before
             if not _is_same(request, body, ref):
-                raise IdempotencyConflict("This agent-request-id came before with another request.")
+                raise problems.IdempotencyConflict("This agent-request-id came before with another request.")
         else:
-            [request] = submit(
+            [request] = dialects.submit(
                 session,
                 call,
                 {ref: kind},
@@ -95,7 +92,7 @@ def revoke(call: AgentCall, request_id: str, message: Message) -> Response:
         agent = _agent(session, call)
         request = _managed(session, agent, request_id)
         parsing.parsed(drp.Revocation, drp.open_message(message, verify_key=agent.verify_key))
-        if request.status != RequestStatus.CANCELLED:
+        if request.status != sets.RequestStatus.CANCELLED:
             deletion.cancel(session, request, discreet=True)
         status = _status(session, call, request)
     return JSONResponse(status)
@@ -142,7 +139,7 @@ def _managed(session: Session, agent: tables.Agent, request_id: str) -> Deletion
         request = deletion.get(session, request_id)
         if request.source == drp.SOURCE and request.particulars.metadata.get("agent_id") == agent.agent_id:
             return request
-    except RequestUnknown:
+    except problems.RequestUnknown:
         pass
     raise MessageRefused("This agent has made no request with this id.")
 
@@ -164,6 +161,6 @@ def _callback_urls(body: drp.Exercise) -> list[str]:
 
 
 def _status(session: Session, call: Call, request: DeletionRequest) -> dict[str, Any]:
-    view = View(discreet=True, at=now(session))
+    view = views.View(discreet=True, at=now(session))
     verification_url = call.caller.policy.drp_verification_url
     return drp.status_of(request, status=view.status(request), verification_url=verification_url)

@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session
 from app.access import service as access
 from app.config import Settings
 from app.db.tables import DeletionRequest
-from app.deletion.admission import StatementJudge
-from app.deletion.views import View
+from app.deletion import admission, views
 from app.features.protocols import drp, identity, opendsr, service
 from app.features.webhooks.service import ProtocolCallbacks
 
@@ -20,7 +19,7 @@ def _is_discreet(request: DeletionRequest) -> bool:
 
 
 def _status(request: DeletionRequest, at: datetime.datetime) -> str:
-    return View(discreet=_is_discreet(request), at=at).status(request)
+    return views.View(discreet=_is_discreet(request), at=at).status(request)
 
 
 def _opendsr_name(request: DeletionRequest) -> str:
@@ -74,5 +73,5 @@ DIALECTS = (
 )
 SOURCES_IN_PARTS = (opendsr.SOURCE,)
 RESERVED_SOURCES = (opendsr.SOURCE, drp.SOURCE)
-_judge: StatementJudge = identity
+_judge: admission.StatementJudge = identity
 ADMITS = (_judge,)

@@ -22,8 +22,7 @@ from app.db import actor, bulk, now, tables
 from app.deletion.admission import IdentityStatement, sha256_of
 from app.features.protocols.tables import IdentityIssuer, UsedStatement
 from app.keys import Keys
-from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid
-from lethe.contract.sets import SubjectRule
+from lethe.contract import problems, sets
 from lethe.features.protocols.contract import IssuerExists, IssuerUnknown
 
 ALGORITHMS = ("EdDSA", "Ed25519", "ES256", "RS256")
@@ -56,7 +55,9 @@ class _SignatureRegistry(JWSRegistry):
         return self.algorithms[name]
 
 
-def check(session: Session, keys: Keys, token: str, *, subject_sha256: bytes, rule: SubjectRule) -> IdentityStatement:
+def check(
+    session: Session, keys: Keys, token: str, *, subject_sha256: bytes, rule: sets.SubjectRule
+) -> IdentityStatement:
     """Check that a token from one of the tenant's issuers is about this subject under the tenant's subject-id `rule`.
 
     `submit_all` checks that the token has not been used before. Raises `IdentityStatementInvalid`.
@@ -92,8 +93,8 @@ def check(session: Session, keys: Keys, token: str, *, subject_sha256: bytes, ru
     )
 
 
-def refusal() -> IdentityStatementInvalid:
-    return IdentityStatementInvalid(
+def refusal() -> problems.IdentityStatementInvalid:
+    return problems.IdentityStatementInvalid(
         "Expected a JWT about this subject, signed by a registered issuer for its audience, that expires within an "
         "hour and was not used before."
     )
@@ -196,5 +197,5 @@ def _is_usable(key: dict[str, Any]) -> bool:
         return False
 
 
-def _malformed(path: str, expected: str) -> InputInvalid:
-    return InputInvalid("The keys cannot be used.", [FieldError(path, expected)])
+def _malformed(path: str, expected: str) -> problems.InputInvalid:
+    return problems.InputInvalid("The keys cannot be used.", [problems.FieldError(path, expected)])

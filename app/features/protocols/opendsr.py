@@ -22,14 +22,12 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.x509.oid import NameOID
 from pydantic import AwareDatetime, Field
 
+from app import config, errors
 from app.access import subjects
-from app.config import Settings
 from app.db.tables import DeletionRequest
-from app.errors import SigningUnusable
 from app.features.protocols.parsing import ProtocolMessage, parsed
 from app.keys import Keys, read_or_create
-from lethe.contract import fields, sets
-from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract import fields, problems, sets
 
 SOURCE = "opendsr"
 """Source recorded for requests received through this protocol; their `external_id` is the subject request's id."""
@@ -123,22 +121,24 @@ def read(body: bytes, *, identity_types: Collection[str], domain: str) -> Subjec
     request would complete as if no data were held."""
     request = parsed(SubjectRequest, body)
     if not identity_types:
-        raise InputInvalid("This processor has not stated which identities are its subject ids (opendsr_identities).")
+        raise problems.InputInvalid(
+            "This processor has not stated which identities are its subject ids (opendsr_identities)."
+        )
     wrong = [
-        FieldError(f"subject_identities.{place}.identity_type", f"expected one of {', '.join(identity_types)}")
+        problems.FieldError(f"subject_identities.{place}.identity_type", f"expected one of {', '.join(identity_types)}")
         for place, identity in enumerate(request.subject_identities)
         if identity.identity_type not in identity_types
     ]
     wrong += [
-        FieldError(f"subject_identities.{place}.identity_value", fault)
+        problems.FieldError(f"subject_identities.{place}.identity_value", fault)
         for place, identity in enumerate(request.subject_identities)
         if (fault := subjects.fault_of(subjects.normal(identity.identity_value, sets.SubjectRule.TEXT)))
     ]
     # An extension may name further people; ignoring it would erase too little.
     if domain in (request.extensions or {}):
-        wrong.append(FieldError("extensions", "expected nothing for this processor: it has no extensions"))
+        wrong.append(problems.FieldError("extensions", "expected nothing for this processor: it has no extensions"))
     if wrong:
-        raise InputInvalid("The subject request asks for what this processor does not support.", wrong)
+        raise problems.InputInvalid("The subject request asks for what this processor does not support.", wrong)
     return request
 
 
@@ -272,7 +272,7 @@ class Signer:
         return {"X-OpenDSR-Processor-Domain": self.domain, "X-OpenDSR-Signature": base64.b64encode(signature).decode()}
 
 
-def signer(settings: Settings) -> Signer:
+def signer(settings: config.Settings) -> Signer:
     """Return the signer configured in the settings, or one with a self-signed certificate created on first use.
 
     Raises `SigningUnusable`, `OSError`.
@@ -293,16 +293,16 @@ def _signer(folder: Path, domain: str, certificate_file: Path | None, key_file: 
         key_text = read_or_create(folder / "opendsr.key", _new_key)
         certificate = read_or_create(folder / f"opendsr-{domain}.pem", lambda: _self_signed(_key(key_text), domain))
     else:
-        raise SigningUnusable("Set both LETHE_OPENDSR_CERTIFICATE_FILE and LETHE_OPENDSR_KEY_FILE, or neither.")
+        raise errors.SigningUnusable("Set both LETHE_OPENDSR_CERTIFICATE_FILE and LETHE_OPENDSR_KEY_FILE, or neither.")
     key = _key(key_text)
     try:
         first = x509.load_pem_x509_certificates(certificate.encode())[0]
     except ValueError as error:
-        raise SigningUnusable("Expected certificates in PEM in LETHE_OPENDSR_CERTIFICATE_FILE.") from error
+        raise errors.SigningUnusable("Expected certificates in PEM in LETHE_OPENDSR_CERTIFICATE_FILE.") from error
     if first.public_key() != key.public_key():
-        raise SigningUnusable("Expected the key of the first certificate in LETHE_OPENDSR_KEY_FILE.")
+        raise errors.SigningUnusable("Expected the key of the first certificate in LETHE_OPENDSR_KEY_FILE.")
     if not _is_for(first, domain):
-        raise SigningUnusable("Expected a certificate that is for LETHE_OPENDSR_DOMAIN.")
+        raise errors.SigningUnusable("Expected a certificate that is for LETHE_OPENDSR_DOMAIN.")
     return Signer(domain=domain, certificate=certificate.strip() + "\n", key=key)
 
 
@@ -310,9 +310,9 @@ def _key(text: str) -> RSAPrivateKey:
     try:
         key = serialization.load_pem_private_key(text.encode(), password=None)
     except (ValueError, TypeError) as error:
-        raise SigningUnusable("Expected a PEM key without a password in LETHE_OPENDSR_KEY_FILE.") from error
+        raise errors.SigningUnusable("Expected a PEM key without a password in LETHE_OPENDSR_KEY_FILE.") from error
     if not isinstance(key, RSAPrivateKey):
-        raise SigningUnusable("Expected an RSA key in LETHE_OPENDSR_KEY_FILE.")
+        raise errors.SigningUnusable("Expected an RSA key in LETHE_OPENDSR_KEY_FILE.")
     return key
 
 

@@ -7,17 +7,12 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
-from app.api.calls import At, Call, call_with
-from app.api.deletion_requests import view_of
-from app.db import now
-from app.db.tables import DeletionRequest
+from app.api import calls, deletion_requests
+from app.db import now, tables
 from app.deletion import service as deletion
-from app.features.protocols import opendsr, service
-from app.features.protocols.dialects import by_kind, small_body, speaking, submit
-from app.features.protocols.opendsr import Signer, SubjectRequest, SubjectRequestState
+from app.features.protocols import dialects, opendsr, service
 from app.features.webhooks import receiver
-from lethe.contract.problems import IdempotencyConflict, RequestUnknown, TransitionForbidden
-from lethe.contract.sets import RequestStatus, Scope
+from lethe.contract import problems, sets
 
 
 def _refusal(status: int, problem: dict[str, Any]) -> Response:
@@ -37,18 +32,20 @@ def _refusal(status: int, problem: dict[str, Any]) -> Response:
 
 _PRIVATE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
-router = APIRouter(tags=["OpenDSR"], route_class=speaking(_refusal))
+router = APIRouter(tags=["OpenDSR"], route_class=dialects.speaking(_refusal))
 
 
-def _signer(installation: At) -> Signer:
+def _signer(installation: calls.At) -> opendsr.Signer:
     return opendsr.signer(installation.settings)
 
 
-Signing = Annotated[Signer, Depends(_signer)]
+Signing = Annotated[opendsr.Signer, Depends(_signer)]
 
 
 @router.get("/discovery", response_class=Response)
-def discover(request: Request, call: Annotated[Call, call_with(Scope.REQUESTS_READ)], signer: Signing) -> Response:
+def discover(
+    request: Request, call: Annotated[calls.Call, calls.call_with(sets.Scope.REQUESTS_READ)], signer: Signing
+) -> Response:
     """Describe what this processor supports for the key's tenant, and where its certificate can be fetched."""
     url = request.url_for("get_processor_certificate")
     # Proxies may address this server by another name.
@@ -67,14 +64,16 @@ def get_processor_certificate(signer: Signing) -> Response:
 @router.post("/requests/", status_code=201, response_class=Response)
 @router.post("/requests", status_code=201, response_class=Response)
 def create_subject_request(
-    call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)], signer: Signing, body: Annotated[bytes, Depends(small_body)]
+    call: Annotated[calls.Call, calls.call_with(sets.Scope.REQUESTS_WRITE)],
+    signer: Signing,
+    body: Annotated[bytes, Depends(dialects.small_body)],
 ) -> Response:
     """Submit an erasure request. A repeated call gets the same response; another request with its id gets 409."""
     subject_request = opendsr.read(body, identity_types=call.caller.policy.opendsr_identities, domain=signer.domain)
     for place, url in enumerate(subject_request.status_callback_urls):
         receiver.check_url(url, call.installation.settings.webhook_networks(), path=f"status_callback_urls.{place}")
     rule = call.caller.policy.subject_rule
-    email = by_kind(call, opendsr.EMAIL)
+    email = dialects.by_kind(call, opendsr.EMAIL)
     kinds = opendsr.subject_kinds(
         subject_request,
         keys=call.installation.keys,
@@ -85,7 +84,7 @@ def create_subject_request(
     with call.writing() as session:
         requests = service.requests(session, source=opendsr.SOURCE, external_id=subject_request.subject_request_id)
         if not requests:
-            requests = submit(
+            requests = dialects.submit(
                 session,
                 call,
                 kinds,
@@ -99,7 +98,7 @@ def create_subject_request(
                 metadata={},
             )
         elif not _is_own(call, requests) or not _is_same(requests, subject_request, kinds):
-            raise IdempotencyConflict("This subject_request_id came before with another request.")
+            raise problems.IdempotencyConflict("This subject_request_id came before with another request.")
         standing = _standing(session, call, requests)
     call.installation.notifier.wake()
     return _signed(signer, 201, opendsr.receipt_body(standing, received=body))
@@ -107,7 +106,7 @@ def create_subject_request(
 
 @router.get("/requests/{subject_request_id}", response_class=Response)
 def get_subject_request(
-    call: Annotated[Call, call_with(Scope.REQUESTS_READ)], signer: Signing, subject_request_id: str
+    call: Annotated[calls.Call, calls.call_with(sets.Scope.REQUESTS_READ)], signer: Signing, subject_request_id: str
 ) -> Response:
     with call.reading() as session:
         standing = _standing(session, call, _found(session, subject_request_id))
@@ -116,7 +115,7 @@ def get_subject_request(
 
 @router.delete("/requests/{subject_request_id}", status_code=202, response_class=Response)
 def cancel_subject_request(
-    call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)], signer: Signing, subject_request_id: str
+    call: Annotated[calls.Call, calls.call_with(sets.Scope.REQUESTS_WRITE)], signer: Signing, subject_request_id: str
 ) -> Response:
     """Withdraw a pending request; return 409 if it is no longer pending."""
     with call.writing() as session:
@@ -125,26 +124,28 @@ def cancel_subject_request(
             opendsr.OpenDsrStatus.PENDING,
             opendsr.OpenDsrStatus.CANCELLED,
         ):
-            raise TransitionForbidden("Only a request that is pending can be cancelled.")
+            raise problems.TransitionForbidden("Only a request that is pending can be cancelled.")
         for request in requests:
-            if request.status not in (RequestStatus.REJECTED, RequestStatus.CANCELLED):
+            if request.status not in (sets.RequestStatus.REJECTED, sets.RequestStatus.CANCELLED):
                 deletion.cancel(session, request, discreet=call.caller.discreet)
         standing, at = _standing(session, call, requests), now(session)
     return _signed(signer, 202, opendsr.cancellation_body(standing, received_at=at))
 
 
-def _found(session: Session, subject_request_id: str) -> list[DeletionRequest]:
+def _found(session: Session, subject_request_id: str) -> list[tables.DeletionRequest]:
     requests = service.requests(session, source=opendsr.SOURCE, external_id=subject_request_id)
     if not requests:
-        raise RequestUnknown("There is no request with this subject_request_id.")
+        raise problems.RequestUnknown("There is no request with this subject_request_id.")
     return requests
 
 
-def _is_own(call: Call, requests: Sequence[DeletionRequest]) -> bool:
+def _is_own(call: calls.Call, requests: Sequence[tables.DeletionRequest]) -> bool:
     return not call.caller.own_requests_only or {request.maker for request in requests} == {call.caller.maker}
 
 
-def _is_same(requests: Sequence[DeletionRequest], subject_request: SubjectRequest, refs: Collection[str]) -> bool:
+def _is_same(
+    requests: Sequence[tables.DeletionRequest], subject_request: opendsr.SubjectRequest, refs: Collection[str]
+) -> bool:
     first = requests[0]
     return {request.subject_ref for request in requests} == set(refs) and (
         (first.regulation, first.submitted_at, first.particulars.callback_urls)
@@ -152,11 +153,13 @@ def _is_same(requests: Sequence[DeletionRequest], subject_request: SubjectReques
     )
 
 
-def _standing(session: Session, call: Call, requests: Sequence[DeletionRequest]) -> SubjectRequestState:
+def _standing(
+    session: Session, call: calls.Call, requests: Sequence[tables.DeletionRequest]
+) -> opendsr.SubjectRequestState:
     """Return the subject request's state as visible to the caller."""
-    view = view_of(session, call)
+    view = deletion_requests.view_of(session, call)
     return opendsr.standing(requests, statuses=[view.status(request) for request in requests])
 
 
-def _signed(signer: Signer, status: int, body: bytes) -> Response:
+def _signed(signer: opendsr.Signer, status: int, body: bytes) -> Response:
     return Response(body, status, headers=signer.headers(body) | _PRIVATE, media_type="application/json")

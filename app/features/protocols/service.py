@@ -7,12 +7,10 @@ from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.db import actor, bulk, now, sealed
-from app.db.tables import DeletionRequest, new_id
+from app.db import actor, bulk, now, sealed, tables
 from app.features.protocols import drp, parsing
 from app.features.protocols.tables import Agent
-from lethe.contract.problems import KeyUnknown, Problem
-from lethe.contract.sets import Scope
+from lethe.contract import problems, sets
 from lethe.features.protocols.contract import AgentExists, AgentUnknown, MessageRefused
 
 
@@ -33,12 +31,12 @@ def agent_of_key(session: Session, api_key_id: str) -> Agent | None:
     return session.scalars(sa.select(Agent).where(Agent.api_key_id == api_key_id)).one_or_none()
 
 
-def requests(session: Session, *, source: str, external_id: str) -> list[DeletionRequest]:
+def requests(session: Session, *, source: str, external_id: str) -> list[tables.DeletionRequest]:
     """Return the requests that a protocol submitted under an external id, oldest first. Return none once any request's
     particulars are destroyed: their keys are destroyed one by one, shortly before the references to the requests."""
-    named = sealed.refers_to(session, DeletionRequest.external_ref, external_id)
-    query = sa.select(DeletionRequest).where(named, DeletionRequest.source == source)
-    matching = list(session.scalars(query.order_by(DeletionRequest.created_at, DeletionRequest.id)))
+    named = sealed.refers_to(session, tables.DeletionRequest.external_ref, external_id)
+    query = sa.select(tables.DeletionRequest).where(named, tables.DeletionRequest.source == source)
+    matching = list(session.scalars(query.order_by(tables.DeletionRequest.created_at, tables.DeletionRequest.id)))
     texts = [request.particulars for request in matching if not request.particulars.is_damaged]
     return matching if all(particulars.external_id == external_id for particulars in texts) else []
 
@@ -50,7 +48,7 @@ def register(session: Session, *, agent_id: str, name: str, verify_key: str) -> 
         raise AgentExists(agent_id=agent_id)
     by = actor(session)
     row = Agent(
-        id=new_id("agt"),
+        id=tables.new_id("agt"),
         tenant_id=by.tenant_id,
         agent_id=agent_id,
         name=name,
@@ -76,7 +74,7 @@ def addressee(session: Session, *, agent_id: str, message: bytes) -> Agent:
     tenants, with the same or different keys. Raises `MessageRefused` for any fault in the message."""
     at = now(session)
     for row in agents_called(session, agent_id):
-        with contextlib.suppress(Problem):
+        with contextlib.suppress(problems.Problem):
             envelope = parsing.parsed(drp.Envelope, drp.open_message(message, verify_key=row.verify_key))
             business_id = access.policy_of(session, row.tenant_id).drp_business_id
             drp.check(envelope, agent_id=agent_id, business_id=business_id, at=at)
@@ -95,7 +93,7 @@ def set_up(session: Session, row_id: str, *, message: bytes) -> str:
         raise _refused()
     _revoke_token(session, row)
     token = access.new_key()
-    key = access.add_key(session, name=row.name, key=token, scopes=[Scope.AGENT])
+    key = access.add_key(session, name=row.name, key=token, scopes=[sets.Scope.AGENT])
     # The agent has a foreign key to the API key.
     session.flush()
     row.api_key_id, row.set_up_at = key.id, issued_at
@@ -114,7 +112,7 @@ def calling(session: Session, *, api_key_id: str) -> Agent:
 def _revoke_token(session: Session, row: Agent) -> None:
     if row.api_key_id is not None:
         # An admin may have revoked the key.
-        with contextlib.suppress(KeyUnknown):
+        with contextlib.suppress(problems.KeyUnknown):
             access.revoke_key(session, row.api_key_id, by=None)
         row.api_key_id = None
 

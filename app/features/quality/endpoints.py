@@ -5,9 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from sqlalchemy.orm import Session
 
-from app.api import models
-from app.api.calls import Call
-from app.api.gateway import Mount, serves
+from app.api import calls, gateway, models
 from app.catalogue import service as catalogue
 from app.db.tables import Model
 from app.features.quality import gates as quality
@@ -19,8 +17,8 @@ router = APIRouter()
 VersionNumber = Annotated[models.Number, Path(description="Number of the version.")]
 
 
-@serves(router, contract.UPDATE)
-def update_model(call: Call, model_id: str, body: contract.ModelChangeIn) -> ModelOut:
+@gateway.serves(router, contract.UPDATE)
+def update_model(call: calls.Call, model_id: str, body: contract.ModelChangeIn) -> ModelOut:
     with call.writing() as session:
         model = _kept(session, model_id)
         is_evaluated = model.evaluation_dataset_id is not None
@@ -29,15 +27,15 @@ def update_model(call: Call, model_id: str, body: contract.ModelChangeIn) -> Mod
     return models.get_model(call, model_id)
 
 
-@serves(router, contract.REMOVE_GATE)
-def remove_gate(call: Call, model_id: str) -> ModelOut:
+@gateway.serves(router, contract.REMOVE_GATE)
+def remove_gate(call: calls.Call, model_id: str) -> ModelOut:
     with call.writing() as session:
         quality.set_gate(session, _kept(session, model_id), None)
     return models.get_model(call, model_id)
 
 
-@serves(router, contract.RELEASE)
-def release_version(call: Call, model_id: str, number: VersionNumber) -> ModelOut:
+@gateway.serves(router, contract.RELEASE)
+def release_version(call: calls.Call, model_id: str, number: VersionNumber) -> ModelOut:
     with call.writing() as session:
         version = catalogue.get_version(session, model_id=model_id, number=number)
         catalogue.require_live(version)
@@ -45,8 +43,8 @@ def release_version(call: Call, model_id: str, number: VersionNumber) -> ModelOu
     return models.get_model(call, model_id)
 
 
-@serves(router, contract.REMEDIES)
-def list_remedies(call: Call, model_id: str) -> contract.RemediesOut:
+@gateway.serves(router, contract.REMEDIES)
+def list_remedies(call: calls.Call, model_id: str) -> contract.RemediesOut:
     with call.reading() as session:
         model = _kept(session, model_id)
         mechanism, epsilon, delta = catalogue.langevin_of(model), model.epsilon, model.delta
@@ -73,4 +71,4 @@ def _kept(session: Session, model_id: str) -> Model:
     return model
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

@@ -14,13 +14,9 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.catalogue import prediction, repository
 from app.db.tables import Model, Version
-from lethe.contract.fields import expected
-from lethe.contract.models import QualityIn, QualityOut
-from lethe.contract.problems import FieldError, PreconditionFailed
-from lethe.contract.sets import Metric, OnBreach
+from lethe.contract import fields, models, problems, sets
 from lethe.features.quality.contract import RemedyKind
-from lethe.proof import accountant, calibration, errors
-from lethe.proof.losses import Objective
+from lethe.proof import accountant, calibration, errors, losses
 from lethe.proof.mechanism import Mechanism
 
 
@@ -28,9 +24,9 @@ from lethe.proof.mechanism import Mechanism
 class Gate:
     """Model's quality gate, as stored."""
 
-    metric: Metric
+    metric: sets.Metric
     threshold: float
-    on_breach: OnBreach
+    on_breach: sets.OnBreach
 
     def is_met(self, metrics: dict[str, Any]) -> bool:
         """Return True if the metric was measured, is a number, and reaches the threshold: anything else is a breach."""
@@ -45,37 +41,47 @@ def gate_of(model: Model) -> Gate | None:
     stored = model.quality
     if stored is None:
         return None
-    return Gate(metric=Metric(stored["metric"]), threshold=stored["threshold"], on_breach=OnBreach(stored["on_breach"]))
+    return Gate(
+        metric=sets.Metric(stored["metric"]),
+        threshold=stored["threshold"],
+        on_breach=sets.OnBreach(stored["on_breach"]),
+    )
 
 
-def value_of(metric: Metric, metrics: dict[str, Any]) -> float | None:
+def value_of(metric: sets.Metric, metrics: dict[str, Any]) -> float | None:
     """Return the value of a metric; None if it was not measured or is not finite."""
     value = metrics.get(metric)
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def measured(mechanism: Mechanism) -> tuple[Metric, ...]:
+def measured(mechanism: Mechanism) -> tuple[sets.Metric, ...]:
     """Return the metrics measured on evaluation data for models with this mechanism."""
     if mechanism.objective.is_regression:
-        of_counts = (Metric.MEAN_POISSON_DEVIANCE,) if mechanism.objective is Objective.POISSON_REGRESSION else ()
-        return Metric.R_SQUARED, Metric.MEAN_ABSOLUTE_ERROR, *of_counts
-    ranked = (Metric.AUC,) if mechanism.num_classes <= prediction.MAX_RANKED_CLASSES else ()
-    if mechanism.objective is Objective.SMOOTHED_HINGE:
-        return Metric.ACCURACY, *ranked
-    probable = Metric.LOG_LOSS, Metric.CALIBRATION_ERROR
-    if mechanism.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
-        return Metric.LABEL_ACCURACY, Metric.EXACT_MATCH, *ranked, *probable
-    return Metric.ACCURACY, *ranked, *probable
+        of_counts = (
+            (sets.Metric.MEAN_POISSON_DEVIANCE,) if mechanism.objective is losses.Objective.POISSON_REGRESSION else ()
+        )
+        return sets.Metric.R_SQUARED, sets.Metric.MEAN_ABSOLUTE_ERROR, *of_counts
+    ranked = (sets.Metric.AUC,) if mechanism.num_classes <= prediction.MAX_RANKED_CLASSES else ()
+    if mechanism.objective is losses.Objective.SMOOTHED_HINGE:
+        return sets.Metric.ACCURACY, *ranked
+    probable = sets.Metric.LOG_LOSS, sets.Metric.CALIBRATION_ERROR
+    if mechanism.objective is losses.Objective.MULTILABEL_LOGISTIC_REGRESSION:
+        return sets.Metric.LABEL_ACCURACY, sets.Metric.EXACT_MATCH, *ranked, *probable
+    return sets.Metric.ACCURACY, *ranked, *probable
 
 
-def to_stored(gate: QualityIn, mechanism: Mechanism, is_evaluated: bool) -> dict[str, Any]:
+def to_stored(gate: models.QualityIn, mechanism: Mechanism, is_evaluated: bool) -> dict[str, Any]:
     """Return a gate as stored with its model. Raises `PreconditionFailed` if its metric would never be measured."""
     if not is_evaluated:
-        raise PreconditionFailed.not_evaluated([FieldError("quality", "expected a model with an evaluation dataset")])
+        raise problems.PreconditionFailed.not_evaluated(
+            [problems.FieldError("quality", "expected a model with an evaluation dataset")]
+        )
     metrics = measured(mechanism)
     if gate.metric not in metrics:
-        raise PreconditionFailed.not_measured(
-            [FieldError("quality.metric", expected(metrics))], metric=gate.metric, objective=mechanism.objective
+        raise problems.PreconditionFailed.not_measured(
+            [problems.FieldError("quality.metric", fields.expected(metrics))],
+            metric=gate.metric,
+            objective=mechanism.objective,
         )
     return gate.model_dump(mode="json")
 
@@ -85,19 +91,19 @@ def judge(session: Session, model: Model, version: Version) -> None:
     gate = gate_of(model)
     was_degraded, was_held = version.degraded or False, version.held or False
     version.degraded = gate is not None and not gate.is_met(version.metrics)
-    version.held = version.degraded and gate is not None and gate.on_breach is OnBreach.HOLD
+    version.held = version.degraded and gate is not None and gate.on_breach is sets.OnBreach.HOLD
     if version.degraded and not was_degraded:
         _record(session, "version.degraded", model, version)
     if version.held != was_held:
         _record(session, "version.held" if version.held else "version.released", model, version)
 
 
-def describe(model: Model, version: Version | None) -> QualityOut | None:
+def describe(model: Model, version: Version | None) -> models.QualityOut | None:
     """Return a model's gate with the metric of `version`, and whether it passes or is held; None without a gate."""
     gate = gate_of(model)
     if gate is None:
         return None
-    return QualityOut.of(
+    return models.QualityOut.of(
         gate,
         value=value_of(gate.metric, version.metrics) if version else None,
         is_met=not version.degraded if version else None,

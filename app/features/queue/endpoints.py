@@ -4,9 +4,7 @@ import datetime
 
 from fastapi import APIRouter
 
-from app.api.calls import Call
-from app.api.gateway import Mount, serves
-from app.api.runs import to_response
+from app.api import calls, gateway, runs
 from app.db import now
 from app.features.queue import service
 from app.unlearning import repository
@@ -19,8 +17,8 @@ _HOUR = datetime.timedelta(hours=1)
 _MAX_RUNNING_RUNS = 100
 
 
-@serves(router, contract.QUEUE)
-def get_queue(call: Call) -> contract.QueueOut:
+@gateway.serves(router, contract.QUEUE)
+def get_queue(call: calls.Call) -> contract.QueueOut:
     with call.installation.database.reading() as session:
         queued = service.backlog(session, tenant_id=call.caller.tenant_id, at=now(session))
     with call.reading() as session:
@@ -33,7 +31,7 @@ def get_queue(call: Call) -> contract.QueueOut:
         return contract.QueueOut(
             at=at,
             next=[contract.QueuedOut.of(dataset) for dataset in queued],
-            running=[to_response(session, run) for run in running.items],
+            running=[runs.to_response(session, run) for run in running.items],
             hours=[
                 contract.HourOut(begins_at=begin, published=published, failed=failed)
                 for begin, (published, failed) in zip(begins, counts, strict=True)
@@ -41,4 +39,4 @@ def get_queue(call: Call) -> contract.QueueOut:
         )
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.db.tables import Dataset, Erasure, Model, Run
 from app.deletion.deadlines import BEFORE_THE_DEADLINE
-from app.unlearning import due_repository, kinds
-from app.unlearning.turns import DueDataset
+from app.unlearning import due_repository, kinds, turns
 from lethe.contract.sets import QueueRule, RunStatus
 
 _MAX_DATASETS = 100
@@ -40,7 +39,7 @@ class Queued:
 def backlog(session: Session, *, tenant_id: str, at: datetime.datetime) -> list[Queued]:
     """Return a tenant's due datasets that have no run in progress, at most 100 per rule, in queue order. The session
     must see all tenants, as a worker's session does."""
-    by_dataset: dict[str, list[DueDataset]] = {}
+    by_dataset: dict[str, list[turns.DueDataset]] = {}
     reasons = list(due_repository.due(session, at=at, tenant_id=tenant_id, limit=_MAX_DATASETS))
     for reason in reasons:
         by_dataset.setdefault(reason.dataset_id, []).append(reason)
@@ -57,7 +56,7 @@ def backlog(session: Session, *, tenant_id: str, at: datetime.datetime) -> list[
 
 
 def _models(
-    session: Session, due_dataset: DueDataset, rules: Collection[QueueRule | None], *, at: datetime.datetime
+    session: Session, due_dataset: turns.DueDataset, rules: Collection[QueueRule | None], *, at: datetime.datetime
 ) -> list[str]:
     if QueueRule.REQUESTED in rules:
         return _models_to_serve(session, dataset_id=due_dataset.dataset_id, at=at, limit=_MAX_MODELS)
@@ -68,7 +67,7 @@ def _models(
     return [model.id for model, _ in due_repository.models_due(session, dataset=dataset, at=at)][:_MAX_MODELS]
 
 
-def _due_reason(due_dataset: DueDataset, since: dict[str, datetime.datetime]) -> DueReason:
+def _due_reason(due_dataset: turns.DueDataset, since: dict[str, datetime.datetime]) -> DueReason:
     assert due_dataset.rule is not None
     asked_at = due_dataset.learning - due_repository.LEARNING_MAY_WAIT if due_dataset.learning else None
     if due_dataset.rule is QueueRule.REQUESTED:

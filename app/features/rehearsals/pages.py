@@ -6,11 +6,9 @@ from typing import Any
 from fastapi import Response
 
 from app.api import models
-from app.features.desk import forms, rendering as pages
+from app.features.desk import forms, lists, rendering as pages, request_context
 from app.features.desk.glossary import advice
 from app.features.desk.languages import gettext, marked
-from app.features.desk.lists import PagePosition, ThePlace
-from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.rehearsals import endpoints as rehearsals
 from lethe.contract.problems import Problem
 from lethe.features.rehearsals.contract import LIMITS, MeasuredOut, RehearsalIn, RehearsalOut, RehearsalReport
@@ -52,13 +50,13 @@ class ForgettingPlot:
 
 
 @router.get("/models/{model_id}/rehearsals")
-def list_rehearsals(context: TheContext, model_id: str, place: ThePlace) -> Response:
+def list_rehearsals(context: request_context.TheContext, model_id: str, place: lists.ThePlace) -> Response:
     """List a model's rehearsals, newest first, with the form for requesting another."""
     return _list(context, model_id, place)
 
 
 @router.post("/models/{model_id}/rehearsals")
-def rehearse(context: TheContext, model_id: str, form: Form) -> Response:
+def rehearse(context: request_context.TheContext, model_id: str, form: request_context.Form) -> Response:
     """Request a rehearsal. If it is refused, show the list again with the error."""
     context.require(rehearsals.rehearse)
     may_read = context.may(rehearsals.list_rehearsals)
@@ -69,7 +67,7 @@ def rehearse(context: TheContext, model_id: str, form: Form) -> Response:
     except Problem as error:
         if not may_read:
             raise
-        return _list(context, model_id, PagePosition(), error=error)
+        return _list(context, model_id, lists.PagePosition(), error=error)
     if not may_read:
         return pages.see(f"{pages.ROOT}/models/{model_id}", done="rehearsal")
     [newest] = context.ask(rehearsals.list_rehearsals, model_id=model_id, limit=1).items
@@ -77,13 +75,13 @@ def rehearse(context: TheContext, model_id: str, form: Form) -> Response:
 
 
 @router.get("/models/{model_id}/rehearsals/{rehearsal_id}")
-def show_rehearsal(context: TheContext, model_id: str, rehearsal_id: str) -> Response:
+def show_rehearsal(context: request_context.TheContext, model_id: str, rehearsal_id: str) -> Response:
     """Show the progress or the report of a rehearsal."""
     return context.page("rehearsals/one.html", **_variables(context, model_id, rehearsal_id))
 
 
 @router.get("/models/{model_id}/rehearsals/{rehearsal_id}/live")
-def live_rehearsal(context: TheContext, model_id: str, rehearsal_id: str) -> Response:
+def live_rehearsal(context: request_context.TheContext, model_id: str, rehearsal_id: str) -> Response:
     """Show the current state of a rehearsal, to update an open page."""
     return context.page("rehearsals/live.html", **_variables(context, model_id, rehearsal_id))
 
@@ -125,7 +123,9 @@ def _plot(report: RehearsalReport, metric: str, title: str) -> ForgettingPlot:
     )
 
 
-def _list(context: RequestContext, model_id: str, place: PagePosition, *, error: Problem | None = None) -> Response:
+def _list(
+    context: request_context.RequestContext, model_id: str, place: lists.PagePosition, *, error: Problem | None = None
+) -> Response:
     model = context.ask(models.get_model, model_id=model_id)
     listing = context.listing(rehearsals.list_rehearsals, place, "rehearsal", "rehearsals", model_id=model_id)
     return context.page(
@@ -138,11 +138,11 @@ def _list(context: RequestContext, model_id: str, place: PagePosition, *, error:
     )
 
 
-def may_rehearse(context: RequestContext, *, live: bool) -> bool:
+def may_rehearse(context: request_context.RequestContext, *, live: bool) -> bool:
     return live and context.may(rehearsals.rehearse)
 
 
-def _variables(context: RequestContext, model_id: str, rehearsal_id: str) -> dict[str, Any]:
+def _variables(context: request_context.RequestContext, model_id: str, rehearsal_id: str) -> dict[str, Any]:
     """Return the template variables for one rehearsal."""
     rehearsal: RehearsalOut = context.ask(rehearsals.get_rehearsal, model_id=model_id, rehearsal_id=rehearsal_id)
     report = rehearsal.report

@@ -24,12 +24,10 @@ from app.audit import service as audit
 from app.catalogue import service as catalogue
 from app.db import bulk, functions, now
 from app.db.tables import Addition, Dataset, DeletionRequest, Model, Record, RequestAlias, Run, new_id
-from app.deletion import repository as deletion_repository
-from app.deletion.status import OPEN
+from app.deletion import repository as deletion_repository, status
 from app.features.rehearsals.tables import Rehearsal, RehearsedRows
 from app.rows import records, repository
-from app.unlearning import kinds, queue, service
-from app.unlearning.planner import Plan, PlanReason
+from app.unlearning import kinds, planner, queue, service
 from lethe.contract.sets import AdditionStatus, QueueRule, RunKind
 from lethe.features.rehearsals import contract
 from lethe.proof.canary_test import CanaryPlan
@@ -117,7 +115,7 @@ def forget_reports(session: Session, *, dataset_id: str) -> None:
 
 def _has_no_request(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a dataset's record occupies its slot and that its person has no open request."""
-    is_open = sa.and_(DeletionRequest.tenant_id == tenant_id, DeletionRequest.status.in_(OPEN))
+    is_open = sa.and_(DeletionRequest.tenant_id == tenant_id, DeletionRequest.status.in_(status.OPEN))
     aliases = sa.select(RequestAlias.subject_ref).join(DeletionRequest, DeletionRequest.id == RequestAlias.request_id)
     requested = sa.union_all(sa.select(DeletionRequest.subject_ref).where(is_open), aliases.where(is_open))
     applied = sa.and_(Addition.dataset_id == dataset_id, Addition.status == AdditionStatus.APPLIED)
@@ -315,7 +313,7 @@ class RehearsalKind:
         drop_rehearsals(session, model_id=model_id)
 
 
-def plan(session: Session, *, run_id: str, records: int) -> Plan:
+def plan(session: Session, *, run_id: str, records: int) -> planner.Plan:
     """Return the plan for forgetting the `records` rows that were drawn. Raises `LeaseLost`."""
     service.check_held(session, run_id=run_id)
     run = session.get_one(Run, run_id)
@@ -329,13 +327,13 @@ def end(session: Session, *, run_id: str, report: dict[str, Any]) -> None:
     complete(session, service.finish(session, run_id=run_id), report)
 
 
-def _plans(session: Session, model: Model, *, records: int) -> tuple[Plan, Plan]:
+def _plans(session: Session, model: Model, *, records: int) -> tuple[planner.Plan, planner.Plan]:
     """Return the model's plan for forgetting `records` more rows, and the plan for the whole rehearsal."""
     records += accounting_repository.records_waiting_for(session, model)
     forgetting = queue.plan_next(session, model, records=records)
     # A temporary copy forgets, and another is trained from scratch.
     steps = forgetting.steps + catalogue.mechanism_of(model).learn_steps
-    return forgetting, Plan(kind=RunKind.REHEARSAL, steps=steps, reason=PlanReason.REHEARSAL_REQUESTED)
+    return forgetting, planner.Plan(kind=RunKind.REHEARSAL, steps=steps, reason=planner.PlanReason.REHEARSAL_REQUESTED)
 
 
 def _of(session: Session, run: Run) -> Rehearsal:

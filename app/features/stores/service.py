@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session
 from app.access.service import Caller
 from app.db import now
 from app.features.stores.tables import SearchReport
-from app.features.systems import service as systems
-from app.features.systems.tables import SystemTask
+from app.features.systems import service as systems, tables
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.features.stores import contract, evidence
 from lethe.features.systems import acknowledgements
@@ -18,7 +17,7 @@ from lethe.features.systems.contract import AcknowledgementIn
 from lethe.proof.errors import PreconditionError
 
 
-def accept(session: Session, task: SystemTask, body: contract.SearchReportIn, *, caller: Caller) -> None:
+def accept(session: Session, task: tables.SystemTask, body: contract.SearchReportIn, *, caller: Caller) -> None:
     """Acknowledge a task with a signed search report, and store the report. Repeating the call is a no-op.
 
     Raises `InputInvalid` for a report that is malformed, differs from the signed one, or lists remaining data, and the

@@ -2,24 +2,21 @@
 
 from fastapi import APIRouter
 
-from app.api import deletion_requests as requests
-from app.api.calls import Call
-from app.api.gateway import Mount, serves
+from app.api import calls, deletion_requests as requests, gateway
 from app.audit import service as audit
 from app.deletion import suppression
 from app.features.suppressions import repository
-from lethe.contract.fields import PageOut
-from lethe.contract.problems import ScopeMissing
+from lethe.contract import fields, problems
 from lethe.features.suppressions import contract
 
 router = APIRouter(route_class=requests.PlainRoute)
 
 
-@serves(router, contract.LIST)
-def list_suppressions(call: Call, query: contract.SuppressionQuery) -> PageOut[contract.SuppressionOut]:
+@gateway.serves(router, contract.LIST)
+def list_suppressions(call: calls.Call, query: contract.SuppressionQuery) -> fields.PageOut[contract.SuppressionOut]:
     # A suppression names the request that caused it, which may be another caller's.
     if call.caller.own_requests_only:
-        raise ScopeMissing("This key sees its own requests alone; suppressions are the tenant's.")
+        raise problems.ScopeMissing("This key sees its own requests alone; suppressions are the tenant's.")
     subject = requests.subject_ref_of(call, query.subject_id, None, query.kind) if query.subject_id else None
     if subject is not None:
         with call.writing() as session:
@@ -28,14 +25,14 @@ def list_suppressions(call: Call, query: contract.SuppressionQuery) -> PageOut[c
         page = repository.suppressions(
             session, subject_ref=subject, discreet=call.caller.discreet, limit=query.limit, cursor=query.cursor
         )
-    return PageOut(items=[contract.SuppressionOut.of(row) for row in page.items], next_cursor=page.next_cursor)
+    return fields.PageOut(items=[contract.SuppressionOut.of(row) for row in page.items], next_cursor=page.next_cursor)
 
 
-@serves(router, contract.LIFT)
-def lift_suppressions(call: Call, body: contract.ConsentIn) -> contract.LiftedOut:
+@gateway.serves(router, contract.LIFT)
+def lift_suppressions(call: calls.Call, body: contract.ConsentIn) -> contract.LiftedOut:
     with call.writing() as session:
         lifted = suppression.lift(session, requests.subject_ref(call, body), reason=body.reason)
     return contract.LiftedOut(num_lifted=lifted)
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

@@ -7,49 +7,47 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from app.access.idempotency import Once, StoredResponse
-from app.api.calls import Call, created, page_of, respond
-from app.api.gateway import Mount, serves
+from app.api import calls, gateway
 from app.db import now, tables
 from app.deletion import service as deletion
 from app.features.systems import service, systems
 from app.features.systems.tables import System, SystemTask
 from app.features.webhooks import receiver
-from lethe.contract.fields import PageOut, Paging
-from lethe.contract.sets import Scope
+from lethe.contract import fields, sets
 from lethe.features.systems import bundle, contract
 
 router = APIRouter()
 _NO_IDS = {"task_id": None, "certificate_id": None}
 
 
-@serves(router, contract.CREATE)
-def create_system(call: Call, once: Once, body: contract.SystemIn) -> JSONResponse:
+@gateway.serves(router, contract.CREATE)
+def create_system(call: calls.Call, once: Once, body: contract.SystemIn) -> JSONResponse:
     _check_url(call, body.webhook_url)
 
     def register(session: Session) -> StoredResponse:
         row = service.register(session, **dict(body))
-        return created(_system(call, systems.of_task(row)), f"/v1/systems/{row.id}")
+        return calls.created(_system(call, systems.of_task(row)), f"/v1/systems/{row.id}")
 
-    return respond(call.perform(once, register))
+    return calls.respond(call.perform(once, register))
 
 
-@serves(router, contract.LIST)
-def list_systems(call: Call, query: Paging) -> PageOut[contract.SystemOut]:
+@gateway.serves(router, contract.LIST)
+def list_systems(call: calls.Call, query: fields.Paging) -> fields.PageOut[contract.SystemOut]:
     with call.reading() as session:
         rows = [row for kind in systems.kinds() for row in kind.systems(session)]
-    page = page_of(rows, limit=query.limit, cursor=query.cursor)
-    return PageOut(items=[_system(call, row) for row in page.items], next_cursor=page.next_cursor)
+    page = calls.page_of(rows, limit=query.limit, cursor=query.cursor)
+    return fields.PageOut(items=[_system(call, row) for row in page.items], next_cursor=page.next_cursor)
 
 
-@serves(router, contract.GET)
-def get_system(call: Call, system_id: str) -> contract.SystemOut:
+@gateway.serves(router, contract.GET)
+def get_system(call: calls.Call, system_id: str) -> contract.SystemOut:
     with call.reading() as session:
         rows = {row.id: row for kind in systems.kinds() for row in kind.systems(session)}
     return _system(call, contract.SystemUnknown.if_none(rows.get(system_id), system_id=system_id))
 
 
-@serves(router, contract.CHANGE)
-def change_system(call: Call, system_id: str, body: contract.SystemChangeIn) -> contract.SystemOut:
+@gateway.serves(router, contract.CHANGE)
+def change_system(call: calls.Call, system_id: str, body: contract.SystemChangeIn) -> contract.SystemOut:
     changes = {name: value for name, value in dict(body).items() if value is not None}
     if body.webhook_url is not None:
         _check_url(call, body.webhook_url)
@@ -59,22 +57,22 @@ def change_system(call: Call, system_id: str, body: contract.SystemChangeIn) -> 
         return _system(call, systems.of_task(row))
 
 
-@serves(router, contract.RETIRE)
-def retire_system(call: Call, system_id: str) -> None:
+@gateway.serves(router, contract.RETIRE)
+def retire_system(call: calls.Call, system_id: str) -> None:
     with call.writing() as session:
         service.retire(session, service.get(session, system_id))
 
 
-@serves(router, contract.TASKS)
-def list_system_tasks(call: Call, query: contract.TasksQuery) -> PageOut[contract.TaskOut]:
+@gateway.serves(router, contract.TASKS)
+def list_system_tasks(call: calls.Call, query: contract.TasksQuery) -> fields.PageOut[contract.TaskOut]:
     with call.reading() as session:
         page = service.tasks(session, **dict(query))
         items = [task_out(session, row) for row in page.items]
-    return PageOut(items=items, next_cursor=page.next_cursor)
+    return fields.PageOut(items=items, next_cursor=page.next_cursor)
 
 
-@serves(router, contract.TASK)
-def get_system_task(call: Call, task_id: str) -> contract.TaskWithEvidenceOut:
+@gateway.serves(router, contract.TASK)
+def get_system_task(call: calls.Call, task_id: str) -> contract.TaskWithEvidenceOut:
     with call.reading() as session:
         row = service.get_task(session, task_id)
         return contract.TaskWithEvidenceOut(
@@ -87,24 +85,24 @@ def get_system_task(call: Call, task_id: str) -> contract.TaskWithEvidenceOut:
         )
 
 
-@serves(router, contract.ACKNOWLEDGE)
-def acknowledge_system_task(call: Call, task_id: str, body: contract.AcknowledgementIn) -> contract.TaskOut:
+@gateway.serves(router, contract.ACKNOWLEDGE)
+def acknowledge_system_task(call: calls.Call, task_id: str, body: contract.AcknowledgementIn) -> contract.TaskOut:
     with call.writing() as session:
         row = service.get_task(session, task_id)
         service.acknowledge(session, row, body, caller=call.caller)
         return task_out(session, row)
 
 
-@serves(router, contract.CLOSE)
-def close_system_task(call: Call, task_id: str, body: contract.TaskClosureIn) -> contract.TaskOut:
+@gateway.serves(router, contract.CLOSE)
+def close_system_task(call: calls.Call, task_id: str, body: contract.TaskClosureIn) -> contract.TaskOut:
     with call.writing() as session:
         row = service.get_task(session, task_id)
         service.close(session, row, reason=body.reason)
         return task_out(session, row)
 
 
-@serves(router, contract.OF_REQUEST)
-def get_request_systems(call: Call, request_id: str) -> contract.RequestSystemsOut:
+@gateway.serves(router, contract.OF_REQUEST)
+def get_request_systems(call: calls.Call, request_id: str) -> contract.RequestSystemsOut:
     with call.reading() as session:
         request = deletion.get(session, request_id)
         lines = systems.lines_of(session, call.installation.keys, request)
@@ -119,8 +117,8 @@ def get_request_systems(call: Call, request_id: str) -> contract.RequestSystemsO
     )
 
 
-@serves(router, contract.BUNDLE)
-def get_request_bundle(call: Call, request_id: str) -> contract.BundleOut:
+@gateway.serves(router, contract.BUNDLE)
+def get_request_bundle(call: calls.Call, request_id: str) -> contract.BundleOut:
     with call.reading() as session:
         request = deletion.get(session, request_id)
         statement = systems.statement_of(session, call.installation.keys, request)
@@ -133,12 +131,12 @@ def get_request_bundle(call: Call, request_id: str) -> contract.BundleOut:
     )
 
 
-def _check_url(call: Call, url: str) -> None:
+def _check_url(call: calls.Call, url: str) -> None:
     receiver.check_url(url, call.installation.settings.webhook_networks(), path="webhook_url")
 
 
-def _system(call: Call, row: systems.RegisteredSystem) -> contract.SystemOut:
-    return contract.SystemOut.of(row, webhook_url=row.webhook_url if call.caller.has(Scope.ADMIN) else None)
+def _system(call: calls.Call, row: systems.RegisteredSystem) -> contract.SystemOut:
+    return contract.SystemOut.of(row, webhook_url=row.webhook_url if call.caller.has(sets.Scope.ADMIN) else None)
 
 
 def task_out(session: Session, row: SystemTask) -> contract.TaskOut:
@@ -152,4 +150,4 @@ def task_out(session: Session, row: SystemTask) -> contract.TaskOut:
     )
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

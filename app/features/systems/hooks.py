@@ -1,10 +1,10 @@
 """Hooks of the `systems` feature."""
 
-from app.deletion.history import OnChange
-from app.deletion.repository import Awaited
-from app.deletion.search_repository import Attached
+from app.deletion import history, repository, search_repository
 from app.features.systems import service
 
-ON_CHANGE: tuple[OnChange, ...] = (service.follow,)
-AWAITS: tuple[Awaited, ...] = (Awaited(opening=service.opening, is_open=service.is_open),)
-ATTACHED: tuple[Attached, ...] = (Attached(keys=service.note_keys, drop=service.drop_notes),)
+ON_CHANGE: tuple[history.OnChange, ...] = (service.follow,)
+AWAITS: tuple[repository.Awaited, ...] = (repository.Awaited(opening=service.opening, is_open=service.is_open),)
+ATTACHED: tuple[search_repository.Attached, ...] = (
+    search_repository.Attached(keys=service.note_keys, drop=service.drop_notes),
+)

@@ -17,8 +17,7 @@ from sqlalchemy.orm import Session
 
 from app.access.service import Caller
 from app.audit import service as audit
-from app.db import actor, bulk, now, rare
-from app.db.tables import ApiKey, Dataset, DeletionRequest, Model, new_id
+from app.db import actor, bulk, now, rare, tables
 from app.deletion import completion, history, retention
 from app.features.protocols.drp import SMALL_ORDER
 from app.features.systems.tables import System, SystemAddress, SystemTask, TaskNote
@@ -42,7 +41,7 @@ def register(session: Session, *, webhook_url: str, contact: str, **details: Any
     """Register a system of the session's tenant. Raises `InputInvalid` for a key, dataset or parent that does not
     exist."""
     row = System(
-        id=new_id("sys"),
+        id=tables.new_id("sys"),
         tenant_id=actor(session).tenant_id,
         address=SystemAddress(url=webhook_url, contact=contact),
         created_at=now(session),
@@ -114,17 +113,17 @@ def tasks(
     wanted = {"status": status, "system_id": system_id, "request_id": request_id}
     query = sa.select(SystemTask).filter_by(**{name: value for name, value in wanted.items() if value is not None})
     if overdue:
-        query = query.join(DeletionRequest, DeletionRequest.id == SystemTask.request_id)
-        query = query.where(SystemTask.status == _OPEN, DeletionRequest.deadline <= now(session))
+        query = query.join(tables.DeletionRequest, tables.DeletionRequest.id == SystemTask.request_id)
+        query = query.where(SystemTask.status == _OPEN, tables.DeletionRequest.deadline <= now(session))
     return bulk.page(session, query, SystemTask.opened_at, SystemTask.id, limit=limit, cursor=cursor)
 
 
-def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
+def is_open(request: type[tables.DeletionRequest]) -> sa.ColumnElement[bool]:
     """Return the SQL condition that `request` has an open task."""
     return sa.exists().where(SystemTask.request_id == request.id, SystemTask.status == _OPEN)
 
 
-def opening(session: Session) -> Callable[[DeletionRequest], bool]:
+def opening(session: Session) -> Callable[[tables.DeletionRequest], bool]:
     """Return a predicate that tells whether accepting a request opens a task. Each tenant's register is read once."""
     of_tenant = functools.cache(lambda tenant_id: _Register(session, {tenant_id}))
     return lambda request: bool(of_tenant(request.tenant_id).concerned(request))
@@ -155,7 +154,7 @@ def _open(session: Session, changes: Sequence[history.Change]) -> None:
         for system in register.concerned(request):
             sent_from = max(change.at, request.held_until or change.at)
             task = SystemTask(
-                id=new_id("tsk"),
+                id=tables.new_id("tsk"),
                 tenant_id=request.tenant_id,
                 request_id=request.id,
                 system_id=system.id,
@@ -188,21 +187,21 @@ def _open_tasks(session: Session, request_ids: Collection[str]) -> list[tuple[Sy
 
 def to_remind(
     session: Session, *, horizon: datetime.timedelta, limit: int
-) -> list[tuple[SystemTask, System, DeletionRequest]]:
+) -> list[tuple[SystemTask, System, tables.DeletionRequest]]:
     """Return open tasks whose system has not been reminded that the deadline is within `horizon` or has passed."""
     at = now(session)
-    late = sa.and_(DeletionRequest.deadline <= at, SystemTask.reminded == ClockState.AT_RISK)
+    late = sa.and_(tables.DeletionRequest.deadline <= at, SystemTask.reminded == ClockState.AT_RISK)
     query = (
-        sa.select(SystemTask, System, DeletionRequest)
+        sa.select(SystemTask, System, tables.DeletionRequest)
         .join(System, System.id == SystemTask.system_id)
-        .join(DeletionRequest, DeletionRequest.id == SystemTask.request_id)
+        .join(tables.DeletionRequest, tables.DeletionRequest.id == SystemTask.request_id)
         .where(
             SystemTask.status == _OPEN,
             SystemTask.sent_from <= at,
-            DeletionRequest.deadline <= at + horizon,
+            tables.DeletionRequest.deadline <= at + horizon,
             sa.or_(SystemTask.reminded.is_(None), late),
         )
-        .order_by(DeletionRequest.deadline, SystemTask.id)
+        .order_by(tables.DeletionRequest.deadline, SystemTask.id)
         .limit(limit)
     )
     return [(task, system, request) for task, system, request in session.execute(query)]
@@ -254,7 +253,7 @@ def _end(
     for name, value in evidence.items():
         setattr(task, name, value)
     session.flush()
-    request = session.get_one(DeletionRequest, task.request_id)
+    request = session.get_one(tables.DeletionRequest, task.request_id)
     if note is not None:
         task.note, request.kept = TaskNote(text=note), retention.RetentionLevel.DETAILS
     complete(session, [request.id])
@@ -305,11 +304,11 @@ class _Register:
         query = sa.select(System).where(System.tenant_id.in_(tenant_ids)).order_by(System.id)
         self.systems |= {system.id: system for system in session.scalars(query)}
         parents = {parent for system in self.systems.values() for parent in system.parents}
-        models = sa.select(Model.id, Model.dataset_id).where(Model.id.in_(parents))
+        models = sa.select(tables.Model.id, tables.Model.dataset_id).where(tables.Model.id.in_(parents))
         rows = session.execute(models) if parents else ()
         self._dataset_of = {row.id: row.dataset_id for row in rows}
 
-    def concerned(self, request: DeletionRequest) -> list[System]:
+    def concerned(self, request: tables.DeletionRequest) -> list[System]:
         """Return the systems in use that may hold data about a request's person, directly or through a system or model
         from which they were derived."""
         return [
@@ -343,12 +342,12 @@ def _check(session: Session, row: System) -> None:
     if row.public_key is not None and not is_usable(row.public_key):
         faults.append(FieldError("public_key", "expected the base64url of an Ed25519 public key of large order"))
     if row.api_key_id is not None:
-        key = session.get(ApiKey, row.api_key_id)
+        key = session.get(tables.ApiKey, row.api_key_id)
         if key is None or key.revoked_at is not None:
             faults.append(FieldError("api_key_id", "expected the ID of an API key in use"))
     faults += unknown_datasets(session, row.dataset_ids)
     systems = {system.id: system for system in registered(session, System)} | {row.id: row}
-    models = set(session.scalars(sa.select(Model.id).where(Model.id.in_(row.parents))))
+    models = set(session.scalars(sa.select(tables.Model.id).where(tables.Model.id.in_(row.parents))))
     for place, parent in enumerate(row.parents):
         if parent not in systems and parent not in models:
             faults.append(FieldError(f"parents.{place}", "expected the ID of a system or model"))
@@ -361,12 +360,12 @@ def _check(session: Session, row: System) -> None:
 def unknown_datasets(session: Session, dataset_ids: Sequence[str] | None) -> list[FieldError]:
     """Return an error for each of a system's `dataset_ids` that the tenant does not have; None means all datasets."""
     ids = dataset_ids or ()
-    known = set(session.scalars(sa.select(Dataset.id).where(Dataset.id.in_(ids)))) if ids else set()
+    known = set(session.scalars(sa.select(tables.Dataset.id).where(tables.Dataset.id.in_(ids)))) if ids else set()
     unknown = [place for place, dataset_id in enumerate(ids) if dataset_id not in known]
     return [FieldError(f"dataset_ids.{place}", "expected the ID of a dataset") for place in unknown]
 
 
-def may_concern(dataset_ids: Collection[str] | None, request: DeletionRequest) -> bool:
+def may_concern(dataset_ids: Collection[str] | None, request: tables.DeletionRequest) -> bool:
     """Return True if a request concerns a dataset whose people's data a system may hold; None means all datasets."""
     asked = request.dataset_ids
     return asked is None or dataset_ids is None or not set(asked).isdisjoint(dataset_ids)
@@ -376,8 +375,8 @@ def complete(session: Session, request_ids: Collection[str]) -> None:
     """Complete the running requests that are waiting for nothing else; `settle` completes those not running."""
     session.flush()
     for part in bulk.in_parts(request_ids):
-        running = DeletionRequest.id.in_(part), DeletionRequest.status == RequestStatus.RUNNING
-        completion.complete_done(session, session.scalars(sa.select(DeletionRequest).where(*running)).all())
+        running = tables.DeletionRequest.id.in_(part), tables.DeletionRequest.status == RequestStatus.RUNNING
+        completion.complete_done(session, session.scalars(sa.select(tables.DeletionRequest).where(*running)).all())
 
 
 def is_usable(public_key: str) -> bool:
@@ -391,7 +390,7 @@ def is_usable(public_key: str) -> bool:
 
 
 def _messages(
-    event: str, task: SystemTask, system: System, request: DeletionRequest, *, at: datetime.datetime
+    event: str, task: SystemTask, system: System, request: tables.DeletionRequest, *, at: datetime.datetime
 ) -> list[webhooks.WebhookMessage]:
     """Return the webhook messages for a task; empty if the system's address is damaged. They do not name the person:
     the system finds the person by the request's external id."""

@@ -18,14 +18,12 @@ from app.access import service as access, subjects
 from app.accounting import certificates, repository as accounting_repository, service as accounting
 from app.db.tables import OWED, DeletionRequest, Erasure, Model
 from app.deletion import completion, deadlines, repository as deletion_repository
-from app.features.systems import service
-from app.features.systems.tables import System, SystemTask
+from app.features.systems import service, tables
 from app.keys import Keys
 from app.rows import repository as rows_repository
 from lethe import sockets
 from lethe.contract.sets import RequestModelStatus, RequestStatus
-from lethe.features.systems import bundle
-from lethe.features.systems.contract import BundleNotReady, Grade, TaskStatus
+from lethe.features.systems import bundle, contract
 from lethe.proof.joint import Joint
 
 _WITHOUT_BUNDLE = (RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.REJECTED, RequestStatus.CANCELLED)
@@ -53,7 +51,7 @@ class RegisteredSystem:
 
     id: str
     kind: str
-    grade: Grade
+    grade: contract.Grade
     name: str
     dataset_ids: list[str] | None
     created_at: datetime.datetime
@@ -67,7 +65,7 @@ class RegisteredSystem:
     parents: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, row: Any, *, kind: str, grade: Grade, **given: Any) -> Self:
+    def of(cls, row: Any, *, kind: str, grade: contract.Grade, **given: Any) -> Self:
         """Return the system that a row describes. Fields not given are taken from the row's attributes of the same
         name; contact and URL come from its address unless the address is damaged."""
         address = getattr(row, "address", None)
@@ -104,7 +102,7 @@ def lines_of(session: Session, keys: Keys, request: DeletionRequest) -> list[dic
 def statement_of(session: Session, keys: Keys, request: DeletionRequest) -> dict[str, Any]:
     """Return the statement of a request's bundle as of now. Raises `BundleNotReady`, `CertificateDamaged`."""
     if request.status in _WITHOUT_BUNDLE:
-        raise BundleNotReady(request_id=request.id, status=request.status)
+        raise contract.BundleNotReady(request_id=request.id, status=request.status)
     lines = lines_of(session, keys, request)
     certified = sorted(line["system"]["id"] for line in lines if line["evidence"]["type"] == "certificate")
     joint = accounting.joint_of(session, request_id=request.id)
@@ -155,7 +153,11 @@ def _models(session: Session) -> list[RegisteredSystem]:
     query = sa.select(Model).order_by(Model.created_at.desc(), Model.id.desc())
     return [
         RegisteredSystem.of(
-            model, kind="model", grade=Grade.PROVED, dataset_ids=[model.dataset_id], map_complete_since=model.created_at
+            model,
+            kind="model",
+            grade=contract.Grade.PROVED,
+            dataset_ids=[model.dataset_id],
+            map_complete_since=model.created_at,
         )
         for model in session.scalars(query)
     ]
@@ -218,12 +220,12 @@ def _line_of_rows(session: Session, proof: RequestProof, certified: set[str]) ->
 
 
 def _tasks(session: Session) -> list[RegisteredSystem]:
-    return [of_task(row) for row in service.registered(session, System)]
+    return [of_task(row) for row in service.registered(session, tables.System)]
 
 
-def of_task(row: System) -> RegisteredSystem:
+def of_task(row: tables.System) -> RegisteredSystem:
     """Return a system outside Lethe as a `RegisteredSystem`."""
-    return RegisteredSystem.of(row, kind="task", grade=Grade.ACKNOWLEDGED)
+    return RegisteredSystem.of(row, kind="task", grade=contract.Grade.ACKNOWLEDGED)
 
 
 def _lines_of_tasks(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
@@ -236,7 +238,7 @@ def _lines_of_tasks(session: Session, proof: RequestProof) -> list[dict[str, Any
         proof.line(
             {"id": system.id, "kind": "task", "name": system.name},
             _evidence_of(task) | others.get(task.id, {}),
-            waiting=task.status == TaskStatus.OPEN,
+            waiting=task.status == contract.TaskStatus.OPEN,
             opened_at=iso(task.opened_at),
             ended_at=iso(task.ended_at),
             system_map=map_of(
@@ -247,8 +249,8 @@ def _lines_of_tasks(session: Session, proof: RequestProof) -> list[dict[str, Any
     ]
 
 
-def _evidence_of(task: SystemTask) -> dict[str, Any]:
-    if task.status != TaskStatus.ACKNOWLEDGED:
+def _evidence_of(task: tables.SystemTask) -> dict[str, Any]:
+    if task.status != contract.TaskStatus.ACKNOWLEDGED:
         return _NOTHING | {"task_id": task.id}
     if task.jws is not None:
         return {"type": "acknowledgement", "task_id": task.id, "public_key": task.public_key, "jws": task.jws}

@@ -7,12 +7,11 @@ from typing import Self
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.sealed import Private, Sealed
-from app.db.tables import Owned, Table, partial_index
+from app.db import sealed, tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SystemAddress(Private):
+class SystemAddress(sealed.Private):
     """System's webhook URL, which may contain a secret, and its contact."""
 
     url: str = ""
@@ -24,13 +23,13 @@ class SystemAddress(Private):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskNote(Private):
+class TaskNote(sealed.Private):
     """Note by a system or an officer about a task, which may name the person."""
 
     text: str = ""
 
 
-class System(Owned, Table):
+class System(tables.Owned, tables.Table):
     """System outside Lethe. `public_key`: Ed25519 key whose signatures acknowledge tasks. `api_key_id`: API key whose
     calls acknowledge tasks. `dataset_ids`: datasets whose people it may hold data about; null means all. `parents`:
     models and systems it was derived from. `retired_at`: time from which no tasks are opened for it."""
@@ -38,7 +37,7 @@ class System(Owned, Table):
     __tablename__ = "systems"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
-    address: Mapped[SystemAddress] = mapped_column(Sealed(SystemAddress), nullable=True)
+    address: Mapped[SystemAddress] = mapped_column(sealed.Sealed(SystemAddress), nullable=True)
     public_key: Mapped[str | None]
     api_key_id: Mapped[str | None] = mapped_column(sa.ForeignKey("api_keys.id"))
     dataset_ids: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
@@ -50,7 +49,7 @@ class System(Owned, Table):
     __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
 
 
-class SystemTask(Owned, Table):
+class SystemTask(tables.Owned, tables.Table):
     """System's task for a deletion request. `status`: open, acknowledged, closed (system not reached) or cancelled.
     `sent_from`: end of the request's grace period, from which the webhook is sent. `reminded`: last clock state
     (at_risk or overdue) that the system was reminded of. `public_key`: key that signed `jws`. `acknowledged_with`: API
@@ -71,11 +70,11 @@ class SystemTask(Owned, Table):
     public_key: Mapped[str | None]
     jws: Mapped[str | None] = mapped_column(sa.Text)
     acknowledged_with: Mapped[str | None]
-    note: Mapped[TaskNote] = mapped_column(Sealed(TaskNote), nullable=True)
+    note: Mapped[TaskNote] = mapped_column(sealed.Sealed(TaskNote), nullable=True)
     __table_args__ = (
         sa.UniqueConstraint("request_id", "system_id"),
         sa.Index(None, "tenant_id", "opened_at", "id"),
-        partial_index("request_id", where="status = 'open'", name="ix_system_tasks_open"),
+        tables.partial_index("request_id", where="status = 'open'", name="ix_system_tasks_open"),
     )
 
 

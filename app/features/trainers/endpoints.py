@@ -7,30 +7,26 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
 
 from app.access import idempotency, service as access
-from app.api import forms, uploads
-from app.api.calls import Call, created, respond
-from app.api.gateway import Mount, serves
+from app.api import calls, forms, gateway, uploads
 from app.audit import service as audit
 from app.catalogue import datasets
 from app.db import now
 from app.deletion import search_repository
-from app.features.trainers import service, training
-from app.features.trainers.tables import Trainer, Training, TrainingTable
+from app.features.trainers import service, tables, training
 from app.operations import periodic_jobs as retired
 from app.rows.uploads import RowUpload
 from app.vault import store
-from lethe.contract.fields import PageOut, Paging
-from lethe.contract.problems import FieldError, InputInvalid, Problem, SubjectSuppressed
+from lethe.contract import fields, problems
 from lethe.encoding.targets import TargetColumn
 from lethe.features.trainers import contract
 
 router = APIRouter(route_class=forms.SpooledRoute)
 
 
-@serves(router, contract.UPLOAD_TABLE)
+@gateway.serves(router, contract.UPLOAD_TABLE)
 @uploads.takes(contract.TrainingTableIn)
 def create_training_table(
-    call: Call,
+    call: calls.Call,
     once: idempotency.Once,
     file: Annotated[UploadFile, File(description="Rows in a file: .csv, .parquet or .arrow.")],
     form: contract.TrainingTableIn,
@@ -39,14 +35,14 @@ def create_training_table(
         answer = idempotency.replay(session, once)
         began = now(session)
     if answer:
-        return respond(answer)
+        return calls.respond(answer)
     # Imported here: a gateway without training tables needs no Arrow.
     from app.features.trainers import columns
 
     content = file.file.read(contract.MAX_TABLE_BYTES + 1)
     if len(content) > contract.MAX_TABLE_BYTES:
-        fault = FieldError("file", f"expected at most {contract.MAX_TABLE_BYTES} bytes")
-        raise InputInvalid("The table was not stored.", [fault])
+        fault = problems.FieldError("file", f"expected at most {contract.MAX_TABLE_BYTES} bytes")
+        raise problems.InputInvalid("The table was not stored.", [fault])
     call.require_room(len(content))
     subject_refs, advice = uploads.observed(call, form.subject_kind)
     table, subjects = columns.read(content, file.filename or "", form.subject_column)
@@ -77,7 +73,7 @@ def create_training_table(
             if access.subject_rule_of(session, call.caller.tenant_id) != call.caller.policy.subject_rule:
                 raise access.rule_changed()
             if not search_repository.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
-                raise SubjectSuppressed.meanwhile()
+                raise problems.SubjectSuppressed.meanwhile()
             dataset = datasets.register(session, name=form.name, encoded=encoded)
             dataset.subject_kind = form.subject_kind
             row = service.register_table(
@@ -90,82 +86,82 @@ def create_training_table(
             )
             call.require_room(session=session)
             out = contract.NewTableOut(**dict(_table(session, call, row)), warnings=advice())
-            return created(out, f"/v1/training-tables/{row.id}")
+            return calls.created(out, f"/v1/training-tables/{row.id}")
 
         answer = call.perform(once, register)
     # After another error the call may have been committed; rows without a dataset are swept later.
-    except Problem as error:
+    except problems.Problem as error:
         rows.delete(encoded.dataset_id)
-        if isinstance(error, SubjectSuppressed):
+        if isinstance(error, problems.SubjectSuppressed):
             uploads.record_match(call, search_repository.ANYWHERE)
         raise
     if answer.body["dataset_id"] != encoded.dataset_id:
         rows.delete(encoded.dataset_id)
-    return respond(answer)
+    return calls.respond(answer)
 
 
-@serves(router, contract.LIST_TABLES)
-def list_training_tables(call: Call, query: Paging) -> PageOut[contract.TableOut]:
+@gateway.serves(router, contract.LIST_TABLES)
+def list_training_tables(call: calls.Call, query: fields.Paging) -> fields.PageOut[contract.TableOut]:
     with call.reading() as session:
         page = service.tables(session, limit=query.limit, cursor=query.cursor)
-        return PageOut(items=[_table(session, call, row) for row in page.items], next_cursor=page.next_cursor)
+        return fields.PageOut(items=[_table(session, call, row) for row in page.items], next_cursor=page.next_cursor)
 
 
-@serves(router, contract.GET_TABLE)
-def get_training_table(call: Call, table_id: str) -> contract.TableOut:
+@gateway.serves(router, contract.GET_TABLE)
+def get_training_table(call: calls.Call, table_id: str) -> contract.TableOut:
     with call.reading() as session:
         return _table(session, call, service.get_table(session, table_id))
 
 
-@serves(router, contract.RETIRE_TABLE)
-def retire_training_table(call: Call, table_id: str) -> None:
+@gateway.serves(router, contract.RETIRE_TABLE)
+def retire_training_table(call: calls.Call, table_id: str) -> None:
     with call.writing() as session:
         service.retire_table(session, call.installation.keys, service.get_table(session, table_id))
     retired.destroy_now(call.installation)
     training.destroy_retired_keys(call.installation)
 
 
-@serves(router, contract.CREATE)
-def create_trainer(call: Call, once: idempotency.Once, body: contract.TrainerIn) -> JSONResponse:
+@gateway.serves(router, contract.CREATE)
+def create_trainer(call: calls.Call, once: idempotency.Once, body: contract.TrainerIn) -> JSONResponse:
     def register(session: Session) -> idempotency.StoredResponse:
         row = service.register(session, body)
         session.flush()
         call.require_room(session=session)
-        return created(_trainer(session, call, row), f"/v1/trainers/{row.id}")
+        return calls.created(_trainer(session, call, row), f"/v1/trainers/{row.id}")
 
-    return respond(call.perform(once, register))
+    return calls.respond(call.perform(once, register))
 
 
-@serves(router, contract.LIST)
-def list_trainers(call: Call, query: Paging) -> PageOut[contract.TrainerOut]:
+@gateway.serves(router, contract.LIST)
+def list_trainers(call: calls.Call, query: fields.Paging) -> fields.PageOut[contract.TrainerOut]:
     with call.reading() as session:
         page = service.trainers(session, limit=query.limit, cursor=query.cursor)
-        return PageOut(items=[_trainer(session, call, row) for row in page.items], next_cursor=page.next_cursor)
+        return fields.PageOut(items=[_trainer(session, call, row) for row in page.items], next_cursor=page.next_cursor)
 
 
-@serves(router, contract.GET)
-def get_trainer(call: Call, trainer_id: str) -> contract.TrainerOut:
+@gateway.serves(router, contract.GET)
+def get_trainer(call: calls.Call, trainer_id: str) -> contract.TrainerOut:
     with call.reading() as session:
         return _trainer(session, call, service.get(session, trainer_id))
 
 
-@serves(router, contract.RETIRE)
-def retire_trainer(call: Call, trainer_id: str) -> None:
+@gateway.serves(router, contract.RETIRE)
+def retire_trainer(call: calls.Call, trainer_id: str) -> None:
     with call.writing() as session:
         service.retire(session, service.get(session, trainer_id))
     training.destroy_retired_keys(call.installation)
 
 
-@serves(router, contract.TRAININGS)
-def list_trainings(call: Call, trainer_id: str, query: Paging) -> PageOut[contract.TrainingOut]:
+@gateway.serves(router, contract.TRAININGS)
+def list_trainings(call: calls.Call, trainer_id: str, query: fields.Paging) -> fields.PageOut[contract.TrainingOut]:
     with call.reading() as session:
         row = service.get(session, trainer_id)
         page = service.trainings(session, trainer_id=row.id, limit=query.limit, cursor=query.cursor)
-        return PageOut(items=[_training(session, row) for row in page.items], next_cursor=page.next_cursor)
+        return fields.PageOut(items=[_training(session, row) for row in page.items], next_cursor=page.next_cursor)
 
 
-@serves(router, contract.PLAN)
-def get_trainer_plan(call: Call, trainer_id: str) -> contract.TrainerPlanOut:
+@gateway.serves(router, contract.PLAN)
+def get_trainer_plan(call: calls.Call, trainer_id: str) -> contract.TrainerPlanOut:
     with call.reading() as session:
         row = service.get(session, trainer_id)
         planned = [] if call.caller.discreet else training.plan_of(session, row, at=now(session))
@@ -174,16 +170,16 @@ def get_trainer_plan(call: Call, trainer_id: str) -> contract.TrainerPlanOut:
     return contract.TrainerPlanOut(expected_seconds=seconds, retrainings=retrainings)
 
 
-@serves(router, contract.RELEASE)
-def release_trainer(call: Call, trainer_id: str) -> contract.TrainerOut:
+@gateway.serves(router, contract.RELEASE)
+def release_trainer(call: calls.Call, trainer_id: str) -> contract.TrainerOut:
     with call.writing() as session:
         row = service.get(session, trainer_id)
         service.release(session, row)
         return _trainer(session, call, row)
 
 
-@serves(router, contract.ARTEFACT)
-def get_artefact(call: Call, trainer_id: str, name: str) -> Response:
+@gateway.serves(router, contract.ARTEFACT)
+def get_artefact(call: calls.Call, trainer_id: str, name: str) -> Response:
     with call.reading() as session:
         row = service.get(session, trainer_id)
         content = service.artefact(session, call.installation.vault, row, name)
@@ -193,7 +189,7 @@ def get_artefact(call: Call, trainer_id: str, name: str) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-def _table(session: Session, call: Call, row: TrainingTable) -> contract.TableOut:
+def _table(session: Session, call: calls.Call, row: tables.TrainingTable) -> contract.TableOut:
     return contract.TableOut.of(
         row,
         columns=[contract.ColumnOut(**column) for column in row.columns],
@@ -201,7 +197,7 @@ def _table(session: Session, call: Call, row: TrainingTable) -> contract.TableOu
     )
 
 
-def _trainer(session: Session, call: Call, row: Trainer) -> contract.TrainerOut:
+def _trainer(session: Session, call: calls.Call, row: tables.Trainer) -> contract.TrainerOut:
     """Return a trainer as visible to the caller: discreet callers do not see the number of waiting requests."""
     return contract.TrainerOut.of(
         row,
@@ -212,9 +208,9 @@ def _trainer(session: Session, call: Call, row: Trainer) -> contract.TrainerOut:
     )
 
 
-def _training(session: Session, row: Training) -> contract.TrainingOut:
+def _training(session: Session, row: tables.Training) -> contract.TrainingOut:
     artefacts = [contract.ArtefactOut.of(artefact) for artefact in service.artefacts(session, row.id)]
     return contract.TrainingOut.of(row, artefacts=artefacts)
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

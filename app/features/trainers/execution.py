@@ -16,9 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import sqlalchemy as sa
 
-from app.features.trainers import columns, plants, sandbox, service
-from app.features.trainers.tables import TableBlock
-from app.features.trainers.training import ClaimedTraining
+from app.features.trainers import columns, plants, sandbox, service, tables, training
 from app.installations import Installation
 
 _RANDOM = secrets.SystemRandom()
@@ -37,7 +35,7 @@ class Result:
     repeated: bool
 
 
-def train(installation: Installation, claimed: ClaimedTraining, *, look: Callable[[], None]) -> Result:
+def train(installation: Installation, claimed: training.ClaimedTraining, *, look: Callable[[], None]) -> Result:
     """Run the trainer, sometimes twice to check that it is reproducible, and let the plants judge its artefacts. `look`
     is called during the run and may raise an exception to stop it. Raises `TrainerRefused`."""
     specification = claimed.specification
@@ -65,7 +63,9 @@ def train(installation: Installation, claimed: ClaimedTraining, *, look: Callabl
     return Result(artefacts=artefacts, metrics=metrics, findings=findings, repeated=is_repeated)
 
 
-def _planted(installation: Installation, claimed: ClaimedTraining, rows: pa.Table) -> dict[str, plants.Planted]:
+def _planted(
+    installation: Installation, claimed: training.ClaimedTraining, rows: pa.Table
+) -> dict[str, plants.Planted]:
     """Return the rows that each plant adds to a training run and the function that judges the result, by name."""
     if claimed.specification["score_command"] is None:
         return {}
@@ -80,10 +80,14 @@ def _planted(installation: Installation, claimed: ClaimedTraining, rows: pa.Tabl
     return {name: planted for name, planted in by_plant.items() if planted is not None}
 
 
-def _rows(installation: Installation, claimed: ClaimedTraining) -> pa.Table:
+def _rows(installation: Installation, claimed: training.ClaimedTraining) -> pa.Table:
     """Return the rows still present in the training table. Rows of people erased since the claim may be missing."""
     with installation.database.reading() as session:
-        query = sa.select(TableBlock).where(TableBlock.table_id == claimed.table_id).order_by(TableBlock.number)
+        query = (
+            sa.select(tables.TableBlock)
+            .where(tables.TableBlock.table_id == claimed.table_id)
+            .order_by(tables.TableBlock.number)
+        )
         contents = [service.opened(installation.vault, block.content) for block in session.scalars(query)]
     if not contents or None in contents:
         raise sandbox.TrainerRefused("training_table_damaged")

@@ -3,23 +3,22 @@
 import functools
 import threading
 
+from app import installations, periodic
 from app.features.trainers import training
-from app.installations import Installation
 from app.operations.periodic_jobs import PeriodicJob
-from app.periodic import Periodic
 
 _lock = threading.Lock()
-_trainers: dict[int, Periodic] = {}
+_trainers: dict[int, periodic.Periodic] = {}
 
 
-def erase_from_tables(installation: Installation) -> None:
+def erase_from_tables(installation: installations.Installation) -> None:
     """Erase people's rows from training tables, even during a training run."""
     if training.is_anything_kept(installation):
         training.settle_tables(installation)
         training.destroy_retired_keys(installation)
 
 
-def train(installation: Installation) -> None:
+def train(installation: installations.Installation) -> None:
     """Wake this process's training thread, which carries out due training runs one at a time."""
     if not training.is_anything_kept(installation):
         return
@@ -27,11 +26,11 @@ def train(installation: Installation) -> None:
         trainer = _trainers.get(id(installation))
         if trainer is None:
             work = functools.partial(_train_all, installation)
-            trainer = _trainers[id(installation)] = Periodic("trainers", work, seconds=None).start()
+            trainer = _trainers[id(installation)] = periodic.Periodic("trainers", work, seconds=None).start()
     trainer.wake()
 
 
-def _train_all(installation: Installation) -> None:
+def _train_all(installation: installations.Installation) -> None:
     while training.run_next(installation):
         pass
 

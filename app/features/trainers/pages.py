@@ -2,22 +2,18 @@
 
 from fastapi import Response
 
-from app.features.desk import rendering as pages
-from app.features.desk.languages import marked
-from app.features.desk.lists import ThePlace
-from app.features.desk.menu import MenuEntry
-from app.features.desk.request_context import TheContext
+from app.features.desk import languages, lists, menu, rendering as pages, request_context
 from app.features.trainers import endpoints
 
 router = pages.new_router()
 
 
 @router.get("/trainers")
-def show_trainers(context: TheContext, place: ThePlace) -> Response:
+def show_trainers(context: request_context.TheContext, place: lists.ThePlace) -> Response:
     """List trainers, newest first."""
     found = context.ask(endpoints.list_trainers, limit=place.size, cursor=place.cursor)
     return context.page("trainers.html", found=found, place=place)
 
 
 PAGES = (router,)
-MENU = (MenuEntry(72, marked("Trainers"), f"{pages.ROOT}/trainers", endpoints.list_trainers, "models"),)
+MENU = (menu.MenuEntry(72, languages.marked("Trainers"), f"{pages.ROOT}/trainers", endpoints.list_trainers, "models"),)

@@ -15,8 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.audit import service as audit
 from app.catalogue import datasets
-from app.db import actor, now, rare
-from app.db.bulk import Page, page
+from app.db import actor, bulk, now, rare
 from app.db.tables import Dataset, DeletionRequest, Erasure, new_id
 from app.deletion import completion
 from app.deletion.status import OPEN
@@ -24,8 +23,7 @@ from app.features.trainers.tables import Artefact, RetiredKey, TableBlock, Train
 from app.keys import Keys
 from app.unlearning import retirement
 from app.vault.pieces import Vault
-from lethe.contract.problems import DatasetInUse, ModelHeld, NotFound, WeightsDestroyed
-from lethe.contract.sets import RequestStatus
+from lethe.contract import problems, sets
 from lethe.features.trainers.contract import TrainerIn, TrainingStatus
 
 
@@ -65,15 +63,15 @@ def get_table(session: Session, table_id: str) -> TrainingTable:
     """Return a table. Raises `NotFound`."""
     row = session.get(TrainingTable, table_id)
     if row is None:
-        raise NotFound(
+        raise problems.NotFound(
             "There is no training table {table_id!r}; GET /v1/training-tables lists them.", table_id=table_id
         )
     return row
 
 
-def tables(session: Session, *, limit: int, cursor: str | None) -> Page[TrainingTable]:
+def tables(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[TrainingTable]:
     query = sa.select(TrainingTable)
-    return page(session, query, TrainingTable.created_at, TrainingTable.id, limit=limit, cursor=cursor)
+    return bulk.page(session, query, TrainingTable.created_at, TrainingTable.id, limit=limit, cursor=cursor)
 
 
 def count_rows(session: Session, table_id: str) -> int:
@@ -91,7 +89,7 @@ def retire_table(session: Session, keys: Keys, row: TrainingTable) -> None:
         return
     users = sa.select(Trainer.id).where(Trainer.table_id == row.id, Trainer.retired_at.is_(None))
     for trainer_id in session.scalars(users.limit(1)):
-        raise DatasetInUse(
+        raise problems.DatasetInUse(
             "Trainer {trainer_id} learns from table {table_id}; retire the trainer first.",
             trainer_id=trainer_id,
             table_id=row.id,
@@ -115,7 +113,7 @@ def register(session: Session, body: TrainerIn) -> Trainer:
     """Register a trainer, which is due immediately. Raises `NotFound`."""
     table = get_table(session, body.table_id)
     if table.retired_at is not None:
-        raise NotFound("Training table {table_id} is retired; upload another.", table_id=table.id)
+        raise problems.NotFound("Training table {table_id} is retired; upload another.", table_id=table.id)
     specification = body.model_dump(exclude={"name", "table_id"})
     program = {name: specification[name] for name in ("command", "score_command", "files", "lock")}
     row = Trainer(
@@ -138,17 +136,19 @@ def get(session: Session, trainer_id: str) -> Trainer:
     """Return a trainer. Raises `NotFound`."""
     row = session.get(Trainer, trainer_id)
     if row is None:
-        raise NotFound("There is no trainer {trainer_id!r}; GET /v1/trainers lists them.", trainer_id=trainer_id)
+        raise problems.NotFound(
+            "There is no trainer {trainer_id!r}; GET /v1/trainers lists them.", trainer_id=trainer_id
+        )
     return row
 
 
-def trainers(session: Session, *, limit: int, cursor: str | None) -> Page[Trainer]:
-    return page(session, sa.select(Trainer), Trainer.created_at, Trainer.id, limit=limit, cursor=cursor)
+def trainers(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[Trainer]:
+    return bulk.page(session, sa.select(Trainer), Trainer.created_at, Trainer.id, limit=limit, cursor=cursor)
 
 
-def trainings(session: Session, *, trainer_id: str, limit: int, cursor: str | None) -> Page[Training]:
+def trainings(session: Session, *, trainer_id: str, limit: int, cursor: str | None) -> bulk.Page[Training]:
     query = sa.select(Training).where(Training.trainer_id == trainer_id)
-    return page(session, query, Training.started_at, Training.id, limit=limit, cursor=cursor)
+    return bulk.page(session, query, Training.started_at, Training.id, limit=limit, cursor=cursor)
 
 
 def artefacts(session: Session, training_id: str | None) -> list[Artefact]:
@@ -161,9 +161,9 @@ def artefact(session: Session, vault: Vault, row: Trainer, name: str) -> bytes:
     """Return the content of a live artefact. Raises `NotFound`, `ModelHeld`, `WeightsDestroyed`."""
     artefact = session.get(Artefact, (row.live_id, name)) if row.live_id else None
     if artefact is None:
-        raise NotFound("Trainer {trainer_id} has no live artefact {name!r}.", trainer_id=row.id, name=name)
+        raise problems.NotFound("Trainer {trainer_id} has no live artefact {name!r}.", trainer_id=row.id, name=name)
     if session.get_one(Training, artefact.training_id).held:
-        raise ModelHeld(
+        raise problems.ModelHeld(
             "The live artefacts of trainer {trainer_id} are held back: they miss its minimum of the metric, or a later "
             "training raised an alarm; release them (POST /v1/trainers/{trainer_id}/release), or register a better "
             "trainer.",
@@ -171,7 +171,7 @@ def artefact(session: Session, vault: Vault, row: Trainer, name: str) -> bytes:
         )
     content = opened(vault, artefact.content)
     if content is None or hashlib.sha256(content).hexdigest() != artefact.sha256:
-        raise WeightsDestroyed("Artefact {name} does not open; restore the pages of the vault.", name=name)
+        raise problems.WeightsDestroyed("Artefact {name} does not open; restore the pages of the vault.", name=name)
     return content
 
 
@@ -207,7 +207,7 @@ def retire(session: Session, row: Trainer) -> None:
 def complete(session: Session, table: TrainingTable) -> None:
     """Complete a table's running requests that are waiting for nothing else. `settle` completes those not running."""
     query = sa.select(DeletionRequest).join(Erasure, Erasure.request_id == DeletionRequest.id)
-    query = query.where(DeletionRequest.status == RequestStatus.RUNNING, Erasure.dataset_id == table.dataset_id)
+    query = query.where(DeletionRequest.status == sets.RequestStatus.RUNNING, Erasure.dataset_id == table.dataset_id)
     completion.complete_done(session, list(session.scalars(query)))
 
 

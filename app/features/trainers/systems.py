@@ -7,8 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.db.tables import Erasure
 from app.features.systems.systems import RegisteredSystem, RequestProof, SystemKind, iso, map_of
-from app.features.trainers import service
-from app.features.trainers.tables import Trainer, Training, TrainingTable
+from app.features.trainers import service, tables
 from lethe.features.systems.contract import Grade
 from lethe.features.trainers.contract import TrainingStatus
 from lethe.features.trainers.evidence import RETIRED, RETRAINING
@@ -18,7 +17,9 @@ _NOTHING = {"type": "none"}
 
 
 def _systems(session: Session) -> list[RegisteredSystem]:
-    query = sa.select(Trainer, TrainingTable).join(TrainingTable, TrainingTable.id == Trainer.table_id)
+    query = sa.select(tables.Trainer, tables.TrainingTable).join(
+        tables.TrainingTable, tables.TrainingTable.id == tables.Trainer.table_id
+    )
     return [
         RegisteredSystem.of(
             trainer,
@@ -27,7 +28,9 @@ def _systems(session: Session) -> list[RegisteredSystem]:
             dataset_ids=[table.dataset_id],
             map_complete_since=trainer.created_at,
         )
-        for trainer, table in session.execute(query.order_by(Trainer.created_at.desc(), Trainer.id.desc()))
+        for trainer, table in session.execute(
+            query.order_by(tables.Trainer.created_at.desc(), tables.Trainer.id.desc())
+        )
     ]
 
 
@@ -36,11 +39,11 @@ def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
     request = proof.request
     mine = [id_ for id_ in (request.id, request.erased_by) if id_ is not None]
     query = (
-        sa.select(Trainer, Erasure)
-        .join(TrainingTable, TrainingTable.id == Trainer.table_id)
-        .join(Erasure, Erasure.dataset_id == TrainingTable.dataset_id)
+        sa.select(tables.Trainer, Erasure)
+        .join(tables.TrainingTable, tables.TrainingTable.id == tables.Trainer.table_id)
+        .join(Erasure, Erasure.dataset_id == tables.TrainingTable.dataset_id)
         .where(Erasure.request_id.in_(mine))
-        .order_by(Trainer.id, Erasure.revision)
+        .order_by(tables.Trainer.id, Erasure.revision)
     )
     # If a person was erased twice, the later erasure counts.
     asked = {trainer.id: (trainer, erasure) for trainer, erasure in session.execute(query)}
@@ -52,7 +55,7 @@ def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
     ]
 
 
-def _line(session: Session, proof: RequestProof, trainer: Trainer, erasure: Erasure) -> dict[str, Any]:
+def _line(session: Session, proof: RequestProof, trainer: tables.Trainer, erasure: Erasure) -> dict[str, Any]:
     training = None if erasure.revision is None else _first_without(session, trainer, revision=erasure.revision)
     evidence: dict[str, Any] = _NOTHING
     ended_at = None
@@ -82,12 +85,14 @@ def _line(session: Session, proof: RequestProof, trainer: Trainer, erasure: Eras
     )
 
 
-def _first_without(session: Session, trainer: Trainer, *, revision: int) -> Training | None:
+def _first_without(session: Session, trainer: tables.Trainer, *, revision: int) -> tables.Training | None:
     """Return a trainer's first published training run that excludes everyone erased up to `revision`."""
-    query = sa.select(Training).where(
-        Training.trainer_id == trainer.id, Training.status == TrainingStatus.PUBLISHED, Training.revision >= revision
+    query = sa.select(tables.Training).where(
+        tables.Training.trainer_id == trainer.id,
+        tables.Training.status == TrainingStatus.PUBLISHED,
+        tables.Training.revision >= revision,
     )
-    return session.scalars(query.order_by(Training.started_at, Training.id).limit(1)).first()
+    return session.scalars(query.order_by(tables.Training.started_at, tables.Training.id).limit(1)).first()
 
 
 KINDS = (SystemKind(name=KIND, systems=_systems, lines=_lines),)

@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app import telemetry
-from app.db import now
-from app.db.tables import Dataset, Erasure, new_id
-from app.features.trainers import planner, service
-from app.features.trainers.sandbox import TrainerRefused
+from app import installations, telemetry
+from app.db import now, tables
+from app.features.trainers import planner, sandbox, service
 from app.features.trainers.tables import Artefact, RetiredKey, TableBlock, Trainer, Training, TrainingTable
-from app.installations import Installation
 from lethe.contract.problems import DatasetDamaged, Problem
 from lethe.features.trainers.contract import TrainingStatus
 
@@ -45,7 +42,7 @@ class ClaimedTraining:
     specification: Mapping[str, Any]
 
 
-def run_next(installation: Installation) -> bool:
+def run_next(installation: installations.Installation) -> bool:
     """Carry out the next due training run. Return False if none is due."""
     with installation.database.reading() as session:
         if not _due(session):
@@ -65,23 +62,23 @@ def run_next(installation: Installation) -> bool:
         log.info("trainers.training_lost", training_id=claimed.training_id)
     # Any failed training run is handed back, regardless of the error.
     except Exception as error:  # noqa: BLE001
-        code = error.code if isinstance(error, TrainerRefused | Problem) else type(error).__name__
+        code = error.code if isinstance(error, sandbox.TrainerRefused | Problem) else type(error).__name__
         log.error("trainers.training_failed", training_id=claimed.training_id, error=code)
-        findings = error.findings if isinstance(error, TrainerRefused) else {}
+        findings = error.findings if isinstance(error, sandbox.TrainerRefused) else {}
         with installation.database.writing() as session:
             fail(session, claimed, code=code, findings=findings)
     destroy_retired_keys(installation)
     return True
 
 
-def is_anything_kept(installation: Installation) -> bool:
+def is_anything_kept(installation: installations.Installation) -> bool:
     """Return True if there is a training table, or a key of a former block or artefact. An idle worker checks this
     every second, and most installations have neither."""
     with installation.database.reading() as session:
         return bool(session.scalar(sa.select(sa.exists(TrainingTable.id) | sa.exists(RetiredKey.key))))
 
 
-def settle_tables(installation: Installation) -> None:
+def settle_tables(installation: installations.Installation) -> None:
     """Rewrite the blocks of tables from which people were erased, destroy the keys of the replaced blocks, and record
     the revision reached."""
     with installation.database.reading() as session:
@@ -100,7 +97,7 @@ def settle_tables(installation: Installation) -> None:
 
             kept = columns.present(installation.rows.read(dataset_id, root))
             is_rewritten = _rewrite(installation, table_id, kept)
-        except (DatasetDamaged, TrainerRefused) as error:
+        except (DatasetDamaged, sandbox.TrainerRefused) as error:
             # Either a newer run has replaced the rows, or something is damaged and the next call fails.
             telemetry.logger().warning("trainers.table_put_off", table_id=table_id, error=error.code)
             continue
@@ -109,21 +106,23 @@ def settle_tables(installation: Installation) -> None:
             _record_settled(installation, table_id, revision)
 
 
-def _behind() -> sa.Select[TrainingTable, Dataset]:
-    query = sa.select(TrainingTable, Dataset).join(Dataset, Dataset.id == TrainingTable.dataset_id)
-    is_behind = sa.or_(TrainingTable.revision < Dataset.revision, Dataset.retired_at.is_not(None))
+def _behind() -> sa.Select[TrainingTable, tables.Dataset]:
+    query = sa.select(TrainingTable, tables.Dataset).join(tables.Dataset, tables.Dataset.id == TrainingTable.dataset_id)
+    is_behind = sa.or_(TrainingTable.revision < tables.Dataset.revision, tables.Dataset.retired_at.is_not(None))
     return query.where(TrainingTable.retired_at.is_(None), is_behind)
 
 
-def _is_nulled(session: Session, dataset: Dataset) -> bool:
+def _is_nulled(session: Session, dataset: tables.Dataset) -> bool:
     """Return True if the rows of everyone erased up to the dataset's revision have been set to null."""
-    pending = sa.select(Erasure.id).where(
-        Erasure.dataset_id == dataset.id, Erasure.revision.is_not(None), Erasure.nulled_at.is_(None)
+    pending = sa.select(tables.Erasure.id).where(
+        tables.Erasure.dataset_id == dataset.id,
+        tables.Erasure.revision.is_not(None),
+        tables.Erasure.nulled_at.is_(None),
     )
     return session.scalars(pending.limit(1)).first() is None
 
 
-def _rewrite(installation: Installation, table_id: str, kept: set[bytes]) -> bool:
+def _rewrite(installation: installations.Installation, table_id: str, kept: set[bytes]) -> bool:
     """Replace each block that has a row whose token is not in `kept`. Return False if another worker did so first."""
     from app.features.trainers import columns
 
@@ -133,7 +132,7 @@ def _rewrite(installation: Installation, table_id: str, kept: set[bytes]) -> boo
     for old in blocks:
         content = service.opened(vault, old.content)
         if content is None:
-            raise TrainerRefused("training_table_damaged")
+            raise sandbox.TrainerRefused("training_table_damaged")
         rows = columns.from_bytes(content)
         left = columns.only(rows, kept)
         if left.num_rows == rows.num_rows:
@@ -148,7 +147,7 @@ def _rewrite(installation: Installation, table_id: str, kept: set[bytes]) -> boo
     return True
 
 
-def _record_settled(installation: Installation, table_id: str, revision: int) -> None:
+def _record_settled(installation: installations.Installation, table_id: str, revision: int) -> None:
     with installation.database.writing() as session:
         table = session.get_one(TrainingTable, table_id)
         left = sa.select(RetiredKey.key).where(RetiredKey.table_id == table_id)
@@ -159,7 +158,7 @@ def _record_settled(installation: Installation, table_id: str, revision: int) ->
         service.complete(session, table)
 
 
-def destroy_retired_keys(installation: Installation) -> None:
+def destroy_retired_keys(installation: installations.Installation) -> None:
     """Destroy the keys of replaced blocks and artefacts."""
     with installation.database.reading() as session:
         keys = list(session.scalars(sa.select(RetiredKey.key)))
@@ -175,13 +174,13 @@ def _due(session: Session) -> list[Trainer]:
     running = sa.select(Training).where(Training.status == TrainingStatus.RUNNING)
     held = {training.trainer_id for training in session.scalars(running) if training.leased_until > at}
     query = (
-        sa.select(Trainer, TrainingTable, Dataset)
+        sa.select(Trainer, TrainingTable, tables.Dataset)
         .join(TrainingTable, TrainingTable.id == Trainer.table_id)
-        .join(Dataset, Dataset.id == TrainingTable.dataset_id)
+        .join(tables.Dataset, tables.Dataset.id == TrainingTable.dataset_id)
         .where(
             Trainer.retired_at.is_(None),
             TrainingTable.retired_at.is_(None),
-            TrainingTable.revision == Dataset.revision,
+            TrainingTable.revision == tables.Dataset.revision,
             sa.or_(Trainer.live_revision.is_(None), Trainer.live_revision < TrainingTable.revision),
             sa.or_(Trainer.retry_at.is_(None), Trainer.retry_at <= at),
         )
@@ -223,7 +222,7 @@ def claim(session: Session, *, lease_seconds: float) -> ClaimedTraining | None:
         table = session.get_one(TrainingTable, trainer.table_id)
         at = now(session)
         training = Training(
-            id=new_id("trg"),
+            id=tables.new_id("trg"),
             tenant_id=trainer.tenant_id,
             trainer_id=trainer.id,
             status=TrainingStatus.RUNNING,
@@ -275,7 +274,7 @@ def fail(session: Session, claimed: ClaimedTraining, *, code: str, findings: Map
     _note_failure(session, session.get_one(Trainer, claimed.trainer_id), code=code, rests=True)
 
 
-def publish(installation: Installation, claimed: ClaimedTraining, result: "Result") -> None:
+def publish(installation: installations.Installation, claimed: ClaimedTraining, result: "Result") -> None:
     """Replace the previous artefacts with those of a training run, in one transaction. Raises `TrainingLost`."""
     vault, gate = installation.vault, claimed.specification["metric"]
     sealed = {name: vault.seal(content) for name, content in result.artefacts.items()}
@@ -314,7 +313,7 @@ def _held(session: Session, claimed: ClaimedTraining) -> tuple[Training, Trainer
     return training, session.get_one(Trainer, claimed.trainer_id)
 
 
-def _renewing(installation: Installation, claimed: ClaimedTraining) -> Callable[[], None]:
+def _renewing(installation: installations.Installation, claimed: ClaimedTraining) -> Callable[[], None]:
     """Return a function that renews a run's lease once a third of it has elapsed, or raises `TrainingLost`."""
     lease = datetime.timedelta(seconds=installation.settings.lease_seconds)
     renewed_at = time.monotonic()

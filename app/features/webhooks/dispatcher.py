@@ -30,15 +30,13 @@ import prometheus_client
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from app import periodic, telemetry
-from app.config import Settings
+from app import config, periodic, telemetry
 from app.db import Database, now
 from app.features.webhooks import receiver as receivers, repository, service
 from app.features.webhooks.receiver import Address, Network, Receiver, ReceiverRefused, Resolve
 from app.keys import Keys
 from lethe.contract.problems import SealedTextDamaged
-from lethe.features.webhooks import signatures as signature
-from lethe.features.webhooks.contract import DeliveryStatus
+from lethe.features.webhooks import contract, signatures as signature
 
 _MAX_ANSWER_BYTES = 64 * 1024
 _MAX_ADDRESSES = 4
@@ -324,7 +322,11 @@ def claim(
         if not waiting[tenant_id]:
             del waiting[tenant_id]
         if delivery.letter.is_damaged:
-            delivery.status, delivery.error, delivery.ended_at = DeliveryStatus.DEAD, SealedTextDamaged.code, at
+            delivery.status, delivery.error, delivery.ended_at = (
+                contract.DeliveryStatus.DEAD,
+                SealedTextDamaged.code,
+                at,
+            )
         elif waits_for is not None:
             delivery.next_attempt_at = waits_for
         elif counts[delivery.host] < max_per_host:
@@ -355,7 +357,7 @@ def record(session: Session, delivery: ClaimedDelivery, outcome: SendResult, ran
     """Record the result of an attempt and return it: delivered, gone, failed (to be retried) or dead. Return None, and
     do not count the attempt, if the delivery has ended or its lease was lost."""
     row = repository.delivery(session, delivery.id)
-    if row is None or row.status != DeliveryStatus.PENDING:
+    if row is None or row.status != contract.DeliveryStatus.PENDING:
         return None
     if outcome.verdict is not DeliveryVerdict.DELIVERED and row.next_attempt_at != delivery.lease:
         return None
@@ -365,7 +367,7 @@ def record(session: Session, delivery: ClaimedDelivery, outcome: SendResult, ran
     result, retry_at = _result(outcome), at
     if result is DeliveryVerdict.FAILED:
         pause = next_attempt(row.attempts, random, retry_after=outcome.retry_after)
-        result, retry_at = (result, at + pause) if pause is not None else (DeliveryStatus.DEAD, at)
+        result, retry_at = (result, at + pause) if pause is not None else (contract.DeliveryStatus.DEAD, at)
     if result is DeliveryVerdict.FAILED:
         row.next_attempt_at = retry_at
     else:
@@ -381,9 +383,9 @@ def record(session: Session, delivery: ClaimedDelivery, outcome: SendResult, ran
     return result
 
 
-def _result(outcome: SendResult) -> DeliveryVerdict | DeliveryStatus:
+def _result(outcome: SendResult) -> DeliveryVerdict | contract.DeliveryStatus:
     is_hopeless = outcome.verdict is DeliveryVerdict.FAILED and outcome.error_code in _HOPELESS
-    return DeliveryStatus.DEAD if is_hopeless else outcome.verdict
+    return contract.DeliveryStatus.DEAD if is_hopeless else outcome.verdict
 
 
 Dialect = Callable[[bytes], Mapping[str, str]]
@@ -402,7 +404,9 @@ class Dispatcher:
     """Thread that sends due deliveries until `close`. `dialects` maps the source of a request to its protocol's
     dialect."""
 
-    def __init__(self, database: Database, keys: Keys, settings: Settings, *, dialects: Mapping[str, Dialect]) -> None:
+    def __init__(
+        self, database: Database, keys: Keys, settings: config.Settings, *, dialects: Mapping[str, Dialect]
+    ) -> None:
         self._database = database
         self._keys = keys
         self._allowed = settings.webhook_networks()
@@ -525,9 +529,9 @@ def _log(delivery: ClaimedDelivery, outcome: SendResult, result: str | None) -> 
     log = telemetry.logger()
     fields = {"delivery": delivery.id, "event_type": delivery.event, "error": outcome.error_code}
     match result:
-        case DeliveryStatus.DEAD:
+        case contract.DeliveryStatus.DEAD:
             log.warning("webhooks.delivery_given_up", **fields)
-        case DeliveryStatus.DELIVERED:
+        case contract.DeliveryStatus.DELIVERED:
             log.debug("webhooks.delivered", **fields)
         case _:
             log.info("webhooks.delivery_failed", **fields)

@@ -5,35 +5,35 @@ from sqlalchemy.orm import Session
 
 from app.access import tenants
 from app.access.service import Caller
-from app.api.calls import Call
-from app.api.gateway import Mount, serves
+from app.api import calls, gateway
 from app.db import now, tables
 from app.features.webhooks import repository, service
 from app.features.webhooks.tables import WebhookDelivery
-from lethe.contract.fields import PageOut
-from lethe.contract.sets import Scope
+from lethe.contract import fields, sets
 from lethe.features.webhooks import contract
 
 router = APIRouter()
 
 
-@serves(router, contract.LIST)
-def list_webhook_deliveries(call: Call, query: contract.WebhookDeliveriesQuery) -> PageOut[contract.DeliveryOut]:
+@gateway.serves(router, contract.LIST)
+def list_webhook_deliveries(
+    call: calls.Call, query: contract.WebhookDeliveriesQuery
+) -> fields.PageOut[contract.DeliveryOut]:
     with call.reading() as session:
         of_discreet_until = now(session) if call.caller.discreet else None
         page = repository.deliveries(session, of_discreet_until=of_discreet_until, **dict(query))
-    return PageOut(items=[_to_response(row, call.caller) for row in page.items], next_cursor=page.next_cursor)
+    return fields.PageOut(items=[_to_response(row, call.caller) for row in page.items], next_cursor=page.next_cursor)
 
 
-@serves(router, contract.GET)
-def get_webhook_delivery(call: Call, delivery_id: str) -> contract.SentOut:
+@gateway.serves(router, contract.GET)
+def get_webhook_delivery(call: calls.Call, delivery_id: str) -> contract.SentOut:
     with call.reading() as session:
         row = _found(session, call.caller, delivery_id)
     return _sent(row, call.caller)
 
 
-@serves(router, contract.REPLAY)
-def replay_webhook_delivery(call: Call, delivery_id: str, response: Response) -> contract.SentOut:
+@gateway.serves(router, contract.REPLAY)
+def replay_webhook_delivery(call: calls.Call, delivery_id: str, response: Response) -> contract.SentOut:
     with call.writing() as session:
         row = service.get(session, delivery_id)
         service.replay(session, row)
@@ -41,22 +41,22 @@ def replay_webhook_delivery(call: Call, delivery_id: str, response: Response) ->
     return _sent(row, call.caller)
 
 
-@serves(router, contract.REPLAY_ALL)
-def replay_webhook_deliveries(call: Call, body: contract.RedeliveriesIn) -> contract.RedeliveriesOut:
+@gateway.serves(router, contract.REPLAY_ALL)
+def replay_webhook_deliveries(call: calls.Call, body: contract.RedeliveriesIn) -> contract.RedeliveriesOut:
     with call.writing() as session:
         replayed, more = service.replay_all(session, **dict(body))
     return contract.RedeliveriesOut(replayed=replayed, more=more)
 
 
-@serves(router, contract.SECRET)
-def get_webhook_secret(call: Call) -> contract.SecretOut:
+@gateway.serves(router, contract.SECRET)
+def get_webhook_secret(call: calls.Call) -> contract.SecretOut:
     with call.reading() as session:
         tenant = tenants.get(session, call.caller.tenant_id)
     return _secret(call, tenant)
 
 
-@serves(router, contract.ROTATE_SECRET)
-def rotate_webhook_secret(call: Call, body: contract.SecretRotationIn) -> contract.SecretOut:
+@gateway.serves(router, contract.ROTATE_SECRET)
+def rotate_webhook_secret(call: calls.Call, body: contract.SecretRotationIn) -> contract.SecretOut:
     with call.writing() as session:
         tenant = service.rotate(session, generation=body.generation)
     return _secret(call, tenant)
@@ -73,18 +73,18 @@ def _found(session: Session, caller: Caller, delivery_id: str) -> WebhookDeliver
 def _to_response(row: WebhookDelivery, caller: Caller) -> contract.DeliveryOut:
     return contract.DeliveryOut.of(
         row,
-        url=row.letter.url if caller.has(Scope.ADMIN) and not row.letter.is_damaged else None,
+        url=row.letter.url if caller.has(sets.Scope.ADMIN) and not row.letter.is_damaged else None,
         next_attempt_at=row.next_attempt_at if row.status == contract.DeliveryStatus.PENDING else None,
     )
 
 
 def _sent(row: WebhookDelivery, caller: Caller) -> contract.SentOut:
     return contract.SentOut(
-        **_to_response(row, caller).model_dump(), body=row.letter.body if caller.has(Scope.ADMIN) else None
+        **_to_response(row, caller).model_dump(), body=row.letter.body if caller.has(sets.Scope.ADMIN) else None
     )
 
 
-def _secret(call: Call, tenant: tables.Tenant) -> contract.SecretOut:
+def _secret(call: calls.Call, tenant: tables.Tenant) -> contract.SecretOut:
     rotated_at = tenant.webhook_rotated_at
     return contract.SecretOut(
         secret=service.present(call.installation.keys, tenant),
@@ -94,4 +94,4 @@ def _secret(call: Call, tenant: tables.Tenant) -> contract.SecretOut:
     )
 
 
-MOUNTS = (Mount(router=router),)
+MOUNTS = (gateway.Mount(router=router),)

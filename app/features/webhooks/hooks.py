@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from app.deletion.admission import CheckUrl
-from app.deletion.history import Change, OnChange
-from app.deletion.search_repository import Attached
+from app.deletion import admission, history, search_repository
 from app.features.overview.endpoints import CountUndelivered
 from app.features.webhooks import receiver, repository, service
 from lethe.contract.sets import EventKind
@@ -25,21 +23,23 @@ _WEBHOOK_EVENTS = {
 }
 
 
-def announce(session: Session, changes: Sequence[Change]) -> None:
+def announce(session: Session, changes: Sequence[history.Change]) -> None:
     """Notify receivers of changes to their requests, except for requests that are damaged or have no receivers."""
     readable = [change for change in changes if not change.request.particulars.is_damaged]
     called = [change for change in readable if change.request.particulars.callback_urls]
     service.announce(session, [_announcement(change) for change in called])
 
 
-def _announcement(change: Change) -> service.Announcement:
+def _announcement(change: history.Change) -> service.Announcement:
     event = _WEBHOOK_EVENTS.get(change.kind)
     return service.Announcement(request=change.request, event=event, status=change.status, at=change.at)
 
 
-ON_CHANGE: tuple[OnChange, ...] = (announce,)
-ATTACHED: tuple[Attached, ...] = (
-    Attached(keys=repository.payload_keys, drop=repository.drop_ended, is_pending=repository.is_to_be_sent),
+ON_CHANGE: tuple[history.OnChange, ...] = (announce,)
+ATTACHED: tuple[search_repository.Attached, ...] = (
+    search_repository.Attached(
+        keys=repository.payload_keys, drop=repository.drop_ended, is_pending=repository.is_to_be_sent
+    ),
 )
-CALLBACK_URLS: tuple[CheckUrl, ...] = (receiver.check_url,)
+CALLBACK_URLS: tuple[admission.CheckUrl, ...] = (receiver.check_url,)
 UNDELIVERED: tuple[CountUndelivered, ...] = (repository.undelivered,)

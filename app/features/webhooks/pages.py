@@ -6,19 +6,13 @@ from typing import Annotated, Literal
 
 from fastapi import Query, Response
 
-from app.features.desk import rendering as pages
-from app.features.desk.forms import checked, text
-from app.features.desk.glossary import delivery_advice
+from app.features.desk import forms, glossary, lists, menu, rendering as pages, wording
 from app.features.desk.languages import gettext, marked
-from app.features.desk.lists import PagePosition, ThePlace
-from app.features.desk.menu import MenuEntry
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
-from app.features.desk.wording import state
 from app.features.overview import endpoints as overview
 from app.features.webhooks import endpoints as webhook_deliveries
-from lethe.contract.fields import PageOut
-from lethe.contract.problems import Problem
+from lethe.contract import fields, problems
 from lethe.features.webhooks.contract import DeliveryOut, DeliveryStatus, RedeliveriesIn, SecretRotationIn
 
 router = pages.new_router()
@@ -34,7 +28,7 @@ RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
 @router.get("/deliveries")
 def list_deliveries(
     context: TheContext,
-    place: ThePlace,
+    place: lists.ThePlace,
     status: DeliveryStatus | Literal["", "undelivered"] = "",
     request_id: RequestId = "",
     replayed: Annotated[int | None, Query(ge=0)] = None,
@@ -53,7 +47,7 @@ def list_deliveries(
     statuses = [
         ("", gettext("Any")),
         ("undelivered", gettext("Undelivered")),
-        *((value.value, state(value).label) for value in DeliveryStatus),
+        *((value.value, wording.state(value).label) for value in DeliveryStatus),
     ]
     return context.page(
         "deliveries/list.html",
@@ -65,7 +59,7 @@ def list_deliveries(
         may_rotate=context.may(webhook_deliveries.get_webhook_secret),
         may_replay=status in _ENDED and context.may(webhook_deliveries.replay_webhook_deliveries),
         at_once=_AT_ONCE,
-        why={delivery.error: delivery_advice(delivery.error) for delivery in page.items if delivery.error},
+        why={delivery.error: glossary.delivery_advice(delivery.error) for delivery in page.items if delivery.error},
         replayed=replayed,
         more=more,
     )
@@ -76,7 +70,9 @@ def replay_deliveries(
     context: TheContext, status: DeliveryStatus | Literal["undelivered"], request_id: RequestId = ""
 ) -> Response:
     """Resend all ended deliveries that match a list's filter."""
-    body = checked(RedeliveriesIn, status=_ENDED.get(status, status), request_id=request_id or None, limit=_AT_ONCE)
+    body = forms.checked(
+        RedeliveriesIn, status=_ENDED.get(status, status), request_id=request_id or None, limit=_AT_ONCE
+    )
     done = context.ask(webhook_deliveries.replay_webhook_deliveries, body=body)
     back = {"status": str(status)} | ({"request_id": request_id} if request_id else {})
     return pages.see(f"{ROOT}/deliveries", **back, replayed=done.replayed, more=str(done.more).lower())
@@ -91,7 +87,7 @@ def show_delivery(context: TheContext, delivery_id: str, done: Literal["", "repl
     return context.page(
         "deliveries/one.html",
         delivery=delivery,
-        why=delivery_advice(delivery.error) if delivery.error else None,
+        why=glossary.delivery_advice(delivery.error) if delivery.error else None,
         body=_legible(delivery.body),
         may_replay=may_replay,
         done=done,
@@ -114,11 +110,11 @@ def show_secret(context: TheContext, done: Literal["", "rotated"] = "") -> Respo
 @router.post("/webhook-secret/rotate")
 def rotate_secret(context: TheContext, form: Form) -> Response:
     """Rotate the secret that the page showed; do nothing if it has been rotated since."""
-    generation = text(form, "generation")
-    body = checked(SecretRotationIn, generation=int(generation) if generation.isdecimal() else generation)
+    generation = forms.text(form, "generation")
+    body = forms.checked(SecretRotationIn, generation=int(generation) if generation.isdecimal() else generation)
     try:
         context.ask(webhook_deliveries.rotate_webhook_secret, body=body)
-    except Problem as error:
+    except problems.Problem as error:
         return context.page("deliveries/secret.html", secret=context.ask(_SECRET), done="", error=error)
     return pages.see(f"{ROOT}/webhook-secret", done="rotated")
 
@@ -127,7 +123,7 @@ _SECRET = webhook_deliveries.get_webhook_secret
 
 
 def _total(
-    context: RequestContext, page: PageOut[DeliveryOut], query: Mapping[str, str], place: PagePosition
+    context: RequestContext, page: fields.PageOut[DeliveryOut], query: Mapping[str, str], place: lists.PagePosition
 ) -> int | None:
     """Return the total for the list of undelivered deliveries, from the overview; None if it is not available."""
     is_counted = query == {"status": "undelivered"} and not place.has_all(page) and context.may(overview.get_overview)
@@ -146,5 +142,7 @@ def _legible(body: str | None) -> str | None:
 
 PAGES = (router,)
 MENU = (
-    MenuEntry(110, marked("Deliveries"), f"{ROOT}/deliveries", webhook_deliveries.list_webhook_deliveries, "settings"),
+    menu.MenuEntry(
+        110, marked("Deliveries"), f"{ROOT}/deliveries", webhook_deliveries.list_webhook_deliveries, "settings"
+    ),
 )

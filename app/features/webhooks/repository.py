@@ -6,8 +6,7 @@ from collections.abc import Collection, Sequence
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
-from app.db import bulk, now, sealed
-from app.db.tables import DeletionRequest, Tenant
+from app.db import bulk, now, sealed, tables
 from app.features.webhooks.tables import WebhookDelivery
 from lethe.features.webhooks.contract import DeliveryStatus, WebhookEvent
 
@@ -77,9 +76,9 @@ def is_seen(session: Session, delivery: WebhookDelivery, *, at: datetime.datetim
 
 
 def _seen(query: sa.Select[WebhookDelivery], at: datetime.datetime) -> sa.Select[WebhookDelivery]:
-    query = query.join(DeletionRequest, DeletionRequest.id == WebhookDelivery.request_id)
+    query = query.join(tables.DeletionRequest, tables.DeletionRequest.id == WebhookDelivery.request_id)
     is_for_receivers = WebhookDelivery.event.not_like("system_task.%")
-    return query.where(DeletionRequest.discreet, WebhookDelivery.created_at <= at, is_for_receivers)
+    return query.where(tables.DeletionRequest.discreet, WebhookDelivery.created_at <= at, is_for_receivers)
 
 
 def planned(session: Session, *, request_ids: Collection[str], event: str) -> set[str]:
@@ -154,10 +153,14 @@ def due(
     )
     query = (
         sa.select(
-            WebhookDelivery, DeletionRequest.source, Tenant.webhook_generation, Tenant.webhook_rotated_at, waits_for
+            WebhookDelivery,
+            tables.DeletionRequest.source,
+            tables.Tenant.webhook_generation,
+            tables.Tenant.webhook_rotated_at,
+            waits_for,
         )
-        .join(Tenant, Tenant.id == WebhookDelivery.tenant_id)
-        .join(DeletionRequest, DeletionRequest.id == WebhookDelivery.request_id)
+        .join(tables.Tenant, tables.Tenant.id == WebhookDelivery.tenant_id)
+        .join(tables.DeletionRequest, tables.DeletionRequest.id == WebhookDelivery.request_id)
         .where(*_due(at, besides, besides_tenants))
         .order_by(WebhookDelivery.next_attempt_at)
         .limit(limit)
@@ -247,6 +250,6 @@ def drop_ended(session: Session, request_ids: Collection[str]) -> None:
     session.execute(sa.delete(WebhookDelivery).where(ended))
 
 
-def is_to_be_sent(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
+def is_to_be_sent(request: type[tables.DeletionRequest]) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a delivery about `request` is pending."""
     return sa.exists().where(WebhookDelivery.request_id == request.id, WebhookDelivery.status == DeliveryStatus.PENDING)

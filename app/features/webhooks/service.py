@@ -12,8 +12,7 @@ from app.audit import service as audit
 from app.config import Settings
 from app.db import actor, now
 from app.db.tables import DeletionRequest, Tenant, new_id
-from app.features.webhooks import receiver, repository
-from app.features.webhooks.tables import Payload, WebhookDelivery
+from app.features.webhooks import receiver, repository, tables
 from app.keys import Keys
 from lethe import sockets
 from lethe.contract.sets import RequestStatus
@@ -191,7 +190,7 @@ def _without_planned(session: Session, messages: Sequence[WebhookMessage]) -> li
 
 def send_all(session: Session, messages: Sequence[WebhookMessage]) -> None:
     """Create one delivery per receiver of each message. If there are no receivers, no SQL is executed."""
-    rows: list[WebhookDelivery] = []
+    rows: list[tables.WebhookDelivery] = []
     latest: dict[str, datetime.datetime] = {}
     for message in messages:
         before = latest.get(message.request.id)
@@ -204,12 +203,12 @@ def send_all(session: Session, messages: Sequence[WebhookMessage]) -> None:
         _wake_after_commit(session)
 
 
-def get(session: Session, delivery_id: str) -> WebhookDelivery:
+def get(session: Session, delivery_id: str) -> tables.WebhookDelivery:
     """Return a delivery. Raises `DeliveryUnknown`."""
     return DeliveryUnknown.if_none(repository.delivery(session, delivery_id), delivery_id=delivery_id)
 
 
-def replay(session: Session, delivery: WebhookDelivery) -> None:
+def replay(session: Session, delivery: tables.WebhookDelivery) -> None:
     """Send a delivered or abandoned delivery again under the same id. A pending delivery is left unchanged."""
     if delivery.status == DeliveryStatus.PENDING:
         return
@@ -234,7 +233,7 @@ def replay_all(
     return len(deliveries[:limit]), len(deliveries) > limit
 
 
-def old(session: Session, *, keep: datetime.timedelta, limit: int) -> list[WebhookDelivery]:
+def old(session: Session, *, keep: datetime.timedelta, limit: int) -> list[tables.WebhookDelivery]:
     """Return at most `limit` deliveries that ended more than `keep` ago."""
     return repository.ended(session, before=now(session) - keep, limit=limit)
 
@@ -248,15 +247,15 @@ def stop_listening(listener: Callable[[], None]) -> None:
     _listeners.remove(listener)
 
 
-def _pending(message: WebhookMessage, url: str, at: datetime.datetime) -> WebhookDelivery:
-    return WebhookDelivery(
+def _pending(message: WebhookMessage, url: str, at: datetime.datetime) -> tables.WebhookDelivery:
+    return tables.WebhookDelivery(
         id=new_id("whd"),
         tenant_id=message.request.tenant_id,
         request_id=message.request.id,
         event=message.event,
         receiver_ref=url,
         host=receiver.host_of(url),
-        letter=Payload(url=url, body=message.body),
+        letter=tables.Payload(url=url, body=message.body),
         status=DeliveryStatus.PENDING,
         attempts=0,
         next_attempt_at=at,

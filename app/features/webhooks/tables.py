@@ -6,19 +6,18 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.sealed import Private, Reference, Sealed
-from app.db.tables import Owned, Table
+from app.db import sealed, tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Payload(Private):
+class Payload(sealed.Private):
     """Body sent to a receiver, and the receiver's URL."""
 
     url: str = ""
     body: str = ""
 
 
-class WebhookDelivery(Owned, Table):
+class WebhookDelivery(tables.Owned, tables.Table):
     """Delivery of one event to one URL. `receiver_ref`: keyed hash of the URL. `status`: pending, delivered, gone (the
     receiver wants no more), dead, or withdrawn (not to be sent, and purged soon). `created_at`: time from which the
     receiver may know of it. `next_attempt_at`: time of the next attempt; during an attempt, end of the sender's
@@ -28,9 +27,9 @@ class WebhookDelivery(Owned, Table):
     id: Mapped[str] = mapped_column(primary_key=True)
     request_id: Mapped[str] = mapped_column(index=True)
     event: Mapped[str]
-    receiver_ref: Mapped[str] = mapped_column(Reference)
+    receiver_ref: Mapped[str] = mapped_column(sealed.Reference)
     host: Mapped[str]
-    letter: Mapped[Payload] = mapped_column(Sealed(Payload), nullable=True)
+    letter: Mapped[Payload] = mapped_column(sealed.Sealed(Payload), nullable=True)
     status: Mapped[str]
     attempts: Mapped[int]
     next_attempt_at: Mapped[datetime.datetime]

@@ -7,9 +7,7 @@ from typing import Annotated
 import typer
 
 from lethe import Client
-from lethe.cli.commands import Skip, skip, uploading
-from lethe.cli.derived import CommandCall, OptionShape, made
-from lethe.cli.gateway import show
+from lethe.cli import commands, derived, gateway
 from lethe.contract.problems import Problem
 
 
@@ -20,15 +18,15 @@ def _has_network(client: Client, dataset_id: str) -> bool:
     return False
 
 
-@made("datasets.add", OptionShape(omit=("suppressed",)))
+@derived.made("datasets.add", derived.OptionShape(omit=("suppressed",)))
 def dataset_add(
-    call: CommandCall,
+    call: derived.CommandCall,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows with the dataset's columns")],
-    skip_suppressed: Skip = False,
+    skip_suppressed: commands.Skip = False,
 ) -> None:
     """Add rows to the slots of forgotten people; the dataset's models are then retrained."""
-    skip(call, skip_suppressed)
+    commands.skip(call, skip_suppressed)
     [dataset_id] = call.ids
-    with uploading(call.client, file, dataset_id, encoded=_has_network(call.client, dataset_id)):
+    with commands.uploading(call.client, file, dataset_id, encoded=_has_network(call.client, dataset_id)):
         added = call(file)
-    show(added)
+    gateway.show(added)

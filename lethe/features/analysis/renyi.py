@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import scipy  # which loads scipy.optimize when it is first used
 
-from lethe.proof.errors import DomainError, require_finite, require_fraction, require_nonnegative
-from lethe.proof.rounding import sum_rounded_up, up
+from lethe.proof import errors, rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +42,8 @@ def renyi_to_epsilon_mironov(*, order: float, divergence: float, delta: float) -
     """
     require_order(order=order)
     require_divergence(divergence=divergence)
-    require_fraction(delta=delta)
-    return sum_rounded_up(divergence, -math.log(delta) / (order - 1)) if divergence else 0.0
+    errors.require_fraction(delta=delta)
+    return rounding.sum_rounded_up(divergence, -math.log(delta) / (order - 1)) if divergence else 0.0
 
 
 def renyi_to_epsilon_cks(*, order: float, divergence: float, delta: float) -> float:
@@ -59,10 +58,10 @@ def renyi_to_epsilon_cks(*, order: float, divergence: float, delta: float) -> fl
     """
     require_order(order=order)
     require_divergence(divergence=divergence)
-    require_fraction(delta=delta)
+    errors.require_fraction(delta=delta)
     excess = order - 1
     terms = (divergence, -math.log1p(1 / excess), -math.log(delta) / excess, -math.log(order) / excess)
-    return max(sum_rounded_up(*terms), 0.0) if divergence else 0.0
+    return max(rounding.sum_rounded_up(*terms), 0.0) if divergence else 0.0
 
 
 def renyi_to_delta_cks(*, order: float, divergence: float, epsilon: float) -> float:
@@ -78,10 +77,10 @@ def renyi_to_delta_cks(*, order: float, divergence: float, epsilon: float) -> fl
     """
     require_order(order=order)
     require_divergence(divergence=divergence)
-    require_nonnegative(epsilon=epsilon)
+    errors.require_nonnegative(epsilon=epsilon)
     excess = order - 1
     exponent = max(excess * (divergence - epsilon), -1e300)
-    log_delta = sum_rounded_up(exponent, -math.log(excess), -order * math.log1p(1 / excess))
+    log_delta = rounding.sum_rounded_up(exponent, -math.log(excess), -order * math.log1p(1 / excess))
     return math.nextafter(math.exp(min(log_delta, 0.0)), 1.0) if divergence else 0.0
 
 
@@ -95,12 +94,12 @@ def gaussian_epsilon_mironov(*, mu: float, delta: float) -> AtOrder:
     >>> round(gaussian_epsilon_mironov(mu=0.3, delta=1 / 11982).epsilon, 3)
     1.345
     """
-    require_nonnegative(mu=mu)
-    require_fraction(delta=delta)
+    errors.require_nonnegative(mu=mu)
+    errors.require_fraction(delta=delta)
     if mu == 0:
         return AtOrder(epsilon=0.0, order=math.inf)
     deviation = math.sqrt(-2 * math.log(delta))
-    return AtOrder(epsilon=up(mu * (mu / 2 + deviation)), order=1 + deviation / mu)
+    return AtOrder(epsilon=rounding.up(mu * (mu / 2 + deviation)), order=1 + deviation / mu)
 
 
 def gaussian_epsilon_cks(*, mu: float, delta: float) -> AtOrder:
@@ -116,8 +115,8 @@ def gaussian_epsilon_cks(*, mu: float, delta: float) -> AtOrder:
     >>> round(gaussian_epsilon_cks(mu=0.3, delta=1 / 11982).epsilon, 3)
     1.073
     """
-    require_nonnegative(mu=mu)
-    require_fraction(delta=delta)
+    errors.require_nonnegative(mu=mu)
+    errors.require_fraction(delta=delta)
     if mu == 0:
         return AtOrder(epsilon=0.0, order=math.inf)
     mu = max(mu, 1e-100)
@@ -132,14 +131,14 @@ def gaussian_epsilon_cks(*, mu: float, delta: float) -> AtOrder:
 
 def require_order(**values: float) -> None:
     """Check that each value is in (1, inf), the valid range of Renyi orders."""
-    require_finite(**values)
+    errors.require_finite(**values)
     for name, value in values.items():
         if not value > 1:
-            raise DomainError(f"Expected {name}={value} > 1")
+            raise errors.DomainError(f"Expected {name}={value} > 1")
 
 
 def require_divergence(**values: float) -> None:
     """Check that each value is in [0, inf]. An infinite divergence stands for an unknown bound."""
     for name, value in values.items():
         if not value >= 0:
-            raise DomainError(f"Expected {name}={value} >= 0")
+            raise errors.DomainError(f"Expected {name}={value} >= 0")

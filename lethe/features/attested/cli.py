@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.derived import CommandCall, OptionShape, add_group, derive, made
-from lethe.cli.gateway import show
+from lethe.cli import derived, gateway
 from lethe.features.attested.contract import AttestedTrainerOut
 
-add_group(
+derived.add_group(
     "attested_trainers", "attested-trainer", "Trainers outside of Lethe, their manifests, and what may be served."
 )
 
@@ -21,13 +20,15 @@ def _line_of(trainer: AttestedTrainerOut) -> str:
     return f"{trainer.id}  {state:<26}  {trainer.name}"
 
 
-derive("attested_trainers.list", line=_line_of)
-derive("attested_trainers.create", OptionShape(positional=("name", "contact", "webhook_url", "public_key")))
+derived.derive("attested_trainers.list", line=_line_of)
+derived.derive(
+    "attested_trainers.create", derived.OptionShape(positional=("name", "contact", "webhook_url", "public_key"))
+)
 
 
-@made("attested_trainers.accept", OptionShape(omit=("jws", "identifiers")))
+@derived.made("attested_trainers.accept", derived.OptionShape(omit=("jws", "identifiers")))
 def accept(
-    call: CommandCall,
+    call: derived.CommandCall,
     people: Annotated[
         Path, typer.Argument(exists=True, dir_okay=False, help="Digests of the people read, one per line")
     ],
@@ -56,4 +57,4 @@ def accept(
         environment=environment,
     )
     call.arguments.update(signed)
-    show(call())
+    gateway.show(call())

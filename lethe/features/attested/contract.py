@@ -5,10 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, Body, LargeBody, Name, PageOut, Paging, Query, Sha256, Text, example, optional
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import Conflict, NotFound, RequestUnknown
-from lethe.contract.sets import ClosedSet, Scope
+from lethe.contract import fields, operation, problems, sets
 from lethe.features.systems.contract import Ids, PublicKey, SystemTaskEnded, Url
 
 MAX_IDS = 100_000
@@ -17,18 +14,18 @@ MAX_IDENTIFIERS = 500_000
 """Maximum number of people that a single manifest can list as read."""
 
 
-class AttestedTrainerUnknown(NotFound, title="There is no such trainer"):
+class AttestedTrainerUnknown(problems.NotFound, title="There is no such trainer"):
     template = "There is no trainer {attested_trainer_id!r}; GET /v1/attested-trainers lists them."
 
 
-class ManifestRefused(Conflict, title="The manifest is refused"): ...
+class ManifestRefused(problems.Conflict, title="The manifest is refused"): ...
 
 
 Days = Annotated[int, Field(ge=0, le=365)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{40}$", max_length=40)]
 
 
-class ServingReason(ClosedSet):
+class ServingReason(sets.ClosedSet):
     """Reason why serving an artefact is not allowed."""
 
     UNKNOWN = "unknown"
@@ -39,21 +36,21 @@ class ServingReason(ClosedSet):
     """The artefact may have been trained on a person whose request is past its deadline."""
 
 
-class AttestedTrainerIn(Body):
-    model_config = example(
+class AttestedTrainerIn(fields.Body):
+    model_config = fields.example(
         name="Churn in Airflow",
         contact="data science, +49 30 1234567",
         webhook_url="https://airflow.example/lethe",
         public_key="11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
     )
 
-    name: Name = Field(description="Name of the trainer, shown to officers and in bundles.")
-    contact: Name = Field(description="Person or team responsible for the trainer, with their contact details.")
+    name: fields.Name = Field(description="Name of the trainer, shown to officers and in bundles.")
+    contact: fields.Name = Field(description="Person or team responsible for the trainer, with their contact details.")
     webhook_url: Url = Field(description="HTTPS URL to which `retraining_due` webhooks are sent.", repr=False)
     public_key: PublicKey = Field(
         description="Ed25519 public key for verifying manifests: `x` of its JWK (base64url of 32 bytes)."
     )
-    dataset_ids: Ids | None = optional(
+    dataset_ids: Ids | None = fields.optional(
         "IDs of the datasets with the people whose data the trainer can read. A request restricted to other datasets "
         "does not wait for the trainer. Default: every request waits for it."
     )
@@ -62,21 +59,21 @@ class AttestedTrainerIn(Body):
     )
 
 
-class AttestedTrainerChangeIn(Body):
-    name: Name | None = optional("New name of the trainer. Default: unchanged.")
-    contact: Name | None = optional("New contact of the trainer. Default: unchanged.")
+class AttestedTrainerChangeIn(fields.Body):
+    name: fields.Name | None = fields.optional("New name of the trainer. Default: unchanged.")
+    contact: fields.Name | None = fields.optional("New contact of the trainer. Default: unchanged.")
     webhook_url: Url | None = Field(default=None, description="New URL for webhooks. Default: unchanged.", repr=False)
-    public_key: PublicKey | None = optional("New Ed25519 public key for future manifests. Default: unchanged.")
-    lead_days: Days | None = optional("New number of days reserved before each deadline. Default: unchanged.")
+    public_key: PublicKey | None = fields.optional("New Ed25519 public key for future manifests. Default: unchanged.")
+    lead_days: Days | None = fields.optional("New number of days reserved before each deadline. Default: unchanged.")
 
 
-class RetrainingOut(Answer):
+class RetrainingOut(fields.Answer):
     latest_at: datetime.datetime = Field(description="Latest time to read the rows that still meets every deadline.")
     late: bool = Field(description="True if at least one deadline can no longer be met with `lead_days` to spare.")
     num_waiting: int = Field(description="Number of requests that this retraining will serve.")
 
 
-class AttestedTrainerOut(Answer):
+class AttestedTrainerOut(fields.Answer):
     id: str = Field(description="ID of the trainer, also used as its system ID.")
     name: str = Field(description="Name of the trainer.")
     contact: str | None = Field(description="Person or team responsible for the trainer; null if it cannot be read.")
@@ -96,15 +93,15 @@ class AttestedTrainerOut(Answer):
     retired_at: datetime.datetime | None = Field(description="Time at which the trainer was retired; null until then.")
 
 
-class IdentifiersIn(LargeBody):
+class IdentifiersIn(fields.LargeBody):
     ids: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=500)]],
         Field(min_length=1, max_length=MAX_IDS, fail_fast=True),
     ] = Field(description="Identifiers of the people whose rows the trainer is about to read.", repr=False)
-    kind: Name | None = optional("Kind of the identifiers, such as email. Default: customer_id.")
+    kind: fields.Name | None = fields.optional("Kind of the identifiers, such as email. Default: customer_id.")
 
 
-class IdentifiersOut(Answer):
+class IdentifiersOut(fields.Answer):
     read_at: datetime.datetime = Field(
         description="Time of the response by Lethe's clock; manifests with these identifiers give it as `rows_read_at`."
     )
@@ -115,8 +112,8 @@ class IdentifiersOut(Answer):
     )
 
 
-class ManifestIn(LargeBody):
-    jws: Annotated[Text, Field(min_length=1, max_length=40_000)] = Field(
+class ManifestIn(fields.LargeBody):
+    jws: Annotated[fields.Text, Field(min_length=1, max_length=40_000)] = Field(
         description="Signed header of the manifest (compact JWS)."
     )
     identifiers: Annotated[list[Digest], Field(max_length=MAX_IDENTIFIERS, fail_fast=True)] = Field(
@@ -126,7 +123,7 @@ class ManifestIn(LargeBody):
     )
 
 
-class ManifestOut(Answer):
+class ManifestOut(fields.Answer):
     id: str = Field(description="ID of the accepted manifest.")
     trainer_id: str = Field(description="ID of the trainer.")
     retraining_id: str = Field(description="ID of the retraining that the manifest reports.")
@@ -137,15 +134,17 @@ class ManifestOut(Answer):
     num_served: int = Field(description="Number of requests whose wait the manifest ended.")
 
 
-class WaitClosureIn(Body):
-    request_id: Annotated[Text, Field(min_length=1, max_length=100)] = Field(description="ID of the deletion request.")
+class WaitClosureIn(fields.Body):
+    request_id: Annotated[fields.Text, Field(min_length=1, max_length=100)] = Field(
+        description="ID of the deletion request."
+    )
 
 
-class ArtefactServingQuery(Query):
-    artefact_sha256: Sha256 = Field(description="SHA-256 (hex) of the artefact to serve.")
+class ArtefactServingQuery(fields.Query):
+    artefact_sha256: fields.Sha256 = Field(description="SHA-256 (hex) of the artefact to serve.")
 
 
-class ArtefactServingOut(Answer):
+class ArtefactServingOut(fields.Answer):
     artefact_sha256: str = Field(description="SHA-256 (hex) of the artefact.")
     trainer_id: str | None = Field(description="ID of the trainer that produced the artefact; null if unknown.")
     may_serve: bool = Field(description="True if the artefact may be served until valid_until.")
@@ -155,12 +154,12 @@ class ArtefactServingOut(Answer):
     )
 
 
-_TRAINERS = ResourceOperations("Attested trainers", "/v1/attested-trainers", AttestedTrainerUnknown)
+_TRAINERS = operation.ResourceOperations("Attested trainers", "/v1/attested-trainers", AttestedTrainerUnknown)
 
 CREATE = _TRAINERS.operation(
     "create_attested_trainer",
     "POST",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     takes=AttestedTrainerIn,
     gives=AttestedTrainerOut,
     status=201,
@@ -171,16 +170,16 @@ CREATE = _TRAINERS.operation(
 LIST = _TRAINERS.operation(
     "list_attested_trainers",
     "GET",
-    scope=Scope.MODELS_READ,
-    query=Paging,
-    gives=PageOut[AttestedTrainerOut],
+    scope=sets.Scope.MODELS_READ,
+    query=fields.Paging,
+    gives=fields.PageOut[AttestedTrainerOut],
     does="List all trainers, including retired ones, with their planned retrainings.",
 )
 GET = _TRAINERS.of_one(
     "get_attested_trainer",
     "GET",
     "/{attested_trainer_id}",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=AttestedTrainerOut,
     does="Return a trainer with the smallest set of retrainings that meets all deadlines.",
 )
@@ -188,7 +187,7 @@ CHANGE = _TRAINERS.of_one(
     "change_attested_trainer",
     "PATCH",
     "/{attested_trainer_id}",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     takes=AttestedTrainerChangeIn,
     gives=AttestedTrainerOut,
     repeat="idempotent",
@@ -198,7 +197,7 @@ RETIRE = _TRAINERS.of_one(
     "retire_attested_trainer",
     "DELETE",
     "/{attested_trainer_id}",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     gives=type(None),
     status=204,
     does="Retire a trainer so that no new requests wait for it. Requests that are already waiting continue to wait "
@@ -208,7 +207,7 @@ IDENTIFIERS = _TRAINERS.of_one(
     "digest_identifiers",
     "POST",
     "/{attested_trainer_id}/identifiers",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     takes=IdentifiersIn,
     gives=IdentifiersOut,
     repeat="idempotent",
@@ -219,7 +218,7 @@ ACCEPT = _TRAINERS.of_one(
     "accept_manifest",
     "POST",
     "/{attested_trainer_id}/manifests",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     takes=ManifestIn,
     gives=ManifestOut,
     repeat="idempotent",
@@ -232,19 +231,19 @@ CLOSE = _TRAINERS.of_one(
     "close_attested_wait",
     "POST",
     "/{attested_trainer_id}/close",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     takes=WaitClosureIn,
     gives=type(None),
     status=204,
     repeat="idempotent",
-    problems=(RequestUnknown, SystemTaskEnded),
+    problems=(problems.RequestUnknown, SystemTaskEnded),
     does="End a request's wait for a trainer that does not respond. The request's headline then states that the "
     "trainer was not reached.",
 )
-SERVING = ResourceOperations("Attested trainers", "/v1/serving").operation(
+SERVING = operation.ResourceOperations("Attested trainers", "/v1/serving").operation(
     "get_artefact_serving",
     "GET",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     query=ArtefactServingQuery,
     gives=ArtefactServingOut,
     does="Look up a trainer's artefact by its digest and return whether it may be served. For Lethe's own models, use "

@@ -4,8 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from lethe.features.attested import manifests
-from lethe.features.attested.contract import MAX_IDS, ManifestOut
+from lethe.features.attested import contract, manifests
 
 Row = TypeVar("Row")
 
@@ -19,7 +18,7 @@ def retrain(
     person: Callable[[Row], str],
     train: Callable[[list[Row]], bytes],
     **details: str,
-) -> tuple[bytes, ManifestOut]:
+) -> tuple[bytes, contract.ManifestOut]:
     """Train on the rows of everyone whose data may still be used, and return the artefact with its accepted manifest.
 
     `rows` has at least one row. `person` returns the identifier of a row's person, `train` the bytes of an artefact,
@@ -31,8 +30,8 @@ def retrain(
     retraining_id = client.attested_trainers.get(trainer_id).retraining_id
     ids = list(dict.fromkeys(map(person, rows)))
     parts = [
-        client.attested_trainers.identifiers(trainer_id, ids=ids[at : at + MAX_IDS])
-        for at in range(0, len(ids), MAX_IDS)
+        client.attested_trainers.identifiers(trainer_id, ids=ids[at : at + contract.MAX_IDS])
+        for at in range(0, len(ids), contract.MAX_IDS)
     ]
     digests = dict(zip(ids, (digest for part in parts for digest in part.digests), strict=True))
     artefact = train([row for row in rows if digests[person(row)] is not None])

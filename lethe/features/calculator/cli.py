@@ -5,17 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lethe.cli.derived import GROUPS, VERBS
-from lethe.cli.gateway import console, show
+from lethe.cli import derived, gateway
 from lethe.contract.problems import InputInvalid, PreconditionFailed
 from lethe.features.calculator.contract import BoundUnknown
 
 if TYPE_CHECKING:
     from lethe.features.theorems import Bound
 
-account = GROUPS["accounting"].app
+account = derived.GROUPS["accounting"].app
 # `bound` and `bounds` evaluate on this machine.
-VERBS.update({"accounting.bounds": "list-bounds", "accounting.evaluate": "evaluate-bound"})
+derived.VERBS.update({"accounting.bounds": "list-bounds", "accounting.evaluate": "evaluate-bound"})
 
 
 @account.command("bounds")
@@ -24,7 +23,7 @@ def account_bounds() -> None:
     from lethe.features.theorems import CALCULATOR
 
     for bound in CALCULATOR.values():
-        console.print(f"{bound.name:<34}{bound.title}")
+        gateway.console.print(f"{bound.name:<34}{bound.title}")
 
 
 @account.command("bound")
@@ -45,20 +44,22 @@ def account_bound(
         _describe(CALCULATOR[name])
         return
     try:
-        show(evaluate(name, dict(_parameter(text) for text in param)))
+        gateway.show(evaluate(name, dict(_parameter(text) for text in param)))
     except PrivacyError as error:
         raise PreconditionFailed(str(error)) from error
 
 
 def _describe(bound: "Bound") -> None:
-    console.print(f"{bound.title}\n{bound.statement}\nReference: {bound.reference}", markup=False)
+    gateway.console.print(f"{bound.title}\n{bound.statement}\nReference: {bound.reference}", markup=False)
     for assumption in bound.assumptions:
-        console.print(f"Assumes: {assumption}", markup=False)
+        gateway.console.print(f"Assumes: {assumption}", markup=False)
     for parameter in bound.parameters:
         default = "" if parameter.required else f" (default: {parameter.default})"
-        console.print(f"  {parameter.name:<12} {parameter.kind}: {parameter.description}{default}", markup=False)
+        gateway.console.print(
+            f"  {parameter.name:<12} {parameter.kind}: {parameter.description}{default}", markup=False
+        )
     for output, meaning in bound.outputs.items():
-        console.print(f"  -> {output}: {meaning}", markup=False)
+        gateway.console.print(f"  -> {output}: {meaning}", markup=False)
 
 
 def _parameter(text: str) -> tuple[str, Any]:

@@ -4,25 +4,22 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, Body, PageOut, Paging, example
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import InputInvalid, NotFound, PreconditionFailed
-from lethe.contract.sets import Scope
+from lethe.contract import fields, operation, problems, sets
 
 
-class BoundUnknown(NotFound, title="There is no such bound in the calculator"): ...
+class BoundUnknown(problems.NotFound, title="There is no such bound in the calculator"): ...
 
 
-class WorkExceeded(InputInvalid, title="The evaluation exceeds this service's work limit"): ...
+class WorkExceeded(problems.InputInvalid, title="The evaluation exceeds this service's work limit"): ...
 
 
-class BoundIn(Body):
-    model_config = example(params={"mu": 0.5, "delta": 1e-5})
+class BoundIn(fields.Body):
+    model_config = fields.example(params={"mu": 0.5, "delta": 1e-5})
 
     params: dict[str, Any] = Field(description="Values of the theorem's parameters, keyed by name.")
 
 
-class BoundParameterOut(Answer):
+class BoundParameterOut(fields.Answer):
     name: str = Field(description="Name of the parameter.")
     kind: str = Field(
         description="Type: real, integer, boolean or choice; or a list type: reals, integers, words or segments."
@@ -41,7 +38,7 @@ class BoundParameterOut(Answer):
     choices: list[str] = Field(description="Permitted values of a choice; empty for other types.")
 
 
-class BoundOut(Answer):
+class BoundOut(fields.Answer):
     """Theorem: its statement, assumptions, parameters and outputs."""
 
     name: str = Field(description="Name of the theorem, used in the path to evaluate it.")
@@ -55,29 +52,29 @@ class BoundOut(Answer):
     outputs: dict[str, str] = Field(description="Meaning of each output, keyed by name.")
 
 
-class BoundsQuery(Paging):
+class BoundsQuery(fields.Paging):
     limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of theorems per page.")] = 500
 
 
-_BOUNDS = ResourceOperations("Accounting", "/v1/accounting/bounds", BoundUnknown)
+_BOUNDS = operation.ResourceOperations("Accounting", "/v1/accounting/bounds", BoundUnknown)
 
 BOUNDS = _BOUNDS.operation(
     "list_bounds",
     "GET",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     query=BoundsQuery,
-    gives=PageOut[BoundOut],
+    gives=fields.PageOut[BoundOut],
     does="List all theorems of the calculator with their assumptions and parameters, by default on a single page.",
 )
 EVALUATE = _BOUNDS.of_one(
     "evaluate_bound",
     "POST",
     "/{name}",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     takes=BoundIn,
     gives=dict[str, Any],
     repeat="idempotent",
-    problems=(PreconditionFailed, WorkExceeded),
+    problems=(problems.PreconditionFailed, WorkExceeded),
     does='Evaluate a theorem. Infinity is written as "inf", and "1/n" stands for the reciprocal of the parameter '
     "n. Evaluations that need too much work are refused.",
 )

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lethe.cli.derived import GROUPS, Group
-from lethe.cli.gateway import new_group, show
-from lethe.client.files import opened
-from lethe.client.methods import Resource
+from lethe.cli import derived, gateway
+from lethe.client import files, methods
 from lethe.contract.problems import FieldError, InputInvalid
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-canaries = new_group("Canary people, which show whether a pipeline really retrains without forgotten people.")
+canaries = gateway.new_group("Canary people, which show whether a pipeline really retrains without forgotten people.")
 # These commands run on this machine: the client has no resource for them.
-GROUPS["canaries"] = Group("canaries", Resource, canaries)
+derived.GROUPS["canaries"] = derived.Group("canaries", methods.Resource, canaries)
 
 ALARM_STATUS, NO_POWER_STATUS = 1, 3
 _SECRET, _STATE = "secret.parquet", "state.json"
@@ -78,7 +76,9 @@ def draw(
         pa.csv.write_csv(part, folder / f"{name}.csv")
     pa.parquet.write_table(secret, folder / _SECRET)
     _write(folder / _STATE, state)
-    show({"folder": str(folder), "plant": drawn.planted.num_rows, "forget": forgotten.num_rows, "score": len(secret)})
+    gateway.show(
+        {"folder": str(folder), "plant": drawn.planted.num_rows, "forget": forgotten.num_rows, "score": len(secret)}
+    )
 
 
 @canaries.command("judge")
@@ -118,7 +118,7 @@ def judge(
     except PrivacyError as error:
         raise InputInvalid(str(error)) from error
     _write(folder / _STATE, state | {"judged": judged})
-    show(verdict.to_json())
+    gateway.show(verdict.to_json())
     status = {judging.CanaryOutcome.ALARM: ALARM_STATUS, judging.CanaryOutcome.NO_POWER: NO_POWER_STATUS}
     raise typer.Exit(status.get(verdict.outcome, 0))
 
@@ -147,5 +147,5 @@ def _of_group(secret: "pa.Table", group: int) -> "pa.Table":
 
 
 def _write(path: Path, state: dict[str, Any]) -> None:
-    with opened(path) as file:
+    with files.opened(path) as file:
         file.write(json.dumps(state).encode())

@@ -4,23 +4,22 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.derived import CommandCall, made
-from lethe.cli.gateway import bar, show
+from lethe.cli import derived, gateway
 from lethe.contract.sets import RunStatus
 
 
-@made("models.audit")
+@derived.made("models.audit")
 def model_audit(
-    call: CommandCall,
+    call: derived.CommandCall,
     wait: Annotated[bool, typer.Option(help="Wait for the end, with a progress bar, and show the run")] = True,
 ) -> None:
     """Run a canary test with many canaries and none of the model's data. Exit status: 1 if a guarantee is refuted."""
     model = call()
     if not wait:
-        show(model)
+        gateway.show(model)
         return
-    with bar() as progress:
+    with gateway.bar() as progress:
         done = call.client.models.wait_for_audit(model.id, progress=progress)
-    show(done)
+    gateway.show(done)
     if done is None or done.status is not RunStatus.PUBLISHED:
         raise typer.Exit(1)

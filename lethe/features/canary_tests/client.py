@@ -1,31 +1,29 @@
 """`client.models` calls for canary tests on request."""
 
-from lethe.client.http import Options
-from lethe.client.methods import H, Keyed, Resource, call_one, composed
-from lethe.client.waiting import Progress, Watch, report
+from lethe.client import http, methods, waiting
 from lethe.contract import models, runs, sets
 from lethe.features.canary_tests import contract
 
 
-class ModelCanaryTests(Resource[H]):
+class ModelCanaryTests(methods.Resource[methods.H]):
     """Methods of `client.models` for canary tests on request."""
 
-    audit = call_one(contract.ASK, Keyed)
+    audit = methods.call_one(contract.ASK, methods.Keyed)
 
-    @composed
+    @methods.composed
     async def wait_for_audit(
-        self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
+        self, model_id: str, *, timeout_seconds: float | None = None, progress: waiting.Progress | None = None
     ) -> runs.RunOut | None:
         """Wait until no canary test of the model is pending, and return the last test's run; None if there has been no
         test. Raises `WaitTimedOut`."""
-        watch = Watch(subject=f"the canary test of model {model_id}", timeout_seconds=timeout_seconds)
+        watch = waiting.Watch(subject=f"the canary test of model {model_id}", timeout_seconds=timeout_seconds)
         while True:
-            model = await self._calls.call(models.GET, model_id, options=Options(within=watch.left))
+            model = await self._calls.call(models.GET, model_id, options=http.Options(within=watch.left))
             run = await self._last_canary_test(model)
             if model.audit.asked_at is None:
                 return run
             status = "running" if run else "waiting"
-            report(progress, status, run)
+            waiting.report(progress, status, run)
             await self._calls.sleep(watch.pause(status=status))
 
     async def _last_canary_test(self, model: models.ModelOut) -> runs.RunOut | None:

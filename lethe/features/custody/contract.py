@@ -5,13 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lethe.contract import problems
-from lethe.contract.fields import Answer, PageOut, Paging, Text
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.sets import Scope
+from lethe.contract import fields, operation, problems, sets
 
 
-class LedgerEntryOut(Answer):
+class LedgerEntryOut(fields.Answer):
     sequence: int = Field(description="Position of the entry in the model's ledger, counted from 1 without gaps.")
     body: dict[str, Any] = Field(description="Content of the entry: run, version, mechanism, chain and guarantees.")
     previous_hash: str = Field(description="Hash of the previous entry (hex); 64 zeros in the first entry.")
@@ -21,11 +18,11 @@ class LedgerEntryOut(Answer):
     )
 
 
-class LedgerOut(PageOut[LedgerEntryOut]):
+class LedgerOut(fields.PageOut[LedgerEntryOut]):
     pass
 
 
-class LedgerVerdictOut(Answer):
+class LedgerVerdictOut(fields.Answer):
     model_id: str = Field(description="ID of the model.")
     valid: bool = Field(description="True if all hashes and numbers are correct and the versions match the ledger.")
     fault: str | None = Field(description="First fault detected; null if the ledger is valid.")
@@ -33,14 +30,14 @@ class LedgerVerdictOut(Answer):
     head: str | None = Field(description="Hash of the last entry (hex); null if the ledger is empty or not valid.")
 
 
-_ACCOUNTING = ResourceOperations("Accounting", "/v1/accounting", problems.ModelUnknown)
+_ACCOUNTING = operation.ResourceOperations("Accounting", "/v1/accounting", problems.ModelUnknown)
 
 LEDGER = _ACCOUNTING.of_one(
     "get_ledger",
     "GET",
     "/models/{model_id}/ledger",
-    scope=Scope.ACCOUNTING_READ,
-    query=Paging,
+    scope=sets.Scope.ACCOUNTING_READ,
+    query=fields.Paging,
     gives=LedgerOut,
     problems=(problems.InputInvalid,),
     does="List a model's hash-chained ledger entries, oldest first, which is the order for replaying them.",
@@ -49,14 +46,14 @@ VERDICT = _ACCOUNTING.of_one(
     "verify_ledger",
     "GET",
     "/models/{model_id}/ledger/verdict",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     gives=LedgerVerdictOut,
     does="Recompute every hash and number of a model's ledger from its entries alone, and check that the "
     "published versions are exactly those in the ledger.",
 )
 
 
-class LedgerHeadOut(Answer):
+class LedgerHeadOut(fields.Answer):
     tenant_id: str = Field(description="ID of the tenant.")
     sequence: int = Field(description="Position of the last link in the tenant's chain; 0 before the first version.")
     hash: str = Field(description="Hash of the last link (hex); 64 zeros before the first version.")
@@ -66,7 +63,7 @@ class LedgerHeadOut(Answer):
     signed_at: datetime.datetime | None = Field(description="Time the head was signed; null before the first version.")
 
 
-class TenantLedgerVerdictOut(Answer):
+class TenantLedgerVerdictOut(fields.Answer):
     tenant_id: str = Field(description="ID of the tenant.")
     valid: bool = Field(description="True if all hashes, numbers, versions, certificates and heads are consistent.")
     fault: str | None = Field(description="First fault detected; null if the ledger is valid.")
@@ -78,13 +75,13 @@ class TenantLedgerVerdictOut(Answer):
     head: str | None = Field(description="Hash of the last link (hex); null if the ledger is not valid.")
 
 
-_LEDGER = ResourceOperations("Accounting", "/v1/ledger")
+_LEDGER = operation.ResourceOperations("Accounting", "/v1/ledger")
 
 HEAD = _LEDGER.operation(
     "get_ledger_head",
     "GET",
     "/head",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     gives=LedgerHeadOut,
     problems=(problems.LedgerCorrupt,),
     does="Return the signed head of the ledger over all models. Store it where the service's operators cannot change "
@@ -94,7 +91,7 @@ EXPORT = _LEDGER.operation(
     "export_ledger",
     "GET",
     "/export",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     gives=bytes,
     problems=(problems.LedgerCorrupt,),
     does="Export the whole ledger as JSON lines, with the signed head last. `lethe ledger verify` verifies the file "
@@ -104,14 +101,14 @@ LEDGER_VERDICT = _LEDGER.operation(
     "verify_whole_ledger",
     "GET",
     "/verdict",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     gives=TenantLedgerVerdictOut,
     does="Recompute every hash and number of all models and compare them with versions, certificates and signed "
     "heads.\n\nAn installation cannot prove more about itself: store heads elsewhere and use `lethe ledger verify`.",
 )
 
 
-class AuditEntryOut(Answer):
+class AuditEntryOut(fields.Answer):
     tenant_id: str = Field(description="ID of the tenant.")
     sequence: int = Field(description="Position of the entry in the tenant's log, counted from 1 without gaps.")
     at: str = Field(description="Time of the action (RFC 3339, UTC), exactly as it was hashed.")
@@ -126,21 +123,21 @@ class AuditEntryOut(Answer):
     )
 
 
-class AuditPageOut(PageOut[AuditEntryOut]):
+class AuditPageOut(fields.PageOut[AuditEntryOut]):
     names: dict[str, str] = Field(
         default_factory=dict,
         description="Current names of the actors and objects on this page, keyed by ID; not covered by the hashes.",
     )
 
 
-class AuditCheckpointOut(Answer):
+class AuditCheckpointOut(fields.Answer):
     sequence: int = Field(description="Number of the last entry covered by the checkpoint.")
     hash: str = Field(description="Hash of the last entry covered by the checkpoint (hex).")
     jws: str = Field(description="Signed checkpoint (compact JWS, Ed25519, key in /.well-known/jwks.json).")
     signed_at: datetime.datetime = Field(description="Time at which the checkpoint was signed.")
 
 
-class AuditVerdictOut(Answer):
+class AuditVerdictOut(fields.Answer):
     valid: bool = Field(description="True if all hashes are correct and consistent with all checkpoints.")
     entries: int | None = Field(description="Number of entries verified; null if the log is not valid.")
     checkpoints: int | None = Field(description="Number of consistent checkpoints; null if the log is not valid.")
@@ -149,18 +146,24 @@ class AuditVerdictOut(Answer):
     fault: str | None = Field(description="First faulty entry or checkpoint and its fault; null if the log is valid.")
 
 
-class AuditEntriesQuery(Paging):
-    object_id: Annotated[Text | None, Field(max_length=200, description="Only entries about this object.")] = None
-    actor: Annotated[Text | None, Field(max_length=200, description="Only entries by this user or API key.")] = None
-    action: Annotated[Text | None, Field(max_length=200, description="Only this action, e.g. api_key.created.")] = None
+class AuditEntriesQuery(fields.Paging):
+    object_id: Annotated[fields.Text | None, Field(max_length=200, description="Only entries about this object.")] = (
+        None
+    )
+    actor: Annotated[fields.Text | None, Field(max_length=200, description="Only entries by this user or API key.")] = (
+        None
+    )
+    action: Annotated[
+        fields.Text | None, Field(max_length=200, description="Only this action, e.g. api_key.created.")
+    ] = None
 
 
-_AUDIT_LOG = ResourceOperations("Audit log", "/v1/audit-log")
+_AUDIT_LOG = operation.ResourceOperations("Audit log", "/v1/audit-log")
 
 ENTRIES = _AUDIT_LOG.operation(
     "list_audit_entries",
     "GET",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     query=AuditEntriesQuery,
     gives=AuditPageOut,
     does="List audit log entries, newest first. Together, all entries suffice to recompute every hash.",
@@ -169,16 +172,16 @@ CHECKPOINTS = _AUDIT_LOG.operation(
     "list_audit_checkpoints",
     "GET",
     "/checkpoints",
-    scope=Scope.REQUESTS_REVIEW,
-    query=Paging,
-    gives=PageOut[AuditCheckpointOut],
+    scope=sets.Scope.REQUESTS_REVIEW,
+    query=fields.Paging,
+    gives=fields.PageOut[AuditCheckpointOut],
     does="List the audit log's signed checkpoints, newest first. A checkpoint stored elsewhere exposes a forged log.",
 )
 AUDIT_VERDICT = _AUDIT_LOG.operation(
     "verify_audit_log",
     "POST",
     ":verify",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     gives=AuditVerdictOut,
     does="Recompute all hashes of the log from its entries alone and compare them with the signed checkpoints.\n\nAn "
     "installation cannot prove more about itself: store checkpoints elsewhere and use `lethe audit verify`.",

@@ -5,10 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, Strict
 
-from lethe.contract import operation, problems
-from lethe.contract.deletion_requests import NOBODY, REQUESTS, DeletionRequestOut
-from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example, is_written_out, optional
-from lethe.contract.sets import ClosedSet, Scope
+from lethe.contract import deletion_requests, fields, operation, problems, sets
 
 
 class FormRefused(problems.NotAllowed, title="The form did not come from a page of this session"): ...
@@ -38,12 +35,12 @@ class NotAssignable(problems.Conflict, title="Requests cannot be assigned to thi
     template = "Nobody with this id decides about requests here; GET /v1/deletion-requests:assignees lists who does."
 
 
-class ReplyFormat(ClosedSet):
+class ReplyFormat(sets.ClosedSet):
     TEXT = "text"
     PDF = "pdf"
 
 
-class ReplyLanguage(ClosedSet):
+class ReplyLanguage(sets.ClosedSet):
     """Language of the reply to the person (ISO 639-1)."""
 
     EN = "en"
@@ -52,7 +49,7 @@ class ReplyLanguage(ClosedSet):
     ES = "es"
 
 
-class AttachmentKind(ClosedSet):
+class AttachmentKind(sets.ClosedSet):
     """Type of a file attached to a request, determined by its file extension."""
 
     PDF = "pdf"
@@ -62,15 +59,15 @@ class AttachmentKind(ClosedSet):
     EML = "eml"
 
 
-class AssignmentIn(Body):
-    model_config = example(assignee="usr_3f9c1a2b4d5e6f708192")
+class AssignmentIn(fields.Body):
+    model_config = fields.example(assignee="usr_3f9c1a2b4d5e6f708192")
 
-    assignee: Annotated[Text, Field(min_length=1, max_length=200)] = Field(
-        description=f"ID of a user who can decide on requests, or `{NOBODY}` to remove the assignee."
+    assignee: Annotated[fields.Text, Field(min_length=1, max_length=200)] = Field(
+        description=f"ID of a user who can decide on requests, or `{deletion_requests.NOBODY}` to remove the assignee."
     )
 
 
-class AssigneeOut(Answer):
+class AssigneeOut(fields.Answer):
     id: str = Field(description="ID of the user.")
     name: str = Field(description="Name of the user.")
 
@@ -81,19 +78,19 @@ ASSIGNEES = _ASSIGNEES.operation(
     "list_assignees",
     "GET",
     "/deletion-requests:assignees",
-    scope=Scope.REQUESTS_REVIEW,
-    query=Paging,
-    gives=PageOut[AssigneeOut],
+    scope=sets.Scope.REQUESTS_REVIEW,
+    query=fields.Paging,
+    gives=fields.PageOut[AssigneeOut],
     does="List the users to whom requests can be assigned, newest first: all users who are not disabled and whose role "
     "lets them decide on requests.",
 )
-ASSIGN = REQUESTS.of_one(
+ASSIGN = deletion_requests.REQUESTS.of_one(
     "assign_deletion_request",
     "POST",
     "/{request_id}/assign",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     takes=AssignmentIn,
-    gives=DeletionRequestOut,
+    gives=deletion_requests.DeletionRequestOut,
     repeat="idempotent",
     problems=(NotAssignable,),
     does="Assign a request to a user, or clear the assignment. This does not restrict what other users can do, and the "
@@ -106,28 +103,28 @@ MAX_NOTES = 200
 """Maximum number of notes on one request."""
 
 
-class NoteIn(Body):
-    model_config = example(text="Called back at noon; the copy of the passport comes by post.")
+class NoteIn(fields.Body):
+    model_config = fields.example(text="Called back at noon; the copy of the passport comes by post.")
 
-    text: Annotated[Text, Field(min_length=1, max_length=MAX_NOTE_LENGTH)] = Field(
+    text: Annotated[fields.Text, Field(min_length=1, max_length=MAX_NOTE_LENGTH)] = Field(
         description="Text of the note. It is stored encrypted and erased with the request's details.", repr=False
     )
 
 
-class NoteOut(Answer):
+class NoteOut(fields.Answer):
     id: str = Field(description="ID of the note.")
     at: datetime.datetime = Field(description="Time at which the note was written.")
     author: str = Field(description="ID of the user or API key that wrote the note.")
-    author_name: str | None = optional("Name of the note's author; null if unknown.")
+    author_name: str | None = fields.optional("Name of the note's author; null if unknown.")
     text: str = Field(description="Text of the note; empty if it is damaged.", repr=False)
     damaged: bool = Field(default=False, description="True if the stored text or its key is damaged.")
 
 
-ADD_NOTE = REQUESTS.of_one(
+ADD_NOTE = deletion_requests.REQUESTS.of_one(
     "add_request_note",
     "POST",
     "/{request_id}/notes",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     takes=NoteIn,
     gives=NoteOut,
     status=201,
@@ -136,13 +133,13 @@ ADD_NOTE = REQUESTS.of_one(
     "the text. It is erased together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is "
     "accepted, because the text would have to be stored a second time. A repeated call adds another note.",
 )
-NOTES = REQUESTS.of_one(
+NOTES = deletion_requests.REQUESTS.of_one(
     "list_request_notes",
     "GET",
     "/{request_id}/notes",
-    scope=Scope.REQUESTS_REVIEW,
-    query=Paging,
-    gives=PageOut[NoteOut],
+    scope=sets.Scope.REQUESTS_REVIEW,
+    query=fields.Paging,
+    gives=fields.PageOut[NoteOut],
     does="List the notes about a request, oldest first.",
 )
 
@@ -150,22 +147,22 @@ NOTES = REQUESTS.of_one(
 MAX_NAME_LENGTH = 200
 
 
-class AttachmentOut(Answer):
+class AttachmentOut(fields.Answer):
     id: str = Field(description="ID of the attachment.")
     at: datetime.datetime = Field(description="Time at which the file was attached.")
     author: str = Field(description="ID of the user or API key that attached the file.")
-    author_name: str | None = optional("Name of the user or API key that attached the file; null if unknown.")
+    author_name: str | None = fields.optional("Name of the user or API key that attached the file; null if unknown.")
     kind: AttachmentKind = Field(description="Type of the file.")
     size: int = Field(description="Size of the file in bytes.")
     name: str = Field(description="Name of the file as uploaded; empty if damaged.", repr=False)
     damaged: bool = Field(default=False, description="True if the file's stored name or its key is damaged.")
 
 
-ATTACH = REQUESTS.of_one(
+ATTACH = deletion_requests.REQUESTS.of_one(
     "add_request_attachment",
     "POST",
     "/{request_id}/attachments",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     gives=AttachmentOut,
     status=201,
     problems=(
@@ -180,30 +177,30 @@ ATTACH = REQUESTS.of_one(
     "file is erased together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is accepted: "
     "a repeated call adds another file.",
 )
-ATTACHMENTS = REQUESTS.of_one(
+ATTACHMENTS = deletion_requests.REQUESTS.of_one(
     "list_request_attachments",
     "GET",
     "/{request_id}/attachments",
-    scope=Scope.REQUESTS_REVIEW,
-    query=Paging,
-    gives=PageOut[AttachmentOut],
+    scope=sets.Scope.REQUESTS_REVIEW,
+    query=fields.Paging,
+    gives=fields.PageOut[AttachmentOut],
     does="List the files attached to a request, oldest first.",
 )
-ATTACHMENT = REQUESTS.of_two(
+ATTACHMENT = deletion_requests.REQUESTS.of_two(
     "get_request_attachment",
     "GET",
     "/{request_id}/attachments/{attachment_id}",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     gives=bytes,
     problems=(AttachmentUnknown, problems.SealedTextDamaged),
     does="Return an attached file as a download: browsers neither display it nor guess its type. The audit log records "
     "who downloaded it.",
 )
-DELETE_ATTACHMENT = REQUESTS.of_two(
+DELETE_ATTACHMENT = deletion_requests.REQUESTS.of_two(
     "delete_request_attachment",
     "DELETE",
     "/{request_id}/attachments/{attachment_id}",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     gives=type(None),
     status=204,
     problems=(AttachmentUnknown,),
@@ -211,31 +208,31 @@ DELETE_ATTACHMENT = REQUESTS.of_two(
 )
 
 
-class ReplyQuery(Query):
+class ReplyQuery(fields.Query):
     language: ReplyLanguage = Field(default=ReplyLanguage.EN, description="Language of the reply.")
     format: ReplyFormat = Field(default=ReplyFormat.TEXT, description="Format of the reply.")
 
 
-class Addressing(Body):
+class Addressing(fields.Body):
     """Details of a single reply, none of them stored: recipient, place, salutation and signature."""
 
-    recipient: Annotated[Text, Field(max_length=500)] = Field(
+    recipient: Annotated[fields.Text, Field(max_length=500)] = Field(
         default="", description="Name and address of the recipient, on separate lines; empty for none.", repr=False
     )
-    place: Annotated[Text, Field(max_length=100)] = Field(default="", description="Place shown before the date.")
-    salutation: Annotated[Text, Field(max_length=200)] = Field(
+    place: Annotated[fields.Text, Field(max_length=100)] = Field(default="", description="Place shown before the date.")
+    salutation: Annotated[fields.Text, Field(max_length=200)] = Field(
         default="", description="Salutation; empty for the generic one in the reply's language.", repr=False
     )
-    signed_by: Annotated[Text, Field(max_length=200)] = Field(
+    signed_by: Annotated[fields.Text, Field(max_length=200)] = Field(
         default="", description="Name and job title below the closing; empty for the controller alone."
     )
 
 
-REPLY = REQUESTS.of_one(
+REPLY = deletion_requests.REQUESTS.of_one(
     "get_reply",
     "GET",
     "/{request_id}/reply",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     query=ReplyQuery,
     gives=bytes,
     problems=(ReplyUnprintable, problems.CertificateDamaged),
@@ -245,7 +242,7 @@ REPLY = REQUESTS.of_one(
 )
 
 
-class ReplyChannel(ClosedSet):
+class ReplyChannel(sets.ClosedSet):
     """Channel by which a reply was sent to the person."""
 
     LETTER = "letter"
@@ -255,28 +252,28 @@ class ReplyChannel(ClosedSet):
     OTHER = "other"
 
 
-class SentReplyIn(Body):
-    model_config = example(sent_on="2026-11-26", channel="letter")
+class SentReplyIn(fields.Body):
+    model_config = fields.example(sent_on="2026-11-26", channel="letter")
 
-    sent_on: Annotated[datetime.date, Strict(False), BeforeValidator(is_written_out)] = Field(
+    sent_on: Annotated[datetime.date, Strict(False), BeforeValidator(fields.is_written_out)] = Field(
         description="Date on which the reply was sent, in the request's time zone."
     )
     channel: Annotated[ReplyChannel, Strict(False)] = Field(description="Channel through which the reply was sent.")
 
 
-class SentReplyOut(Answer):
+class SentReplyOut(fields.Answer):
     sent_on: datetime.date = Field(description="Date on which the reply was sent, in the request's time zone.")
     channel: ReplyChannel = Field(description="Channel through which the reply was sent.")
     at: datetime.datetime = Field(description="Time at which the dispatch was recorded.")
     actor: str = Field(description="ID of the user or API key that recorded the dispatch.")
-    actor_name: str | None = optional("Name of the user or API key that recorded the dispatch; null if unknown.")
+    actor_name: str | None = fields.optional("Name of the user or API key that recorded the dispatch; null if unknown.")
 
 
-RECORD_SENT_REPLY = REQUESTS.of_one(
+RECORD_SENT_REPLY = deletion_requests.REQUESTS.of_one(
     "record_sent_reply",
     "POST",
     "/{request_id}/sent-replies",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     takes=SentReplyIn,
     gives=SentReplyOut,
     repeat="idempotent",
@@ -285,24 +282,24 @@ RECORD_SENT_REPLY = REQUESTS.of_one(
     "and channel are recorded in the audit log and in the request's history, and kept as long as these are. Recording "
     "the same date and channel again is a no-op.",
 )
-SENT_REPLIES = REQUESTS.of_one(
+SENT_REPLIES = deletion_requests.REQUESTS.of_one(
     "list_sent_replies",
     "GET",
     "/{request_id}/sent-replies",
-    scope=Scope.REQUESTS_REVIEW,
-    query=Paging,
-    gives=PageOut[SentReplyOut],
+    scope=sets.Scope.REQUESTS_REVIEW,
+    query=fields.Paging,
+    gives=fields.PageOut[SentReplyOut],
     problems=(problems.InputInvalid,),
     does="List the replies recorded as sent, most recently recorded first.",
 )
 
 
-class EvidenceFormat(ClosedSet):
+class EvidenceFormat(sets.ClosedSet):
     ZIP = "zip"
     PDF = "pdf"
 
 
-class EvidenceQuery(Query):
+class EvidenceQuery(fields.Query):
     language: ReplyLanguage = Field(default=ReplyLanguage.EN, description="Language of the reply in the pack.")
     format: EvidenceFormat = Field(
         default=EvidenceFormat.ZIP,
@@ -310,11 +307,11 @@ class EvidenceQuery(Query):
     )
 
 
-EVIDENCE_PACK = REQUESTS.of_one(
+EVIDENCE_PACK = deletion_requests.REQUESTS.of_one(
     "get_evidence_pack",
     "GET",
     "/{request_id}/evidence-pack",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     query=EvidenceQuery,
     gives=bytes,
     problems=(ReplyUnprintable, problems.CertificateDamaged),

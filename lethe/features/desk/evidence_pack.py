@@ -15,8 +15,7 @@ from typing import Any
 
 from joserfc import jws
 
-from lethe.contract.certificates import CertificateVerdictOut
-from lethe.contract.problems import CertificateInvalid
+from lethe.contract import certificates, problems
 from lethe.proof import wellformed
 from lethe.verification import chains, proof_files
 from lethe.verification.certificates import SIGNATURES, key_set, signed_payload
@@ -43,7 +42,7 @@ class VerifiedPack:
     made_at: datetime.datetime
     key_id: str
     members: Sequence[str]
-    verdicts: Sequence[CertificateVerdictOut]
+    verdicts: Sequence[certificates.CertificateVerdictOut]
     entries: int
     is_chained: bool
 
@@ -79,17 +78,17 @@ def verify(content: bytes, jwks: dict[str, Any] | None = None) -> VerifiedPack:
         compact = members[MANIFEST].decode()
         payload = signed_payload(compact, public_keys, kind=TYPE)
         if payload is None:
-            raise CertificateInvalid("The manifest was not signed by any of the given keys.")
+            raise problems.CertificateInvalid("The manifest was not signed by any of the given keys.")
         stated = wellformed.read(payload)
         files = dict(stated["files"])
         request_id, made_at = str(stated["request_id"]), datetime.datetime.fromisoformat(stated["made_at"])
         is_known = stated["format"] == FORMAT
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise CertificateInvalid("The archive has no manifest of an evidence pack.") from error
+        raise problems.CertificateInvalid("The archive has no manifest of an evidence pack.") from error
     if not is_known:
-        raise CertificateInvalid(f"Expected a manifest of the format {FORMAT}.")
+        raise problems.CertificateInvalid(f"Expected a manifest of the format {FORMAT}.")
     _check_members(members, files)
-    verdicts: tuple[CertificateVerdictOut, ...] = ()
+    verdicts: tuple[certificates.CertificateVerdictOut, ...] = ()
     if CERTIFICATES in members:
         verdicts = proof_files.verify_file(members[CERTIFICATES].decode(), keys).verdicts
     log = _json(members, AUDIT_LOG)
@@ -97,7 +96,7 @@ def verify(content: bytes, jwks: dict[str, Any] | None = None) -> VerifiedPack:
         is_chained = _check_log(log, public_keys)
         entries = sum(entry["object_id"] == request_id for entry in log["entries"])
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise CertificateInvalid(f"{AUDIT_LOG} is malformed.") from error
+        raise problems.CertificateInvalid(f"{AUDIT_LOG} is malformed.") from error
     return VerifiedPack(
         request_id=request_id,
         made_at=made_at,
@@ -112,17 +111,17 @@ def verify(content: bytes, jwks: dict[str, Any] | None = None) -> VerifiedPack:
 def _members(content: bytes) -> dict[str, bytes]:
     """Return a ZIP file's members. Raises `CertificateInvalid` unless `archive` rebuilds the same bytes from them."""
     if len(content) > MAX_BYTES:
-        raise CertificateInvalid("The file is larger than any evidence pack.")
+        raise problems.CertificateInvalid("The file is larger than any evidence pack.")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             infos = file.infolist()
             if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
-                raise CertificateInvalid("The archive is compressed, which an evidence pack is not.")
+                raise problems.CertificateInvalid("The archive is compressed, which an evidence pack is not.")
             members = {info.filename: file.read(info) for info in infos}
     except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError, EOFError) as error:
-        raise CertificateInvalid("The archive is damaged: a member is not what was stored.") from error
+        raise problems.CertificateInvalid("The archive is damaged: a member is not what was stored.") from error
     if archive(members) != content:
-        raise CertificateInvalid("The archive was changed: its bytes do not follow from its members.")
+        raise problems.CertificateInvalid("The archive was changed: its bytes do not follow from its members.")
     return members
 
 
@@ -130,10 +129,10 @@ def _check_members(members: Mapping[str, bytes], files: Mapping[str, Any]) -> No
     """Check that the manifest lists exactly the other members and their digests."""
     for name in sorted(members.keys() ^ {*files, MANIFEST}):
         fault = "is missing" if name in files else "is not in the manifest"
-        raise CertificateInvalid(f"The member {name} {fault}.")
+        raise problems.CertificateInvalid(f"The member {name} {fault}.")
     for name, stated in files.items():
         if stated != {"bytes": len(members[name]), "sha256": _digest(members[name])}:
-            raise CertificateInvalid(f"The member {name} is not what was signed.")
+            raise problems.CertificateInvalid(f"The member {name} is not what was signed.")
 
 
 def _check_log(log: dict[str, Any], public_keys: Any) -> bool:
@@ -142,20 +141,20 @@ def _check_log(log: dict[str, Any], public_keys: Any) -> bool:
     for entry in log["entries"]:
         body = chains.canonical({name: entry[name] for name in _HASHED})
         if entry["hash"] != chains.link_hash(entry["previous_hash"], body):
-            raise CertificateInvalid(f"Audit entry {entry['sequence']} is not what was hashed.")
+            raise problems.CertificateInvalid(f"Audit entry {entry['sequence']} is not what was hashed.")
         if log["linked"] and previous is not None:
             follows = entry["sequence"] == previous["sequence"] + 1 and entry["previous_hash"] == previous["hash"]
             if not follows or entry["tenant_id"] != previous["tenant_id"]:
-                raise CertificateInvalid(f"Audit entry {entry['sequence']} does not follow its predecessor.")
+                raise problems.CertificateInvalid(f"Audit entry {entry['sequence']} does not follow its predecessor.")
         previous = entry
     if not log["linked"]:
         return False
     payload = signed_payload(log["checkpoint"], public_keys, kind=_CHECKPOINT_TYPE)
     if payload is None:
-        raise CertificateInvalid("The audit checkpoint was not signed by any of the given keys.")
+        raise problems.CertificateInvalid("The audit checkpoint was not signed by any of the given keys.")
     head = wellformed.read(payload)
     if previous is None or any(head[name] != previous[name] for name in ("tenant_id", "sequence", "hash")):
-        raise CertificateInvalid("The last audit entry is not the one that the checkpoint signs.")
+        raise problems.CertificateInvalid("The last audit entry is not the one that the checkpoint signs.")
     return True
 
 
@@ -163,7 +162,7 @@ def _json(members: Mapping[str, bytes], name: str) -> dict[str, Any]:
     try:
         return dict(json.loads(members[name]))
     except (KeyError, ValueError, TypeError, RecursionError) as error:
-        raise CertificateInvalid(f"The archive has no {name}, or it is malformed.") from error
+        raise problems.CertificateInvalid(f"The archive has no {name}, or it is malformed.") from error
 
 
 def _digest(content: bytes) -> str:

@@ -6,10 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from lethe.contract.fields import Answer, Body, LargeBody, Query, optional
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import Conflict, StorageQuotaExceeded
-from lethe.contract.sets import Scope
+from lethe.contract import fields, operation, problems, sets
 from lethe.features.drop.standard import DropList
 from lethe.features.identities.contract import IdentifierIn
 
@@ -20,7 +17,7 @@ _FILE = re.compile(r"[0-9]{8}_[0-9]{4}_(Email|Phone|NDZ|NameVIN|MAID|CTVID|Remov
 _DIGEST_BYTES = 32
 
 
-class DropUnanswered(Conflict, title="The DROP file cannot be answered or loaded as it is"): ...
+class DropUnanswered(problems.Conflict, title="The DROP file cannot be answered or loaded as it is"): ...
 
 
 def list_of(file: str) -> DropList | None:
@@ -51,20 +48,20 @@ LineId = Annotated[str, Field(pattern="^[A-Za-z0-9]{12}$", max_length=12)]
 ListName = Annotated[DropList, Strict(False)]
 
 
-class LineIn(Body):
+class LineIn(fields.Body):
     id: LineId = Field(description="ID of the line in the DROP file.")
     hash: Hash = Field(description="Hash in the line (base64).", repr=False)
-    list_type: ListName | None = optional(
+    list_type: ListName | None = fields.optional(
         "ListType of a removed line. Required in a file of removed lines; not allowed in other files."
     )
 
 
-class LinesIn(LargeBody):
+class LinesIn(fields.LargeBody):
     file: FileName = Field(description="Name of the DROP file, such as 20260312_4821_Email.csv.")
     lines: Annotated[list[LineIn], Field(max_length=MAX_LINES, fail_fast=True)] = Field(
         description="Lines of the file. They can be split across calls in any way."
     )
-    num_lines: Annotated[int, Field(ge=0, lt=2**31)] | None = optional(
+    num_lines: Annotated[int, Field(ge=0, lt=2**31)] | None = fields.optional(
         "Number of lines in the whole file, given in its last call. The file has no answer before all are loaded."
     )
 
@@ -75,7 +72,7 @@ class LinesIn(LargeBody):
         return self
 
 
-class LinesLoadedOut(Answer):
+class LinesLoadedOut(fields.Answer):
     file: str = Field(description="Name of the file.")
     num_loaded: int = Field(description="Number of lines of the file that have been loaded so far.")
     num_lines: int | None = Field(description="Number of lines in the whole file; null until the last call for it.")
@@ -95,18 +92,18 @@ class PersonIn(IdentifierIn):
     )
 
 
-class PeopleIn(LargeBody):
+class PeopleIn(fields.LargeBody):
     MAX_MEMBERS = 100_000
     people: Annotated[list[PersonIn], Field(min_length=1, max_length=MAX_PEOPLE, fail_fast=True)] = Field(
         description="People and their hashes in DROP's standard formats."
     )
 
 
-class PeopleOut(Answer):
+class PeopleOut(fields.Answer):
     num_people: int = Field(description="Number of people in the call.")
 
 
-class WaitingLineOut(Answer):
+class WaitingLineOut(fields.Answer):
     id: str = Field(description="ID of the line in the DROP file.")
     state: str = Field(
         description="matching: the request is about to be created; open: the request has not ended; cancelled: the "
@@ -116,7 +113,7 @@ class WaitingLineOut(Answer):
     request_id: str | None = Field(description="ID of the request created for the line; null if none has been created.")
 
 
-class FileOut(Answer):
+class FileOut(fields.Answer):
     file: str = Field(description="Name of the file.")
     list_type: DropList = Field(description="DROP list to which the file belongs.")
     num_lines: int | None = Field(description="Number of lines in the whole file; null until the last call for it.")
@@ -130,7 +127,7 @@ class FileOut(Answer):
     waiting: list[WaitingLineOut] = Field(description=f"The first {MAX_LISTED} lines without a status.")
 
 
-class ListOut(Answer):
+class ListOut(fields.Answer):
     list_type: DropList = Field(description="Name of the DROP list.")
     num_people: int = Field(description="Number of people whose hashes for this list are known.")
     num_unstated: int = Field(
@@ -143,32 +140,32 @@ class ListOut(Answer):
     )
 
 
-class DropOut(Answer):
+class DropOut(fields.Answer):
     files: list[FileOut] = Field(description="Loaded files, newest first.")
     lists: list[ListOut] = Field(description="Number of people with known and unknown hashes for each list.")
 
 
-class FileQuery(Query):
+class FileQuery(fields.Query):
     file: FileName = Field(description="Original name of the DROP file.")
 
 
-class OptOutIn(Body):
+class OptOutIn(fields.Body):
     ids: Annotated[list[LineId], Field(min_length=1, max_length=1000)] = Field(
         description="IDs of the lines to confirm, all in state `several`."
     )
 
 
-class OptedOutOut(Answer):
+class OptedOutOut(fields.Answer):
     num_lines: int = Field(description="Number of lines now reported as opted out.")
 
 
-_DROP = ResourceOperations("Deletion requests", "/v1/drop")
+_DROP = operation.ResourceOperations("Deletion requests", "/v1/drop")
 
 LOAD = _DROP.operation(
     "load_drop_lines",
     "POST",
     ":load",
-    scope=Scope.REQUESTS_WRITE,
+    scope=sets.Scope.REQUESTS_WRITE,
     takes=LinesIn,
     gives=LinesLoadedOut,
     repeat="idempotent",
@@ -180,18 +177,18 @@ PEOPLE = _DROP.operation(
     "load_drop_people",
     "POST",
     "/people",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     takes=PeopleIn,
     gives=PeopleOut,
     repeat="idempotent",
-    problems=(StorageQuotaExceeded,),
+    problems=(problems.StorageQuotaExceeded,),
     does="State the hashes by which DROP lists may identify people, or that no data covered by a list is held about "
     "them. Hashes are added to those of earlier calls; only keyed hashes of them are stored.",
 )
 GET = _DROP.operation(
     "get_drop",
     "GET",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     gives=DropOut,
     does="Return the DROP files with their line counts by status, and the number of people whose hashes for a list are "
     "unknown.",
@@ -200,7 +197,7 @@ ANSWER = _DROP.operation(
     "get_drop_answer",
     "GET",
     "/answer.csv",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     query=FileQuery,
     gives=bytes,
     problems=(DropUnanswered,),
@@ -211,7 +208,7 @@ OPT_OUT = _DROP.operation(
     "opt_out_drop_lines",
     "POST",
     ":opt-out",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     takes=OptOutIn,
     gives=OptedOutOut,
     repeat="idempotent",

@@ -6,22 +6,20 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.commands import Id
-from lethe.cli.derived import GROUPS
-from lethe.cli.gateway import Key, Url, connect, show
+from lethe.cli import commands, derived, gateway
 
 
-@GROUPS["models"].app.command("export-onnx")
+@derived.GROUPS["models"].app.command("export-onnx")
 def model_export_onnx(
-    model_id: Id,
+    model_id: commands.Id,
     to: Annotated[Path, typer.Argument(dir_okay=False, help="Path of the file to write")],
     version: Annotated[int | None, typer.Option(help="Number of the version; default: the live version")] = None,
-    url: Url = None,
-    key: Key = None,
+    url: gateway.Url = None,
+    key: gateway.Key = None,
 ) -> None:
     """Write a version as a single ONNX file that maps a record's columns to its probabilities. Its predictions match
     the gateway's. The gateway records that the weights were exported."""
     from lethe.features.handover import onnx
 
-    with connect(url, key) as client:
-        show(dataclasses.asdict(onnx.export(client, model_id, to, version=version)))
+    with gateway.connect(url, key) as client:
+        gateway.show(dataclasses.asdict(onnx.export(client, model_id, to, version=version)))

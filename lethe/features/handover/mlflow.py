@@ -17,12 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lethe
-from lethe import Client, verification
-from lethe.contract.models import ModelOut, VersionOut
-from lethe.contract.problems import NetworkUnknown, VersionUnknown
-from lethe.errors import CertificateInvalid, Conflict, Problem
-from lethe.features.handover import mlflow_pyfunc
-from lethe.features.handover.calls import name_copy, network_of, state_copies
+from lethe import Client, errors, verification
+from lethe.contract import models, problems
+from lethe.features.handover import calls, mlflow_pyfunc
 from lethe.features.lineage.contract import CopyKind, DestructionCheck
 from lethe.features.networks.contract import NetworkOut
 
@@ -38,7 +35,7 @@ _WEIGHTS = "lethe.weights"
 """Tag of an MLflow run: `present`, `destroyed`, or `left_behind` if the artifact store did not delete the weights."""
 
 
-class NotServable(Conflict):
+class NotServable(errors.Conflict):
     """The live version is currently not allowed to be served; `code` is the reason."""
 
     def __init__(self, code: str, detail: str) -> None:
@@ -46,19 +43,19 @@ class NotServable(Conflict):
         self.code = code
 
 
-class NameTaken(Conflict):
+class NameTaken(errors.Conflict):
     """The registered model with this name belongs to another Lethe model."""
 
     code = "name_taken"
 
 
-class NameUnusable(Conflict):
+class NameUnusable(errors.Conflict):
     """MLflow cannot look up a model by this name."""
 
     code = "name_unusable"
 
 
-class CopiesLeftBehind(Problem):
+class CopiesLeftBehind(errors.Problem):
     """The artifact store did not delete the weights of retired versions. They must be deleted there by hand.
 
     The MLflow runs of these versions have the tag `lethe.weights` = `left_behind`.
@@ -126,7 +123,7 @@ def register(
             raise NotServable(serving.reason or "not_live", f"Version {version.number} may not be served now.")
         registry.certify(registered, proofs, alias=alias)
         replaced_by = version.number
-    except (NotServable, CertificateInvalid):
+    except (NotServable, errors.CertificateInvalid):
         registry.withdraw(alias)
         raise
     finally:
@@ -149,12 +146,12 @@ class _Proofs:
     epsilon: float | None = None
 
 
-def _proofs(client: Client, version: VersionOut, *, jwks: dict[str, Any] | None) -> _Proofs:
+def _proofs(client: Client, version: models.VersionOut, *, jwks: dict[str, Any] | None) -> _Proofs:
     """Verify a version's certificates and return them. Raises `CertificateInvalid`."""
     ledger = client.accounting.ledger(version.model_id)
     entry = next((item for item in ledger if item.body["version"] == version.number), None)
     if entry is None or entry.body["weights_sha256"] != version.weights_sha256:
-        raise CertificateInvalid(f"The ledger has no such weights for version {version.number}.")
+        raise errors.CertificateInvalid(f"The ledger has no such weights for version {version.number}.")
     keys = client.certificates.public_keys() if jwks is None else jwks
     certificate_ids, request_ids, epsilons = [], [], []
     for served in entry.body["requests"]:
@@ -162,14 +159,14 @@ def _proofs(client: Client, version: VersionOut, *, jwks: dict[str, Any] | None)
         certificates = client.deletion_requests.certificates(request_id)
         own = [certificate for certificate in certificates if certificate.model_id == version.model_id]
         if len(own) != 1:
-            raise CertificateInvalid(f"Request {request_id} has no certificate of this model.")
+            raise errors.CertificateInvalid(f"Request {request_id} has no certificate of this model.")
         verdict = verification.verify(own[0].jws, keys)
         stated = verdict.statement["model"]
         if (
             stated != {"id": version.model_id, "version": version.number, "weights_sha256": version.weights_sha256}
             or verdict.statement["request"]["id"] != request_id
         ):
-            raise CertificateInvalid(f"Certificate {own[0].id} is not about this version.")
+            raise errors.CertificateInvalid(f"Certificate {own[0].id} is not about this version.")
         certificate_ids.append(own[0].id)
         request_ids.append(request_id)
         epsilons += [item.epsilon for item in verdict.guarantees if item.notion == "unlearning"]
@@ -185,10 +182,10 @@ class _VersionContent:
     network: bytes | None
 
 
-def _content(client: Client, model: ModelOut, version: VersionOut) -> _VersionContent:
+def _content(client: Client, model: models.ModelOut, version: models.VersionOut) -> _VersionContent:
     weights = client.models.weights(model.id, version.number)
     if hashlib.sha256(weights).hexdigest() != version.weights_sha256:
-        raise CertificateInvalid(f"The weights are not those of version {version.number}.")
+        raise errors.CertificateInvalid(f"The weights are not those of version {version.number}.")
     dataset = client.datasets.get(model.dataset_id)
     stated = model.mechanism.network
     linearisation = stated and stated.linearisation
@@ -212,8 +209,8 @@ def _content(client: Client, model: ModelOut, version: VersionOut) -> _VersionCo
 def _network(client: Client, sha256: str) -> tuple[NetworkOut, bytes]:
     """Return a model's network and its file. Raises `NotServable` if the gateway has no such network."""
     try:
-        return network_of(client, sha256)
-    except NetworkUnknown as error:
+        return calls.network_of(client, sha256)
+    except problems.NetworkUnknown as error:
         raise NotServable(error.code, error.detail) from error
 
 
@@ -225,7 +222,7 @@ class _RegisteredModel:
     """
 
     def __init__(
-        self, client: Client, model: ModelOut, *, name: str, tracking_uri: str | None, experiment: str
+        self, client: Client, model: models.ModelOut, *, name: str, tracking_uri: str | None, experiment: str
     ) -> None:
         from mlflow import MlflowClient
 
@@ -236,7 +233,7 @@ class _RegisteredModel:
         self._experiment = experiment
         self._check_name()
 
-    def version_of(self, version: VersionOut) -> "ModelVersion | None":
+    def version_of(self, version: models.VersionOut) -> "ModelVersion | None":
         """Return the registered version that has the same weights as `version`, or None if there is none."""
         tags = {"lethe.model_id": self._model.id, "lethe.weights_sha256": version.weights_sha256}
         for registered in self._versions(f"name = {_quoted(self._name)}"):
@@ -244,7 +241,7 @@ class _RegisteredModel:
                 return registered
         return None
 
-    def add(self, version: VersionOut, content: _VersionContent) -> "ModelVersion":
+    def add(self, version: models.VersionOut, content: _VersionContent) -> "ModelVersion":
         """Store the weights in a separate run and register them."""
         tags = {
             "lethe.model_id": self._model.id,
@@ -254,7 +251,7 @@ class _RegisteredModel:
         run = self._mlflow.create_run(
             self._experiment_id(), tags=tags | {_WEIGHTS: "present"}, run_name=f"{self._name}-{version.number}"
         )
-        name_copy(self._client, self._model.id, version.number, kind=CopyKind.MLFLOW, place=_place(run))
+        calls.name_copy(self._client, self._model.id, version.number, kind=CopyKind.MLFLOW, place=_place(run))
         with _as_mlflow(content) as folder:
             self._mlflow.log_artifacts(run.info.run_id, str(folder), _FOLDER)
         self._mlflow.set_terminated(run.info.run_id)
@@ -304,7 +301,7 @@ class _RegisteredModel:
                 logged.values()
             )
             stated: dict[str, Any] = {"destroyed": DestructionCheck.LISTED} if is_gone else {"replaced_by": replaced_by}
-            state_copies(self._client, self._model.id, number, kind=CopyKind.MLFLOW, place=_place(run), **stated)
+            calls.state_copies(self._client, self._model.id, number, kind=CopyKind.MLFLOW, place=_place(run), **stated)
             self._mlflow.set_tag(run.info.run_id, _WEIGHTS, "destroyed" if is_gone else "left_behind")
             if is_gone:
                 self._mlflow.delete_run(run.info.run_id)
@@ -327,7 +324,7 @@ class _RegisteredModel:
         store = self._store(root)
         try:
             numbers = {folder.path: self._retired_in(store, folder) for folder in store.list_artifacts("models")}
-        except Problem:
+        except errors.Problem:
             raise
         except Exception:  # noqa: BLE001
             return {"m-*": None}
@@ -355,7 +352,7 @@ class _RegisteredModel:
         try:
             digest = hashlib.sha256(content).hexdigest()
             number = self._client.models.serving(self._model.id, weights_sha256=digest).version
-        except VersionUnknown:
+        except problems.VersionUnknown:
             return None
         return None if number == self._model.live_version else number
 

@@ -22,9 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lethe import Client, errors
 from lethe.client import files
-from lethe.contract.datasets import DatasetOut
-from lethe.contract.models import ModelOut, VersionOut
-from lethe.contract.problems import FieldError, ModelNotLive
+from lethe.contract import datasets, models, problems
 from lethe.encoding.columns import Categorical, Column, Floats, Numeric, Standard, Vector
 from lethe.encoding.rows import SHRINK, Schema
 from lethe.encoding.schema import stored
@@ -137,17 +135,17 @@ def require_expressible(schema: Schema) -> None:
     """Check that ONNX can express a schema. Raises `NotExpressible`, naming the columns that cannot be expressed."""
     kinds = ", ".join(sorted(kind.kind for kind in _EXPRESSIBLE))
     faults = [
-        FieldError(f"columns.{column.name}", f"expected one of the kinds {kinds}, not {column.kind}")
+        problems.FieldError(f"columns.{column.name}", f"expected one of the kinds {kinds}, not {column.kind}")
         for column in schema.features
         if not isinstance(column, _EXPRESSIBLE)
     ]
     faults += [
-        FieldError(f"columns.{column.name}", "expected a name that no other tensor of the file has")
+        problems.FieldError(f"columns.{column.name}", "expected a name that no other tensor of the file has")
         for column in schema.features
         if column.name in OUTPUTS or column.name.startswith(OWN)
     ]
     if schema.random:
-        faults.append(FieldError("random_features", "expected none"))
+        faults.append(problems.FieldError("random_features", "expected none"))
     if faults:
         raise errors.NotExpressible("Not all of the encoding can be written as ONNX: serve it by lethe.mlflow.", faults)
 
@@ -309,7 +307,7 @@ def export(client: Client, model_id: str, to: str | Path | BinaryIO, *, version:
         require_expressible(schema)
     number = model.live_version if version is None else version
     if number is None:
-        raise ModelNotLive(f"Model {model_id} has no version yet.")
+        raise problems.ModelNotLive(f"Model {model_id} has no version yet.")
     exported = client.models.version(model_id, number)
     graph = GraphBuilder()
     row = _row(client, graph, model, dataset, schema)
@@ -336,7 +334,9 @@ def export(client: Client, model_id: str, to: str | Path | BinaryIO, *, version:
     )
 
 
-def _row(client: Client, graph: GraphBuilder, model: ModelOut, dataset: DatasetOut, schema: Schema | None) -> str:
+def _row(
+    client: Client, graph: GraphBuilder, model: models.ModelOut, dataset: datasets.DatasetOut, schema: Schema | None
+) -> str:
     """Add each record's row  # (b, d)"""
     network = model.mechanism.network
     network_file = network_of(client, network.sha256) if network else None
@@ -351,7 +351,7 @@ def _row(client: Client, graph: GraphBuilder, model: ModelOut, dataset: DatasetO
 
 
 def _output(
-    graph: GraphBuilder, row: str, parameters: NDArray[np.float64], model: ModelOut, dataset: DatasetOut
+    graph: GraphBuilder, row: str, parameters: NDArray[np.float64], model: models.ModelOut, dataset: datasets.DatasetOut
 ) -> tuple[str, str, int]:
     """Add the model's output, and return its name, tensor and width."""
     if model.objective == "logistic_regression" and len(parameters) == 1:
@@ -376,14 +376,14 @@ def _output(
     return "scores", scores, num_scores
 
 
-def _width(model: ModelOut) -> float:
+def _width(model: models.ModelOut) -> float:
     width = model.mechanism.loss_width
     # Every mechanism of this objective has a width.
     assert width is not None
     return width
 
 
-def _metadata(model: ModelOut, dataset: DatasetOut, version: VersionOut) -> dict[str, str]:
+def _metadata(model: models.ModelOut, dataset: datasets.DatasetOut, version: models.VersionOut) -> dict[str, str]:
     """Return the metadata to store in the ONNX file."""
     metadata = {
         "lethe.model_id": model.id,

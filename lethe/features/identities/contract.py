@@ -4,13 +4,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from lethe.contract.fields import WHOLE, Answer, Body, LargeBody, Sha256, SubjectId, SubjectIn, optional
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import Conflict, RequestUnknown, StorageQuotaExceeded
-from lethe.contract.sets import Scope
+from lethe.contract import fields, operation, problems, sets
 
 
-class PeopleJoined(Conflict, title="The identity map would make one person of several"): ...
+class PeopleJoined(problems.Conflict, title="The identity map would make one person of several"): ...
 
 
 CUSTOMER_ID, EMAIL, PHONE, DEVICE = "customer_id", "email", "phone", "device"
@@ -28,19 +25,19 @@ ROUNDED = (
 MAX_LINKS = 1000
 MAX_IDENTIFIERS = 50
 MAX_IDENTIFIERS_OF_A_PERSON = 500
-KindName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$"), WHOLE]
+KindName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$"), fields.WHOLE]
 
 
-class IdentifierIn(Body):
+class IdentifierIn(fields.Body):
     kind: KindName = Field(
         default=CUSTOMER_ID,
         description="Kind of the identifier: customer_id (the subject IDs in uploads), email, phone, device or a kind "
         "that the tenant defined.",
     )
-    id: SubjectId | None = Field(
+    id: fields.SubjectId | None = Field(
         default=None, description="Identifier in any spelling. Give either this or sha256.", repr=False
     )
-    sha256: Sha256 | None = Field(
+    sha256: fields.Sha256 | None = Field(
         default=None, description="SHA-256 (hex) of the normalised identifier in UTF-8.", repr=False
     )
 
@@ -51,7 +48,7 @@ class IdentifierIn(Body):
         return self
 
 
-class LinkIn(Body):
+class LinkIn(fields.Body):
     """Identifiers of one person."""
 
     identifiers: Annotated[list[IdentifierIn], Field(min_length=2, max_length=MAX_IDENTIFIERS, fail_fast=True)] = Field(
@@ -59,7 +56,7 @@ class LinkIn(Body):
     )
 
 
-class IdentitiesIn(LargeBody):
+class IdentitiesIn(fields.LargeBody):
     links: Annotated[list[LinkIn], Field(min_length=1, max_length=MAX_LINKS, fail_fast=True)] = Field(
         description="Links to add to the map; the identifiers in each belong to one person.", repr=False
     )
@@ -69,7 +66,7 @@ class IdentitiesIn(LargeBody):
     )
 
 
-class LoadedOut(Answer):
+class LoadedOut(fields.Answer):
     num_links: int = Field(description="Number of links in this call.")
     num_new: int | None = Field(
         description="Number of identifiers that were new to the map; null for callers without accounting:read."
@@ -86,38 +83,38 @@ class LoadedOut(Answer):
     )
 
 
-class KindIn(Body):
+class KindIn(fields.Body):
     name: KindName = Field(description="Name of the kind: `phone`, or a new one with identifiers compared as text.")
-    region: Annotated[str, Field(pattern="^[A-Z]{2}$"), WHOLE] | None = optional(
+    region: Annotated[str, Field(pattern="^[A-Z]{2}$"), fields.WHOLE] | None = fields.optional(
         "Country (ISO 3166-1) assumed for phone numbers without a country code; only for phone. Default: such numbers "
         "are refused."
     )
 
 
-class KindOut(Answer):
+class KindOut(fields.Answer):
     name: str = Field(description="Name of the kind.")
     region: str | None = Field(description="Country assumed for phone numbers without a country code; null if not set.")
     num_identifiers: int = Field(description="Number of identifiers of this kind in the map.")
     num_datasets: int = Field(description="Number of datasets whose rows identify people by this kind of identifier.")
 
 
-class IdentitiesOut(Answer):
+class IdentitiesOut(fields.Answer):
     num_people: int = Field(description="Number of people in the identity map.")
     num_unknown: int = Field(description="Number of open requests whose identity_unknown is true.")
     kinds: list[KindOut] = Field(description="Kinds of identifiers, starting with the built-in ones.")
 
 
-class ForgottenOut(Answer):
+class ForgottenOut(fields.Answer):
     num_identifiers: int = Field(description="Number of identifiers deleted from the map.")
 
 
-class ReachedKindOut(Answer):
+class ReachedKindOut(fields.Answer):
     kind: str = Field(description="Kind of the identifiers.")
     num_identifiers: int = Field(description="Number of identifiers of this kind that the request covers.")
     dataset_ids: list[str] = Field(description="IDs of the request's datasets that identify people by this kind.")
 
 
-class RequestIdentitiesOut(Answer):
+class RequestIdentitiesOut(fields.Answer):
     kind: str = Field(description="Kind of the identifier with which the request was submitted.")
     identity_unknown: bool = Field(description="True if no rows use the given kind or a kind linked to it in the map.")
     reached: list[ReachedKindOut] = Field(
@@ -128,23 +125,23 @@ class RequestIdentitiesOut(Answer):
     )
 
 
-_IDENTITIES = ResourceOperations("Identities", "/v1/identities")
+_IDENTITIES = operation.ResourceOperations("Identities", "/v1/identities")
 
 LOAD = _IDENTITIES.operation(
     "load_identities",
     "POST",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     takes=IdentitiesIn,
     gives=LoadedOut,
     repeat="idempotent",
-    problems=(PeopleJoined, StorageQuotaExceeded),
+    problems=(PeopleJoined, problems.StorageQuotaExceeded),
     does="Add links between identifiers of the same person to the map; either all are added or none. Only keyed hashes "
     "are stored. Links that would merge different people are refused until an admin confirms them.",
 )
 GET = _IDENTITIES.operation(
     "get_identities",
     "GET",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     gives=IdentitiesOut,
     does="Return the kinds of identifiers and the number of identifiers of each kind in the map.",
 )
@@ -152,7 +149,7 @@ DEFINE_KIND = _IDENTITIES.operation(
     "define_identity_kind",
     "POST",
     ":define-kind",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     takes=KindIn,
     gives=KindOut,
     repeat="idempotent",
@@ -162,17 +159,17 @@ FORGET = _IDENTITIES.operation(
     "forget_identities",
     "POST",
     ":forget",
-    scope=Scope.ADMIN,
-    takes=SubjectIn,
+    scope=sets.Scope.ADMIN,
+    takes=fields.SubjectIn,
     gives=ForgottenOut,
     repeat="idempotent",
     does="Delete all identifiers of one person from the map, for example to correct a wrong link. No rows are erased.",
 )
-OF_REQUEST = ResourceOperations("Identities", "/v1/deletion-requests", RequestUnknown).of_one(
+OF_REQUEST = operation.ResourceOperations("Identities", "/v1/deletion-requests", problems.RequestUnknown).of_one(
     "get_request_identities",
     "GET",
     "/{request_id}/identities",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     gives=RequestIdentitiesOut,
     does="Return the kinds of identifiers that a request covers, and which of them the identity map added.",
 )

@@ -5,29 +5,26 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lethe.contract import problems
+from lethe.contract import deletion_requests, fields, operation, problems
 from lethe.contract.certificates import GuaranteeOut, JointOut, TargetOut
-from lethe.contract.deletion_requests import REQUESTS
-from lethe.contract.fields import Answer, Body, Delta, PageOut, Paging, Positive, Query, example, optional
 from lethe.contract.models import Objective, WaitingOut
-from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Metric, RunKind, Scope, WaitReason
 
 EXPECTED_REQUESTS = 9
 """Default number of further requests; together with the first request they make a batch of ten."""
 
 
-class PreviewIn(Body):
-    model_config = example(model_id="mdl_6f1c", num_records=3)
+class PreviewIn(fields.Body):
+    model_config = fields.example(model_id="mdl_6f1c", num_records=3)
 
     model_id: str = Field(description="ID of the model.")
     num_records: Annotated[int, Field(ge=1, le=2**31 - 1, description="Number of records to forget.")] = 1
-    epsilon: Positive | None = optional("Target epsilon, in nats. Default: the model's target.")
-    delta: Delta | None = optional("Target delta. Default: the model's target.")
-    steps: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = optional(
+    epsilon: fields.Positive | None = fields.optional("Target epsilon, in nats. Default: the model's target.")
+    delta: fields.Delta | None = fields.optional("Target delta. Default: the model's target.")
+    steps: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = fields.optional(
         "Number of steps to preview. Default: the minimum that reaches the target."
     )
-    batch: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = optional(
+    batch: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = fields.optional(
         "Number of records per run in `schedule`, which can have at most 100 runs. Default: all records in one run."
     )
     expected_requests: Annotated[int, Field(ge=1, le=100)] = Field(
@@ -39,7 +36,7 @@ class PreviewIn(Body):
 _SECONDS = "Estimated seconds from claim to publication, from the model's past runs; null before its first version."
 
 
-class OptionOut(Answer):
+class OptionOut(fields.Answer):
     kind: str = Field(description="Way to forget: unlearn (now), batch (wait for expected requests) or relearn.")
     steps: int = Field(description="Number of steps of this option's run.")
     steps_per_request: float = Field(
@@ -50,7 +47,7 @@ class OptionOut(Answer):
     reason: str = Field(description="Explanation of this option's number of steps.")
 
 
-class ScheduleOut(Answer):
+class ScheduleOut(fields.Answer):
     """Schedule that forgets `batch` records at a time and reaches the target before the next batch starts."""
 
     batch: int = Field(description="Number of records per run.")
@@ -62,13 +59,13 @@ class ScheduleOut(Answer):
     epsilon: float = Field(description="Epsilon of `unlearning` after the last run, in nats.")
 
 
-class PaceOut(Answer):
+class PaceOut(fields.Answer):
     seconds_per_run: float = Field(description="Fixed overhead of a run in seconds.")
     seconds_per_step: float = Field(description="Additional seconds per step.")
     runs: int = Field(description="Number of runs measured; at most the last 20.")
 
 
-class PreviewOut(Answer):
+class PreviewOut(fields.Answer):
     kind: str = Field(description="Kind of run needed: unlearn or relearn.")
     steps: int = Field(description="Number of steps in the run.")
     reason: str = Field(description="Explanation of why this kind and number of steps are needed.")
@@ -82,7 +79,7 @@ class PreviewOut(Answer):
     pace: PaceOut | None = Field(description="Measured speed of the model's runs; null before the first version.")
 
 
-_ACCOUNTING = ResourceOperations("Accounting", "/v1/accounting")
+_ACCOUNTING = operation.ResourceOperations("Accounting", "/v1/accounting")
 
 PREVIEW = _ACCOUNTING.operation(
     "preview",
@@ -98,12 +95,12 @@ PREVIEW = _ACCOUNTING.operation(
 )
 
 
-class DatasetToEraseOut(Answer):
+class DatasetToEraseOut(fields.Answer):
     dataset_id: str = Field(description="ID of the dataset.")
     rows: int = Field(description="Number of rows to erase.")
 
 
-class ModelToForgetOut(Answer):
+class ModelToForgetOut(fields.Answer):
     """One model's part in a request. `kind`, `steps`, `passes` and `seconds` describe a run for this request alone."""
 
     model_id: str = Field(description="ID of the model.")
@@ -128,14 +125,14 @@ class ModelToForgetOut(Answer):
     until: datetime.datetime | None = Field(description="Latest time at which the wait ends; null if unknown.")
 
 
-class RequestPreviewOut(Answer):
+class RequestPreviewOut(fields.Answer):
     request_id: str = Field(description="ID of the request.")
     is_open: bool = Field(description="True until the request ends or a run claims it; then both lists are empty.")
     datasets: list[DatasetToEraseOut] = Field(description="Number of rows to erase in each dataset.")
     models: list[ModelToForgetOut] = Field(description="Models that must forget the person.")
 
 
-PREVIEW_REQUEST = REQUESTS.of_one(
+PREVIEW_REQUEST = deletion_requests.REQUESTS.of_one(
     "preview_deletion_request",
     "GET",
     "/{request_id}/preview",
@@ -150,18 +147,18 @@ DAYS, WEEKS = 30, 12
 """Number of days ahead and number of weeks back covered by a summary."""
 
 
-class DueOnDayOut(Answer):
+class DueOnDayOut(fields.Answer):
     day: datetime.date = Field(description="Day, in the time zone of the tenant's policy.")
     requests: int = Field(description="Requests due on the day (filters: clock=running, due_from, due_before).")
 
 
-class WeekOut(Answer):
+class WeekOut(fields.Answer):
     starts: datetime.date = Field(description="Monday on which the week starts.")
     received: int = Field(description="Requests submitted in the week (filters: received_from, received_before).")
     completed: int = Field(description="Requests completed in the week (filters: completed_from, completed_before).")
 
 
-class CompletionOut(Answer):
+class CompletionOut(fields.Answer):
     """Times to completion of the requests completed during `weeks`, in whole days from submitted_at to completed_at."""
 
     requests: int = Field(description="Number of requests completed during `weeks`.")
@@ -170,7 +167,7 @@ class CompletionOut(Answer):
     share_in_time: float | None = Field(description="Fraction completed before the deadline; null if none completed.")
 
 
-class SummaryOut(Answer):
+class SummaryOut(fields.Answer):
     at: datetime.datetime = Field(description="Time at which the summary was computed.")
     time_zone: str = Field(description="Time zone of the tenant's policy, in which days and weeks are counted.")
     overdue: int = Field(
@@ -183,7 +180,7 @@ class SummaryOut(Answer):
     completion: CompletionOut = Field(description="Completion times of the requests completed during `weeks`.")
 
 
-SUMMARY = ResourceOperations("Deletion requests", "/v1").operation(
+SUMMARY = operation.ResourceOperations("Deletion requests", "/v1").operation(
     "summarise_deletion_requests",
     "GET",
     "/deletion-requests:summary",
@@ -195,7 +192,7 @@ SUMMARY = ResourceOperations("Deletion requests", "/v1").operation(
 )
 
 
-class CostOut(Answer):
+class CostOut(fields.Answer):
     """Cost of a model with default settings except for target and `l2`, computed from public numbers alone."""
 
     epsilon: float = Field(description="Target epsilon, in nats.")
@@ -211,7 +208,7 @@ class CostOut(Answer):
     )
 
 
-class MethodPlanOut(Answer):
+class MethodPlanOut(fields.Answer):
     """Plan for one method at the default target, computed from public numbers alone; it does not predict accuracy."""
 
     method: str = Field(description="Name of the method.")
@@ -230,7 +227,7 @@ class MethodPlanOut(Answer):
     )
 
 
-class MeasuredVersionOut(Answer):
+class MeasuredVersionOut(fields.Answer):
     """A version's value of one metric, measured on evaluation data."""
 
     model_id: str = Field(description="ID of the model.")
@@ -246,7 +243,7 @@ class MeasuredVersionOut(Answer):
     published_at: datetime.datetime = Field(description="Time of publication.")
 
 
-class PlanOut(Answer):
+class PlanOut(fields.Answer):
     dataset_id: str = Field(description="ID of the dataset.")
     objective: str = Field(description="Objective of the models being planned.")
     costs: list[CostOut] = Field(description="Costs, sorted by `epsilon` and then `l2`, both ascending.")
@@ -260,13 +257,15 @@ class PlanOut(Answer):
     )
 
 
-class PlanQuery(Query):
-    objective: Objective | None = optional("Objective to plan for. Default: the default objective for the dataset.")
-    loss_width: Positive | None = optional("Width of the loss. Default: the objective's default.")
-    metric: Metric | None = optional(
+class PlanQuery(fields.Query):
+    objective: Objective | None = fields.optional(
+        "Objective to plan for. Default: the default objective for the dataset."
+    )
+    loss_width: fields.Positive | None = fields.optional("Width of the loss. Default: the objective's default.")
+    metric: Metric | None = fields.optional(
         "Metric in `measured`; versions without it are omitted. Default: accuracy, label_accuracy or r_squared."
     )
-    l2: Positive | None = optional(
+    l2: fields.Positive | None = fields.optional(
         "Strength of the L2 regularisation. Default: a quarter of the default, the default, and four times the default."
     )
 
@@ -285,7 +284,7 @@ PLAN = _ACCOUNTING.of_one(
 )
 
 
-class EpsilonsOut(Answer):
+class EpsilonsOut(fields.Answer):
     """Epsilons of the four privacy notions, each rounded up. They must not be added together."""
 
     unlearning: float = Field(description="Epsilon of `unlearning` in nats for everyone deleted since the chain began.")
@@ -296,7 +295,7 @@ class EpsilonsOut(Answer):
     release: float = Field(description="Epsilon for one remaining record, given the previous version, in nats.")
 
 
-class PointOut(Answer):
+class PointOut(fields.Answer):
     step: int = Field(description="Number of steps since the run began; at 0, the records have just been erased.")
     influence: float = Field(description="Influence W of all people deleted since the chain began.")
     presence: float = Field(description="Influence W of one remaining record.")
@@ -307,7 +306,7 @@ class PointOut(Answer):
     )
 
 
-class SegmentOut(Answer):
+class SegmentOut(fields.Answer):
     """Run that produced one ledger entry and one release."""
 
     sequence: int = Field(description="Position of the run's entry in the ledger.")
@@ -334,13 +333,13 @@ class SegmentOut(Answer):
     points: list[PointOut] = Field(description="Points of the curve, in order of steps.")
 
 
-class TrajectoryOut(PageOut[SegmentOut]):
+class TrajectoryOut(fields.PageOut[SegmentOut]):
     model_id: str = Field(description="ID of the model.")
     target: TargetOut = Field(description="Target of the model's `unlearning` guarantee.")
     items: list[SegmentOut] = Field(description="Runs on this page, newest first.")
 
 
-class TrajectoryQuery(Paging):
+class TrajectoryQuery(fields.Paging):
     points: Annotated[int, Field(ge=2, le=500, description="Maximum number of points per run.")] = 50
 
 
@@ -358,7 +357,7 @@ TRAJECTORY = _ACCOUNTING.of_one(
 )
 
 
-class NextRequestOut(Answer):
+class NextRequestOut(fields.Answer):
     kind: str = Field(description="Kind of run that would forget one more record: unlearn or relearn.")
     steps: int = Field(description="Number of steps that the run would take.")
     epsilon_without_steps: float = Field(
@@ -366,7 +365,7 @@ class NextRequestOut(Answer):
     )
 
 
-class ReleasesLeftOut(Answer):
+class ReleasesLeftOut(fields.Answer):
     epsilon: float = Field(
         description="Epsilon of the `adaptive` budget, in nats: from the query, or else the dataset, or else the "
         "model's target."
@@ -379,24 +378,24 @@ class ReleasesLeftOut(Answer):
     )
 
 
-class ResetOut(Answer):
+class ResetOut(fields.Answer):
     steps: int = Field(description="Minimum number of steps after which `reset` meets the model's target.")
     guarantee: GuaranteeOut = Field(description="`reset` guarantee after `steps` steps.")
 
 
-class NextRunOut(Answer):
+class NextRunOut(fields.Answer):
     kind: str = Field(description="Kind of run: learn, unlearn or relearn.")
     steps: int = Field(description="Number of steps in the run.")
     reason: str = Field(description="Explanation of why this kind and number of steps are needed.")
     records: int = Field(description="Number of records to be forgotten in the run.")
 
 
-class LargeRequestOut(Answer):
+class LargeRequestOut(fields.Answer):
     request_id: str = Field(description="ID of the deletion request.")
     records: int = Field(description="Number of the person's rows in the model's dataset.")
 
 
-class ModelBudgetOut(Answer):
+class ModelBudgetOut(fields.Answer):
     model_id: str = Field(description="ID of the model.")
     version: int | None = Field(description="Number of the live version; null before the first version.")
     target: TargetOut = Field(description="Target of the model's `unlearning` guarantee.")
@@ -412,7 +411,7 @@ class ModelBudgetOut(Answer):
     relearning: list[LargeRequestOut] = Field(description="Open requests that each need relearning; the largest 100.")
 
 
-class DatasetAccountOut(Answer):
+class DatasetAccountOut(fields.Answer):
     dataset_id: str = Field(description="ID of the dataset.")
     used: GuaranteeOut | None = Field(
         description="`adaptive` guarantee for one record in every version of every model; null if there is no version."
@@ -420,7 +419,7 @@ class DatasetAccountOut(Answer):
     models: list[ModelBudgetOut] = Field(description="Budget of each of the dataset's models.")
 
 
-class AccountOut(Answer):
+class AccountOut(fields.Answer):
     model_id: str = Field(description="ID of the model.")
     version: int = Field(description="Number of the live version.")
     influence: float = Field(
@@ -438,7 +437,7 @@ class AccountOut(Answer):
     reset: ResetOut | None = Field(description="Run meeting the target with `reset`; null if none in LETHE_MAX_STEPS.")
 
 
-class StatementOut(Answer):
+class StatementOut(fields.Answer):
     model_id: str = Field(description="ID of the model.")
     certificate_id: str = Field(description="ID of the certificate.")
     version: int = Field(description="Number of the version covered by the certificate.")
@@ -446,7 +445,7 @@ class StatementOut(Answer):
     today: list[GuaranteeOut] = Field(description="Guarantees in the certificate, recomputed for the live version.")
 
 
-class RequestAccountOut(Answer):
+class RequestAccountOut(fields.Answer):
     request_id: str = Field(description="ID of the deletion request.")
     models: list[StatementOut] = Field(description="Signed and current guarantees for each certificate of the request.")
     joint: JointOut | None = Field(
@@ -455,9 +454,9 @@ class RequestAccountOut(Answer):
     )
 
 
-class AccountQuery(Query):
+class AccountQuery(fields.Query):
     adaptive_epsilon: Annotated[
-        Positive | None,
+        fields.Positive | None,
         Field(description="Epsilon of the budget, in nats. Default: the dataset's budget, or else the model's target."),
     ] = None
     adaptive_delta: Annotated[

@@ -11,11 +11,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from lethe.proof import accountant, conversion, errors, methods
-from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.mechanism import Mechanism
 
 
-def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> float:
+def least_epsilon(chain: accountant.Chain, *, records: int, steps: int, delta: float) -> float:
     """Return the `unlearning` epsilon at `delta`, in nats, after `records` >= 0 more deletions and K >= 0 steps.
 
     Formal Guarantee: never below the exact value; decreasing in `steps`, increasing in `records`.
@@ -31,11 +30,11 @@ def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> fl
     errors.require_count(0, records=records, steps=steps)
     method = methods.of(chain.mechanism)
     if steps:
-        chain, records = method.advance(chain, Run(steps=steps, records=records)), 0
+        chain, records = method.advance(chain, accountant.Run(steps=steps, records=records)), 0
     return conversion.gdp_epsilon(mu=method.unlearning_mu(chain, records=records), delta=delta)
 
 
-def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> int:
+def most_records(chain: accountant.Chain, *, steps: int, epsilon: float, delta: float) -> int:
     """Return the maximum number of records that can become null such that the K `steps` after that meet the target.
 
     Formal Guarantee: with this many records, K steps reach (epsilon, delta); with one more they do not, unless the
@@ -52,7 +51,7 @@ def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> i
     target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
 
     def mu_after(records: int) -> float:
-        return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records)))
+        return accountant.unlearning_mu(accountant.advance(chain, accountant.Run(steps=steps, records=records)))
 
     max_records = bisect_right(range(chain.mechanism.num_slots + 1), target, key=mu_after) - 1
     if max_records < 0:
@@ -61,7 +60,13 @@ def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> i
 
 
 def releases_left(
-    exposures: Sequence[Exposure], mechanism: Mechanism, *, records: int, steps: int, epsilon: float, delta: float
+    exposures: Sequence[accountant.Exposure],
+    mechanism: Mechanism,
+    *,
+    records: int,
+    steps: int,
+    epsilon: float,
+    delta: float,
 ) -> int:
     """Return how many more versions, each from a run of K `steps`, can be published within an `adaptive` budget.
 
@@ -84,7 +89,7 @@ def releases_left(
         raise errors.InfeasibleError(f"Expected the published versions to keep epsilon={epsilon}, delta={delta}")
 
     def mu_after(releases: int) -> float:
-        future = Exposure(mechanism=mechanism, records=records, releases=((steps, releases),))
+        future = accountant.Exposure(mechanism=mechanism, records=records, releases=((steps, releases),))
         return methods.adaptive_mu([*exposures, future])
 
     return bisect_right(range(1, errors.LARGEST_COUNT + 1), target, key=mu_after)

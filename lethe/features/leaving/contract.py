@@ -5,9 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, Strict
 
-from lethe.contract.fields import Answer, Body, Query, is_written_out
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.sets import Scope
+from lethe.contract import fields, operation, sets
 from lethe.features.leaving.randomised import LeavingReason
 
 MIN_ODDS, MAX_ODDS = 2, 100
@@ -23,20 +21,20 @@ Odds = Annotated[
 ]
 
 
-class LeavingReasonIn(Body):
+class LeavingReasonIn(fields.Body):
     answer: Annotated[LeavingReason, Strict(False)] = Field(
         description="Answer chosen by the randomiser, which is not necessarily the true reason."
     )
     odds: Odds
 
 
-class LeavingReasonCountedOut(Answer):
+class LeavingReasonCountedOut(fields.Answer):
     week: datetime.date = Field(
         description="Monday (UTC) of the week in which the answer is counted. Nothing else is stored."
     )
 
 
-class ReasonOut(Answer):
+class ReasonOut(fields.Answer):
     reason: str = Field(description="Reason for leaving.")
     sent: int = Field(description="Number of answers that name this reason, truthfully or not.")
     share: float = Field(
@@ -47,36 +45,36 @@ class ReasonOut(Answer):
     high: float = Field(description="Upper confidence limit of the share; all limits hold jointly at `confidence`.")
 
 
-class SurveyOut(Answer):
+class SurveyOut(fields.Answer):
     odds: int = Field(description="Ratio of the probability of sending the true reason to that of each other reason.")
     epsilon: float = Field(description="Local differential privacy of each answer, in nats: ln(odds).")
     num_answers: int = Field(description="Number of answers in the survey.")
     reasons: list[ReasonOut] = Field(description="Estimates for each reason.")
 
 
-class LeavingReasonsOut(Answer):
+class LeavingReasonsOut(fields.Answer):
     confidence: float = Field(description="Probability that all limits of a survey hold jointly.")
     method: str = Field(description="Explanation of how the shares are estimated.")
     surveys: list[SurveyOut] = Field(description="Surveys, one for each value of `odds` used by clients.")
 
 
-class LeavingReasonsQuery(Query):
+class LeavingReasonsQuery(fields.Query):
     since: Annotated[
-        Annotated[datetime.date, BeforeValidator(is_written_out)] | None,
+        Annotated[datetime.date, BeforeValidator(fields.is_written_out)] | None,
         Field(description="Count only weeks that begin on or after this day."),
     ] = None
     until: Annotated[
-        Annotated[datetime.date, BeforeValidator(is_written_out)] | None,
+        Annotated[datetime.date, BeforeValidator(fields.is_written_out)] | None,
         Field(description="Count only weeks that begin before this day."),
     ] = None
 
 
-_LEAVING_REASONS = ResourceOperations("Leaving reasons", "/v1/leaving-reasons")
+_LEAVING_REASONS = operation.ResourceOperations("Leaving reasons", "/v1/leaving-reasons")
 
 COUNT = _LEAVING_REASONS.operation(
     "count_leaving_reason",
     "POST",
-    scope=Scope.REQUESTS_WRITE,
+    scope=sets.Scope.REQUESTS_WRITE,
     takes=LeavingReasonIn,
     gives=LeavingReasonCountedOut,
     does="Count an answer that was randomised on the client side.\n\nNo `Idempotency-Key` is accepted, because it "
@@ -86,7 +84,7 @@ COUNT = _LEAVING_REASONS.operation(
 GET = _LEAVING_REASONS.operation(
     "get_leaving_reasons",
     "GET",
-    scope=Scope.REQUESTS_READ,
+    scope=sets.Scope.REQUESTS_READ,
     query=LeavingReasonsQuery,
     gives=LeavingReasonsOut,
     does="Estimate the share of each reason among the people who answered, with confidence limits.",

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lethe.proof.canary_test import at_least, at_most
-from lethe.proof.errors import DomainError, require_count, require_fraction
+from lethe.proof import canary_test, errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,7 @@ class RandomisedResponse:
     num_answers: int
 
     def __post_init__(self) -> None:
-        require_count(2, odds=self.odds, num_answers=self.num_answers)
+        errors.require_count(2, odds=self.odds, num_answers=self.num_answers)
 
     @property
     def truth(self) -> Fraction:
@@ -76,7 +75,7 @@ class RandomisedResponse:
         The variance is r(1 - r)/(n (truth - other)^2), where r is `rate(share)`. Sampling people contributes share (1 -
         share)/n, and randomisation contributes the rest.
         """
-        require_count(1, n=n)
+        errors.require_count(1, n=n)
         _require_share(share=share)
         rate = self.rate(share)
         return rate * (1 - rate) / (n * float(self.truth - self.other) ** 2)
@@ -94,19 +93,19 @@ class RandomisedResponse:
         >>> [round(estimate.share, 6) for estimate in response.estimates([625, 375], confidence=0.95)]
         [0.75, 0.25]
         """
-        require_fraction(confidence=confidence)
+        errors.require_fraction(confidence=confidence)
         if len(sent) != self.num_answers:
-            raise DomainError(f"Expected {self.num_answers} counts, not {len(sent)}")
-        require_count(0, **{f"sent_{place}": count for place, count in enumerate(sent)})
+            raise errors.DomainError(f"Expected {self.num_answers} counts, not {len(sent)}")
+        errors.require_count(0, **{f"sent_{place}": count for place, count in enumerate(sent)})
         n = sum(sent)
-        require_count(1, n=n)
+        errors.require_count(1, n=n)
         error = (1 - confidence) / (2 * self.num_answers)
         return [self._estimate(count, n, error) for count in sent]
 
     def _estimate(self, sent: int, n: int, error: float) -> Estimate:
         contrast = self.truth - self.other
         rate = sent / n
-        low, high = at_least(sent, n, error=error), at_most(sent, n, error=error)
+        low, high = canary_test.at_least(sent, n, error=error), canary_test.at_most(sent, n, error=error)
         return Estimate(
             sent=sent,
             share=float((Fraction(sent, n) - self.other) / contrast),
@@ -123,4 +122,4 @@ class RandomisedResponse:
 def _require_share(**values: float) -> None:
     for name, value in values.items():
         if not 0 <= value <= 1:
-            raise DomainError(f"Expected 0 <= {name}={value} <= 1")
+            raise errors.DomainError(f"Expected 0 <= {name}={value} <= 1")

@@ -5,17 +5,16 @@ from typing import Annotated, Any
 
 from pydantic import Field, Strict
 
-from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging, example, optional
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import NotFound, StorageQuotaExceeded
-from lethe.contract.sets import ClosedSet, Scope
+from lethe.contract import fields, operation, problems, sets
 from lethe.features.systems.contract import Ids
 
 
-class DpModelUnknown(NotFound, title="There is no such DP model", template="There is no DP model {dp_model_id!r}."): ...
+class DpModelUnknown(
+    problems.NotFound, title="There is no such DP model", template="There is no DP model {dp_model_id!r}."
+): ...
 
 
-class Relation(ClosedSet):
+class Relation(sets.ClosedSet):
     """A ledger's neighbouring relation. Replacing a row with another (replace_one) is not supported: under sampling, no
     exact bound for several of a person's rows is known."""
 
@@ -25,7 +24,7 @@ class Relation(ClosedSet):
     """The datasets differ in one row: in one of them, it is replaced with a row that contributes zero."""
 
 
-class DpRequestStatus(ClosedSet):
+class DpRequestStatus(sets.ClosedSet):
     BOUNDED = "bounded"
     """The ledger bounds, within the budget, what the model retains about the person."""
     WAITING = "waiting"
@@ -39,8 +38,8 @@ class DpRequestStatus(ClosedSet):
 _LEDGER = {"format": "opacus", "history": [[1.1, 0.01, 1000]]}
 
 
-class LedgerIn(Body):
-    model_config = example(
+class LedgerIn(fields.Body):
+    model_config = fields.example(
         ledger=_LEDGER, delta=1e-5, max_rows_per_person=2, budget_epsilon=8.0, trained_from="2026-11-01T08:00:00Z"
     )
 
@@ -58,14 +57,14 @@ class LedgerIn(Body):
     budget_epsilon: Annotated[float, Field(gt=0, le=50)] = Field(
         description="Maximum epsilon for all forgotten rows together. Requests that exceed this wait for retraining."
     )
-    trained_from: Moment = Field(
+    trained_from: fields.Moment = Field(
         description="Time at which the training run read its data. People whose requests were accepted before this "
         "time are assumed to be absent from the data."
     )
 
 
 class DpModelIn(LedgerIn):
-    model_config = example(
+    model_config = fields.example(
         name="Ranker",
         ledger=_LEDGER,
         delta=1e-5,
@@ -74,19 +73,19 @@ class DpModelIn(LedgerIn):
         trained_from="2026-11-01T08:00:00Z",
     )
 
-    name: Name = Field(description="Name of the model, shown to officers and in bundles.")
-    dataset_ids: Ids | None = optional(
+    name: fields.Name = Field(description="Name of the model, shown to officers and in bundles.")
+    dataset_ids: Ids | None = fields.optional(
         "IDs of the datasets with the people whose data the model may have been trained on. A request restricted to "
         "other datasets does not concern the model. Default: all datasets of the tenant."
     )
 
 
-class CurvePoint(Answer):
+class CurvePoint(fields.Answer):
     rows: int = Field(description="Number of rows added or removed together.")
     epsilon: float | None = Field(description="Upper bound on epsilon, rounded up; null if the bound is above 50.")
 
 
-class DpModelOut(Answer):
+class DpModelOut(fields.Answer):
     id: str = Field(description="ID of the model, also used as its system ID.")
     name: str = Field(description="Name of the model.")
     dataset_ids: list[str] | None = Field(description="IDs of datasets it may have been trained on; null for all.")
@@ -110,33 +109,33 @@ class DpModelOut(Answer):
     retired_at: datetime.datetime | None = Field(description="Time at which the model was retired; null until then.")
 
 
-_DP_MODELS = ResourceOperations("Systems", "/v1/dp-models", DpModelUnknown)
+_DP_MODELS = operation.ResourceOperations("Systems", "/v1/dp-models", DpModelUnknown)
 
 CREATE = _DP_MODELS.operation(
     "create_dp_model",
     "POST",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     takes=DpModelIn,
     gives=DpModelOut,
     status=201,
     repeat="keyed",
-    problems=(StorageQuotaExceeded,),
+    problems=(problems.StorageQuotaExceeded,),
     does="Register a model that was trained outside Lethe with differential privacy. Its epsilon is recomputed from "
     "its ledger. Requests accepted from now on count against its budget.",
 )
 LIST = _DP_MODELS.operation(
     "list_dp_models",
     "GET",
-    scope=Scope.MODELS_READ,
-    query=Paging,
-    gives=PageOut[DpModelOut],
+    scope=sets.Scope.MODELS_READ,
+    query=fields.Paging,
+    gives=fields.PageOut[DpModelOut],
     does="List models with ledgers, including retired ones, newest first.",
 )
 GET = _DP_MODELS.of_one(
     "get_dp_model",
     "GET",
     "/{dp_model_id}",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=DpModelOut,
     does="Return a model with its ledger, its epsilon by number of rows, and its remaining budget.",
 )
@@ -144,7 +143,7 @@ RENEW = _DP_MODELS.of_one(
     "renew_dp_model",
     "POST",
     "/{dp_model_id}/ledgers",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     takes=LedgerIn,
     gives=DpModelOut,
     repeat="idempotent",
@@ -155,7 +154,7 @@ RETIRE = _DP_MODELS.of_one(
     "retire_dp_model",
     "DELETE",
     "/{dp_model_id}",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     gives=type(None),
     status=204,
     does="Retire a model. Requests stop waiting for its retraining; their headlines state that it was not reached.",

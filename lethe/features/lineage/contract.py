@@ -5,19 +5,16 @@ from typing import Annotated
 
 from pydantic import Field, Strict
 
-from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Sha256, SubjectIn, Text, example, optional
+from lethe.contract import fields, operation, problems, sets
 from lethe.contract.models import MODELS
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import NotFound, RequestUnknown, VersionUnknown
-from lethe.contract.sets import ClosedSet, Scope, VersionStatus
 
 
 class ExportUnknown(
-    NotFound, title="There is no such export", template="There is no export {export_id!r} of this model."
+    problems.NotFound, title="There is no such export", template="There is no export {export_id!r} of this model."
 ): ...
 
 
-class ServingRefusal(ClosedSet):
+class ServingRefusal(sets.ClosedSet):
     NOT_LIVE = "not_live"
     HELD = "held"
     """The version misses its quality gate and has not been released."""
@@ -26,13 +23,13 @@ class ServingRefusal(ClosedSet):
     WEIGHTS_DESTROYED = "weights_destroyed"
 
 
-class CopyKind(ClosedSet):
+class CopyKind(sets.ClosedSet):
     WEIGHTS = "weights"
     ONNX = "onnx"
     MLFLOW = "mlflow"
 
 
-class DestructionCheck(ClosedSet):
+class DestructionCheck(sets.ClosedSet):
     """How the destruction of a copy was checked."""
 
     LISTED = "listed"
@@ -41,7 +38,7 @@ class DestructionCheck(ClosedSet):
     """The destruction was not checked: there is only the caller's statement."""
 
 
-class CopyState(ClosedSet):
+class CopyState(sets.ClosedSet):
     """State of a copy whose weights were trained on a person's data, worst state first."""
 
     OUT = "out"
@@ -50,24 +47,26 @@ class CopyState(ClosedSet):
     DESTROYED = "destroyed"
 
 
-Place = Annotated[Text, Field(min_length=1, max_length=200)]
+Place = Annotated[fields.Text, Field(min_length=1, max_length=200)]
 VersionNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class CopyStatementIn(Body):
-    model_config = example(kind="mlflow", place="run 0f1e2d", destroyed="listed")
+class CopyStatementIn(fields.Body):
+    model_config = fields.example(kind="mlflow", place="run 0f1e2d", destroyed="listed")
 
     kind: Annotated[CopyKind, Strict(False)] = Field(
         default=CopyKind.WEIGHTS, description="Form of the copy: weights, onnx or mlflow."
     )
-    place: Place | None = optional("Location of the copy, as information for officers. Default: not stated.")
-    destroyed: Annotated[DestructionCheck, Strict(False)] | None = optional(
+    place: Place | None = fields.optional("Location of the copy, as information for officers. Default: not stated.")
+    destroyed: Annotated[DestructionCheck, Strict(False)] | None = fields.optional(
         "How the destruction of the copy was checked. Default: the copy is not destroyed."
     )
-    replaced_by: VersionNumber | None = optional("Number of the version that replaced the copy. Default: not replaced.")
+    replaced_by: VersionNumber | None = fields.optional(
+        "Number of the version that replaced the copy. Default: not replaced."
+    )
 
 
-class ExportOut(Answer):
+class ExportOut(fields.Answer):
     """Copy of weights exported to a caller, and the latest statement about the copy."""
 
     id: str = Field(description="ID of the export.")
@@ -84,36 +83,36 @@ class ExportOut(Answer):
     stated_at: datetime.datetime | None = Field(description="Time of the statement on the copy; null if none was made.")
 
 
-class ExportsQuery(Paging):
+class ExportsQuery(fields.Paging):
     mine: bool = Field(default=False, description="List only exports that the calling API key or user received.")
-    version: VersionNumber | None = optional("List only exports of the version with this number.")
+    version: VersionNumber | None = fields.optional("List only exports of the version with this number.")
 
 
 EXPORTS = MODELS.of_one(
     "list_exports",
     "GET",
     "/{model_id}/exports",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     query=ExportsQuery,
-    gives=PageOut[ExportOut],
+    gives=fields.PageOut[ExportOut],
     does="List the exports of a model's weights: which version, to whom and when, newest first.",
 )
 STATE_COPY = MODELS.of_two(
     "state_copy",
     "PATCH",
     "/{model_id}/exports/{export_id}",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     takes=CopyStatementIn,
     gives=ExportOut,
     repeat="idempotent",
-    problems=(ExportUnknown, VersionUnknown),
+    problems=(ExportUnknown, problems.VersionUnknown),
     does="State what happened to an exported copy: its form and location, and whether it was destroyed or replaced. "
     "The statement replaces the previous one and is included in the bundles of requests. Only the API key or user that "
     "received the copy, or an admin, can make it.",
 )
 
 
-class ServingOut(Answer):
+class ServingOut(fields.Answer):
     model_id: str = Field(description="ID of the model.")
     version: int | None = Field(description="Number of the version; null if no version is live.")
     weights_sha256: str | None = Field(description="SHA-256 (hex) of the weights; null if no version is live.")
@@ -132,25 +131,27 @@ class ServingOut(Answer):
     )
 
 
-class ServingQuery(Query):
-    version: VersionNumber | None = optional("Number of the version to check. Default: the live version.")
-    weights_sha256: Sha256 | None = optional("SHA-256 (hex) of the weights to check. Default: the live weights.")
+class ServingQuery(fields.Query):
+    version: VersionNumber | None = fields.optional("Number of the version to check. Default: the live version.")
+    weights_sha256: fields.Sha256 | None = fields.optional(
+        "SHA-256 (hex) of the weights to check. Default: the live weights."
+    )
 
 
 SERVING = MODELS.of_one(
     "get_serving",
     "GET",
     "/{model_id}/serving",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     query=ServingQuery,
     gives=ServingOut,
-    problems=(VersionUnknown,),
+    problems=(problems.VersionUnknown,),
     does="Return whether the live version, or the given one, may be served now. The response contains nothing about "
     "any person.",
 )
 
 
-class DatasetLineageOut(Answer):
+class DatasetLineageOut(fields.Answer):
     id: str = Field(description="ID of the dataset.")
     name: str = Field(description="Name of the dataset.")
     records: int = Field(description="Number of rows about the person.")
@@ -159,20 +160,20 @@ class DatasetLineageOut(Answer):
     )
 
 
-class CarryingVersionOut(Answer):
+class CarryingVersionOut(fields.Answer):
     number: int = Field(description="Number of the version.")
-    status: VersionStatus = Field(description="Status of the version: live, retired or destroyed.")
+    status: sets.VersionStatus = Field(description="Status of the version: live, retired or destroyed.")
     published_at: datetime.datetime = Field(description="Time of publication.")
     destroyed_at: datetime.datetime | None = Field(description="Time when the weights were destroyed; null until then.")
 
 
-class FirstWithoutOut(Answer):
+class FirstWithoutOut(fields.Answer):
     number: int = Field(description="Number of the first version without the person's rows.")
     published_at: datetime.datetime = Field(description="Time of publication.")
     certificate_id: str | None = Field(description="ID of the person's certificate for the version; null if none.")
 
 
-class ModelLineageOut(Answer):
+class ModelLineageOut(fields.Answer):
     model_id: str = Field(description="ID of the model.")
     name: str = Field(description="Name of the model.")
     dataset_id: str = Field(description="ID of the dataset that the model is trained on.")
@@ -186,18 +187,18 @@ class ModelLineageOut(Answer):
     )
 
 
-class LineageOut(Answer):
+class LineageOut(fields.Answer):
     datasets: list[DatasetLineageOut] = Field(description="Datasets that contained rows about the person.")
     models: list[ModelLineageOut] = Field(description="Models that were trained on rows about the person.")
 
 
-_LINEAGE = ResourceOperations("Lineage", "/v1", RequestUnknown)
+_LINEAGE = operation.ResourceOperations("Lineage", "/v1", problems.RequestUnknown)
 
 OF_REQUEST = _LINEAGE.of_one(
     "get_request_lineage",
     "GET",
     "/deletion-requests/{request_id}/lineage",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     gives=LineageOut,
     does="Return the models, versions and copies that were trained on the person's rows, for the datasets covered by "
     "the request. The audit log records the look-up, but not the person.",
@@ -206,8 +207,8 @@ OF_PERSON = _LINEAGE.operation(
     "trace_lineage",
     "POST",
     "/lineage",
-    scope=Scope.ADMIN,
-    takes=SubjectIn,
+    scope=sets.Scope.ADMIN,
+    takes=fields.SubjectIn,
     gives=LineageOut,
     repeat="idempotent",
     does="Return the models, versions and copies that were trained on a person's rows, for all datasets, whether or "

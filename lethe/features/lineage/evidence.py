@@ -8,9 +8,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from lethe.contract.fields import Answer
 from lethe.features.lineage.contract import CopyState, ExportOut
-from lethe.features.systems.bundle import EvidenceKind, Line, require
-from lethe.features.systems.contract import Grade
-from lethe.features.systems.sentences import Remark, texts
+from lethe.features.systems import bundle, contract, sentences
 
 COPIES = "copies"
 MAX_LISTED = 500
@@ -38,26 +36,34 @@ class CopiesEvidence(Answer, extra="forbid"):
     copies: list[ListedCopy]
 
 
-def _of_copies(line: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
+def _of_copies(line: bundle.Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> contract.Grade:
     evidence = CopiesEvidence.model_validate_json(json.dumps(line["evidence"]), strict=True)
     counts, first_without, left = evidence.counts, evidence.first_without, MAX_LISTED
-    require("copies_counted", len(counts) == len(CopyState) and any(counts.values()), "copies in each state, or 0")
+    bundle.require(
+        "copies_counted", len(counts) == len(CopyState) and any(counts.values()), "copies in each state, or 0"
+    )
     listed = [copy.state for copy in evidence.copies]
     for state in CopyState:
-        require("copies_listed", listed.count(state) == min(counts[state], left), "the copies that were counted")
+        bundle.require("copies_listed", listed.count(state) == min(counts[state], left), "the copies that were counted")
         left -= listed.count(state)
     for copy in evidence.copies:
-        require("copy_carried", first_without is None or copy.version < first_without, "copies with the person")
+        bundle.require("copy_carried", first_without is None or copy.version < first_without, "copies with the person")
         is_stated = any((copy.kind, copy.place, copy.destroyed, copy.replaced_by))
-        require("copy_stated", not is_stated or bool(copy.stated_by and copy.stated_at), "who stated it, and when")
-        require("state_of_copy", copy.state == copy.state_without(first_without), "the state that was stated")
-    return Grade.NOT_REACHED if counts[CopyState.OUT] or counts[CopyState.REACHED] else Grade.ACKNOWLEDGED
+        bundle.require(
+            "copy_stated", not is_stated or bool(copy.stated_by and copy.stated_at), "who stated it, and when"
+        )
+        bundle.require("state_of_copy", copy.state == copy.state_without(first_without), "the state that was stated")
+    return (
+        contract.Grade.NOT_REACHED
+        if counts[CopyState.OUT] or counts[CopyState.REACHED]
+        else contract.Grade.ACKNOWLEDGED
+    )
 
 
-def _remark(lines: Sequence[Line]) -> Remark:
+def _remark(lines: Sequence[bundle.Line]) -> sentences.Remark:
     counts = {state.value: sum(line["evidence"]["counts"][state] for line in lines) for state in CopyState}
-    wording = texts(_PACKAGE)["remark"].items()
+    wording = sentences.texts(_PACKAGE)["remark"].items()
     return {reader: {tongue: text.format(**counts) for tongue, text in of.items()} for reader, of in wording}
 
 
-EVIDENCE = (EvidenceKind.worded(_PACKAGE, COPIES, _of_copies, _remark),)
+EVIDENCE = (bundle.EvidenceKind.worded(_PACKAGE, COPIES, _of_copies, _remark),)

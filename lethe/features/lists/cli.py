@@ -17,8 +17,7 @@ from typing import Annotated, Any, Self
 import typer
 from rich.console import Console
 
-from lethe.cli.derived import GROUPS, CommandCall, made
-from lethe.cli.gateway import Key, Url, bar, connect, console, show
+from lethe.cli import derived, gateway
 from lethe.contract.problems import FieldError, IdempotencyConflict, InputInvalid
 from lethe.features.lists.client import NewRequest
 from lethe.features.lists.contract import CSV_FIELDS, BatchItemOut
@@ -140,7 +139,7 @@ _RETRY_SECONDS = 120.0
 _MAX_PRINTED_LINES = 10
 
 
-@GROUPS["deletion_requests"].app.command("import")
+@derived.GROUPS["deletion_requests"].app.command("import")
 def request_import(
     file: Annotated[
         Path, typer.Argument(exists=True, dir_okay=False, help="Hashes, one per line, or CSV with a header")
@@ -155,8 +154,8 @@ def request_import(
     out: Annotated[
         Path | None, typer.Option(help="CSV file for each request's line, status, id, code and detail")
     ] = None,
-    url: Url = None,
-    key: Key = None,
+    url: gateway.Url = None,
+    key: gateway.Key = None,
 ) -> None:
     """Request deletion of everyone on a list; exit with code 1 if a line was refused. No identifiers are printed.
 
@@ -176,9 +175,9 @@ def request_import(
     accepted, refused = 0, []
     with (
         _advising_on_conflict(),
-        connect(url, key, retry_seconds=_RETRY_SECONDS) as client,
+        gateway.connect(url, key, retry_seconds=_RETRY_SECONDS) as client,
         _results(out) as write,
-        bar() as progress,
+        gateway.bar() as progress,
     ):
         for item in client.deletion_requests.create_many(
             requests(),
@@ -192,25 +191,25 @@ def request_import(
             accepted += item.accepted
             if not item.accepted:
                 refused.append((line, item.code))
-    console.print(f"{accepted} accepted, {len(refused)} refused")
+    gateway.console.print(f"{accepted} accepted, {len(refused)} refused")
     _fail(refused)
 
 
-@made("deletion_requests.export", retry_seconds=_RETRY_SECONDS)
-def request_export(call: CommandCall, out: Annotated[Path, typer.Option(help="CSV file to write")]) -> None:
+@derived.made("deletion_requests.export", retry_seconds=_RETRY_SECONDS)
+def request_export(call: derived.CommandCall, out: Annotated[Path, typer.Option(help="CSV file to write")]) -> None:
     """Save the outcomes of all requests, or only of the requests that match every given filter."""
     call.client.deletion_requests.export(out, **call.arguments)
-    console.print(str(out), markup=False)
+    gateway.console.print(str(out), markup=False)
 
 
-@made("deletion_requests.create_from_csv", retry_seconds=_RETRY_SECONDS)
+@derived.made("deletion_requests.create_from_csv", retry_seconds=_RETRY_SECONDS)
 def request_create_from_csv(
-    call: CommandCall,
+    call: derived.CommandCall,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV whose header names request fields")],
     idempotency_key: _Repeatable = None,
 ) -> None:
     """Request deletion of everyone in a CSV file with one call. For lists of any length, use `request import`."""
-    show(
+    gateway.show(
         call.client.deletion_requests.create_from_csv(
             file.read_bytes(), idempotency_key=idempotency_key, **call.arguments
         )
@@ -231,7 +230,7 @@ def _print_faults(list_file: ListFile, regulation: str) -> None:
         count += 1
         if fault := fault_of(body):
             faults.append((line, fault))
-    console.print(f"{count} requests in {math.ceil(count / _BATCH)} batches; nothing was sent")
+    gateway.console.print(f"{count} requests in {math.ceil(count / _BATCH)} batches; nothing was sent")
     _fail(faults)
 
 

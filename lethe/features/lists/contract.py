@@ -4,21 +4,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict
 
-from lethe.contract.deletion_requests import NOBODY, OpenClock, RegulationName, RejectionIn, RequestFilter
+from lethe.contract import deletion_requests, operation, problems, sets
 from lethe.contract.fields import Answer, Body, LargeBody, Moment, Name, Query, example, optional
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import InputInvalid
-from lethe.contract.sets import Decision, RequestStatus, Scope
 
 
-class BatchRefused(InputInvalid, title="None of the requests was accepted"): ...
+class BatchRefused(problems.InputInvalid, title="None of the requests was accepted"): ...
 
 
 COUNTED = 1_000_000
 """Limit beyond which requests are no longer counted."""
 
 
-Undecided = Literal[RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED]
+Undecided = Literal[sets.RequestStatus.IN_REVIEW, sets.RequestStatus.ACCEPTED]
 
 
 class CountOut(Answer):
@@ -28,18 +25,24 @@ class CountOut(Answer):
 class DecisionsIn(Body):
     model_config = example(decision="approve", status="in_review", made_before="2026-02-01T00:00:00Z")
 
-    decision: Annotated[Decision, Strict(False)] = Field(description="Decision on each request: approve or reject.")
-    rejection: RejectionIn | None = optional("Ground and explanation; required for reject, not allowed for approve.")
+    decision: Annotated[sets.Decision, Strict(False)] = Field(
+        description="Decision on each request: approve or reject."
+    )
+    rejection: deletion_requests.RejectionIn | None = optional(
+        "Ground and explanation; required for reject, not allowed for approve."
+    )
     status: Undecided = Field(description="Status of the requests to decide on; to approve them, only in_review.")
     made_before: Moment = Field(description="Only requests created before this time, to exclude unseen requests.")
-    regulation: RegulationName | None = optional("Only requests under this regulation.")
+    regulation: deletion_requests.RegulationName | None = optional("Only requests under this regulation.")
     received_from: Moment | None = optional("Only requests whose submitted_at is this time or later.")
     received_before: Moment | None = optional("Only requests whose submitted_at is before this time.")
     due_from: Moment | None = optional("Only requests due at this time or later.")
     due_before: Moment | None = optional("Only requests due before this time.")
-    clock: OpenClock | None = optional("Only requests in this clock state; running: neither paused nor overdue.")
+    clock: deletion_requests.OpenClock | None = optional(
+        "Only requests in this clock state; running: neither paused nor overdue."
+    )
     assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = optional(
-        f"Only requests assigned to the user with this ID, or to {NOBODY}."
+        f"Only requests assigned to the user with this ID, or to {deletion_requests.NOBODY}."
     )
     limit: Annotated[int, Field(ge=1, le=200)] = Field(default=100, description="Maximum number of requests per call.")
     cursor: Annotated[str, Field(max_length=500)] | None = optional(
@@ -53,14 +56,14 @@ class DecisionsOut(Answer):
     next_cursor: str | None = Field(description="Cursor for the next call; null if no matching requests remain.")
 
 
-_LISTS = ResourceOperations("Deletion requests", "/v1")
+_LISTS = operation.ResourceOperations("Deletion requests", "/v1")
 
 COUNT = _LISTS.operation(
     "count_deletion_requests",
     "GET",
     "/deletion-requests:count",
-    scope=Scope.REQUESTS_READ,
-    query=RequestFilter,
+    scope=sets.Scope.REQUESTS_READ,
+    query=deletion_requests.RequestFilter,
     gives=CountOut,
     does="Count the requests that match all filters.",
 )
@@ -68,7 +71,7 @@ DECIDE = _LISTS.operation(
     "decide_deletion_requests",
     "POST",
     "/deletion-requests:decide",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     takes=DecisionsIn,
     gives=DecisionsOut,
     repeat="idempotent",
@@ -116,7 +119,7 @@ class BatchItemOut(Answer):
     status: int = Field(description="202, or the HTTP status that the request would get if submitted alone.")
     id: str | None = optional("ID of the new request; null if the request was refused.")
     external_id: str | None = Field(default=None, description="Caller's ID; null if refused or not given.", repr=False)
-    request_status: RequestStatus | None = optional("Status of the new request; null if the request was refused.")
+    request_status: sets.RequestStatus | None = optional("Status of the new request; null if the request was refused.")
     code: str | None = optional("Stable error code; null if the request was accepted.")
     detail: str | None = optional("Explanation of the error and how to fix it; null if the request was accepted.")
     errors: list[dict[str, str]] | None = optional("Invalid inputs, each with `path` and `message`; null if none.")
@@ -141,7 +144,7 @@ CREATE_BATCH = _LISTS.operation(
     "create_batch",
     "POST",
     "/deletion-requests:batch",
-    scope=Scope.REQUESTS_WRITE,
+    scope=sets.Scope.REQUESTS_WRITE,
     takes=BatchIn,
     query=BatchQuery,
     gives=BatchOut,
@@ -155,7 +158,7 @@ CREATE_FROM_CSV = _LISTS.operation(
     "create_batch_from_csv",
     "POST",
     "/deletion-requests.csv",
-    scope=Scope.REQUESTS_WRITE,
+    scope=sets.Scope.REQUESTS_WRITE,
     query=BatchQuery,
     gives=BatchOut,
     status=202,
@@ -168,8 +171,8 @@ EXPORT = _LISTS.operation(
     "export_deletion_requests",
     "GET",
     "/deletion-requests.csv",
-    scope=Scope.REQUESTS_READ,
-    query=RequestFilter,
+    scope=sets.Scope.REQUESTS_READ,
+    query=deletion_requests.RequestFilter,
     gives=bytes,
     does="Stream the matching requests as CSV, newest first, in constant memory. With `requests:review`, assignees are "
     "included. The audit log records who exported them.",

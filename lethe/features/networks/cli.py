@@ -8,32 +8,30 @@ from typing import Annotated
 import typer
 
 from lethe import Client
-from lethe.cli.commands import WatchUpload
-from lethe.cli.derived import VERBS, CommandCall, add_group, derive, made
-from lethe.cli.gateway import console, show
+from lethe.cli import commands, derived, gateway
 from lethe.client.waiting import Progress
 from lethe.contract.problems import Problem
 
 _POLL_SECONDS = 1.0
 
-VERBS["networks.upload"] = "create"
-network = add_group("networks", "network", "Public networks that compute features for models.")
+derived.VERBS["networks.upload"] = "create"
+network = derived.add_group("networks", "network", "Public networks that compute features for models.")
 
 
-@made("networks.upload")
+@derived.made("networks.upload")
 def network_create(
-    call: CommandCall,
+    call: derived.CommandCall,
     file: Annotated[
         Path, typer.Argument(exists=True, dir_okay=False, help="ONNX file of the network, including its weights")
     ],
 ) -> None:
     """Register a public network."""
-    with console.status(f"Uploading {file.name}"):
+    with gateway.console.status(f"Uploading {file.name}"):
         created = call(file)
-    show(created)
+    gateway.show(created)
 
 
-derive(
+derived.derive(
     "networks.list", line="{item.id}  {item.output_size:>6} features  {item.num_parameters:>12} parameters  {item.name}"
 )
 
@@ -48,4 +46,4 @@ def _watch(client: Client, name: str, num_bytes: int, progress: Progress, ended:
                 progress("encoding", upload.num_encoded, upload.num_rows)
 
 
-WATCH_UPLOAD: tuple[WatchUpload, ...] = (_watch,)
+WATCH_UPLOAD: tuple[commands.WatchUpload, ...] = (_watch,)

@@ -5,27 +5,26 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lethe.contract import operation, problems
-from lethe.contract.fields import Answer, Form, PageOut, Paging, optional
-from lethe.contract.problems import Conflict, variant
-from lethe.contract.sets import Scope
+from lethe.contract import fields, operation, problems, sets
 
 
-class NetworkExists(Conflict, title="This network exists already"):
+class NetworkExists(problems.Conflict, title="This network exists already"):
     template = "This file is network {network_id}; use that, or delete it to register it again."
 
 
-class NetworkInUse(Conflict, title="A dataset or a model uses this network"):
-    by_dataset = variant("The rows of dataset {dataset_id} are features of network {network_id}; retire it first.")
-    by_model = variant("Model {model_id} stands on network {network_id}; retire it first.")
+class NetworkInUse(problems.Conflict, title="A dataset or a model uses this network"):
+    by_dataset = problems.variant(
+        "The rows of dataset {dataset_id} are features of network {network_id}; retire it first."
+    )
+    by_model = problems.variant("Model {model_id} stands on network {network_id}; retire it first.")
 
 
-class ParameterOut(Answer):
+class ParameterOut(fields.Answer):
     name: str = Field(description="Name of the ONNX initializer.")
     shape: list[int] = Field(description="Shape of the initializer.")
 
 
-class NetworkOut(Answer):
+class NetworkOut(fields.Answer):
     id: str = Field(description="ID of the network.")
     name: str = Field(description="Name of the network.")
     sha256: str = Field(description="SHA-256 (hex) of the ONNX file, by which certificates identify the network.")
@@ -42,7 +41,7 @@ class NetworkOut(Answer):
     created_at: datetime.datetime = Field(description="Time at which the network was uploaded.")
 
 
-class NetworkFileIn(Form):
+class NetworkFileIn(fields.Form):
     """Public network as an ONNX file that includes its weights."""
 
     licence: Annotated[str, Field(min_length=1, max_length=200)] = Field(
@@ -51,7 +50,7 @@ class NetworkFileIn(Form):
     provenance: Annotated[str, Field(min_length=1, max_length=2000)] = Field(
         description="Description of the network's training data."
     )
-    dp_ledger: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
+    dp_ledger: Annotated[str, Field(min_length=1, max_length=500)] | None = fields.optional(
         "Location of the network's own differential-privacy ledger, if it was trained on people's data; certificates "
         "name it. Without one, certificates require that the network was never trained on the person's data."
     )
@@ -66,7 +65,7 @@ _NETWORKS = operation.ResourceOperations("Networks", "/v1/networks", problems.Ne
 UPLOAD = _NETWORKS.operation(
     "create_network",
     "POST",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     gives=NetworkOut,
     status=201,
     repeat="keyed",
@@ -83,16 +82,16 @@ UPLOAD = _NETWORKS.operation(
 LIST = _NETWORKS.operation(
     "list_networks",
     "GET",
-    scope=Scope.MODELS_READ,
-    query=Paging,
-    gives=PageOut[NetworkOut],
+    scope=sets.Scope.MODELS_READ,
+    query=fields.Paging,
+    gives=fields.PageOut[NetworkOut],
     does="List the public networks, newest first.",
 )
 GET = _NETWORKS.of_one(
     "get_network",
     "GET",
     "/{network_id}",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=NetworkOut,
     does="Return a network's inputs, outputs and provenance.",
 )
@@ -100,7 +99,7 @@ FILE = _NETWORKS.of_one(
     "get_network_file",
     "GET",
     "/{network_id}/file",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=bytes,
     problems=(problems.DatabaseDamaged,),
     does="Return the ONNX file after checking its SHA-256.",
@@ -109,7 +108,7 @@ DELETE = _NETWORKS.of_one(
     "delete_network",
     "DELETE",
     "/{network_id}",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     gives=type(None),
     status=204,
     problems=(NetworkInUse,),
@@ -117,7 +116,7 @@ DELETE = _NETWORKS.of_one(
 )
 
 
-class EncodingOut(Answer):
+class EncodingOut(fields.Answer):
     name: str = Field(description="Name of the dataset to be created, or ID of the dataset to which rows are added.")
     network_id: str = Field(description="ID of the network that encodes the rows.")
     num_bytes: int = Field(description="Size of the uploaded file in bytes.")
@@ -126,7 +125,7 @@ class EncodingOut(Answer):
     began_at: datetime.datetime = Field(description="Time at which encoding began.")
 
 
-class EncodingsOut(Answer):
+class EncodingsOut(fields.Answer):
     items: list[EncodingOut] = Field(description="Uploads on all gateways that share this data folder, newest first.")
 
 
@@ -134,7 +133,7 @@ ENCODINGS = operation.ResourceOperations("Datasets", "/v1").operation(
     "list_encodings",
     "GET",
     "/datasets:encodings",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=EncodingsOut,
     does="List the uploads whose rows are currently being encoded by a public network, with their progress. An upload "
     "is removed from the list when its own call returns.",

@@ -15,8 +15,7 @@ import scipy  # which loads scipy.special when it is first used
 
 from lethe.features.objective.losses import PrivacyLoss, Tail, of_gaussian
 from lethe.features.objective.mechanism import ObjectivePerturbation
-from lethe.proof.conversion import gdp_delta, gdp_epsilon
-from lethe.proof.errors import InfeasibleError, require_count, require_fraction, require_nonnegative
+from lethe.proof import conversion, errors
 from lethe.proof.mechanism import Adjacency
 from lethe.proof.rounding import sum_rounded_up, up
 
@@ -36,8 +35,8 @@ class Releases:
     records: int = 1
 
     def __post_init__(self) -> None:
-        require_count(0, versions=self.versions)
-        require_count(1, records=self.records)
+        errors.require_count(0, versions=self.versions)
+        errors.require_count(1, records=self.records)
 
 
 def log_determinant(mechanism: ObjectivePerturbation, *, records: int = 1) -> float:
@@ -63,9 +62,9 @@ def tail(mechanism: ObjectivePerturbation, *, records: int = 1, adjacency: Adjac
     e_k - e_y for softmax. The loss is convex in the slopes, and hence largest at a vertex of their product. delta is at
     most a sum over the vertices, each term being the delta of a pair of Gaussians.
     """
-    require_count(1, records=records)
+    errors.require_count(1, records=records)
     if records > MAX_RECORDS:
-        raise InfeasibleError(f"Expected records={records} <= {MAX_RECORDS}")
+        raise errors.InfeasibleError(f"Expected records={records} <= {MAX_RECORDS}")
     classes, kappa = mechanism.num_scores, log_determinant(mechanism, records=records)
     others, edge = (1, 1.0) if classes == 1 else (classes - 1, math.sqrt(2))
     replaced = adjacency is Adjacency.REPLACE
@@ -97,8 +96,8 @@ def mu(
     One record against null is mu_1-GDP (`_record_mu`). Group privacy multiplies this by the number of records, doubled
     for `replace`; squares add up over versions and labels. The result composes with the mu of other mechanisms.
     """
-    require_count(1, records=records)
-    require_count(0, versions=versions)
+    errors.require_count(1, records=records)
+    errors.require_count(0, versions=versions)
     apart = records * (2 if adjacency is Adjacency.REPLACE else 1)
     parts = versions * mechanism.num_parts
     of_versions = up(math.sqrt(parts) * up(apart * _record_mu(mechanism)))
@@ -113,9 +112,9 @@ def delta(
     Symbols: `epsilon` >= 0 in nats; `records` >= 1 of one person. `adjacency` is `zero_out` to compare the records with
     null, in both directions, or `replace` for other records in their place, as in `release`. Result in [0, 1].
     """
-    require_nonnegative(epsilon=epsilon)
+    errors.require_nonnegative(epsilon=epsilon)
     bound = tail(mechanism, records=records, adjacency=adjacency)
-    by_mu = gdp_delta(epsilon=epsilon, mu=mu(mechanism, records=records, adjacency=adjacency))
+    by_mu = conversion.gdp_delta(epsilon=epsilon, mu=mu(mechanism, records=records, adjacency=adjacency))
     laws = _laws(((mechanism, 1, records),), adjacency, 0.0)
     convolved = _with_solver(lambda at: max(law.delta(at) for law in laws), mechanism.solver_mu)
     direct = _with_solver(bound.delta, mechanism.solver_mu)(epsilon) if mechanism.num_parts == 1 else 1.0
@@ -126,9 +125,9 @@ def epsilon(
     mechanism: ObjectivePerturbation, *, delta: float, records: int = 1, adjacency: Adjacency = Adjacency.ZERO_OUT
 ) -> float:
     """Return one version's epsilon at 0 < `delta` < 1. See `delta` for the symbols."""
-    require_fraction(delta=delta)
+    errors.require_fraction(delta=delta)
     bound = tail(mechanism, records=records, adjacency=adjacency)
-    by_mu = gdp_epsilon(mu=mu(mechanism, records=records, adjacency=adjacency), delta=delta)
+    by_mu = conversion.gdp_epsilon(mu=mu(mechanism, records=records, adjacency=adjacency), delta=delta)
     laws = _laws(((mechanism, 1, records),), adjacency, 0.0)
     curves = [lambda at: max(law.delta(at) for law in laws)]
     if mechanism.num_parts == 1:
@@ -139,15 +138,17 @@ def epsilon(
 def adaptive_delta(published: Sequence[Releases], *, epsilon: float, mu: float = 0.0) -> float:
     """Return the joint delta(epsilon) of all versions, comparing the records with null, for observers who read every
     version and adapt requests to it. `mu` >= 0 bounds what other mechanisms published about the same records."""
-    require_nonnegative(epsilon=epsilon, mu=mu)
-    return min(_adaptive(published, mu)(epsilon), gdp_delta(epsilon=epsilon, mu=adaptive_mu(published, mu=mu)))
+    errors.require_nonnegative(epsilon=epsilon, mu=mu)
+    return min(
+        _adaptive(published, mu)(epsilon), conversion.gdp_delta(epsilon=epsilon, mu=adaptive_mu(published, mu=mu))
+    )
 
 
 def adaptive_epsilon(published: Sequence[Releases], *, delta: float, mu: float = 0.0) -> float:
     """Return the `adaptive` epsilon at 0 < `delta` < 1: the smallest proved by convolution, mu or a single version."""
-    require_fraction(delta=delta)
-    require_nonnegative(mu=mu)
-    by_mu = gdp_epsilon(mu=adaptive_mu(published, mu=mu), delta=delta)
+    errors.require_fraction(delta=delta)
+    errors.require_nonnegative(mu=mu)
+    by_mu = conversion.gdp_epsilon(mu=adaptive_mu(published, mu=mu), delta=delta)
     if not mu and len(published) == 1 and published[0].versions == 1:
         return _epsilon(published[0].mechanism, delta=delta, records=published[0].records)
     return min(by_mu, _inverse(_adaptive(published, mu), delta, by_mu))
@@ -204,7 +205,7 @@ def _with_solver(curve: Callable[[float], float], solver_mu: float) -> Callable[
     d <= e^epsilon Q(O) + e^(epsilon - e) d + e^e delta' + d.
     """
     lost = up(solver_mu * (_SOLVER_DEVIATIONS + solver_mu / 2))
-    extra = gdp_delta(epsilon=lost, mu=solver_mu)
+    extra = conversion.gdp_delta(epsilon=lost, mu=solver_mu)
 
     def published(epsilon: float) -> float:
         inner = epsilon * (1 - _MARGIN) - 2 * lost

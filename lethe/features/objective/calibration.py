@@ -3,9 +3,7 @@
 import math
 
 from lethe.features.objective import accountant, mechanism
-from lethe.proof.conversion import gdp_mu
-from lethe.proof.errors import InfeasibleError, require_count, require_fraction, require_positive
-from lethe.proof.losses import Objective, num_weight_rows
+from lethe.proof import conversion, errors, losses
 
 OUTPUT_NOISE = 2.0**-7
 """Default standard deviation of a score's output noise. Scores are of order 1."""
@@ -24,7 +22,7 @@ def choose(
     epsilon: float,
     delta: float,
     versions: int = 1,
-    objective: Objective = Objective.LOGISTIC_REGRESSION,
+    objective: losses.Objective = losses.Objective.LOGISTIC_REGRESSION,
     regularisation: float | None = None,
     class_weights: tuple[float, ...] | None = None,
     weight_bound: float | None = None,
@@ -38,11 +36,11 @@ def choose(
         InfeasibleError: if no `noise_scale` up to 1e5 reaches the target.
         PrivacyError: if an argument is out of range, or the proof does not cover the objective.
     """
-    require_positive(epsilon=epsilon)
-    require_fraction(delta=delta)
-    require_count(1, versions=versions, num_columns=num_columns, num_slots=num_slots)
+    errors.require_positive(epsilon=epsilon)
+    errors.require_fraction(delta=delta)
+    errors.require_count(1, versions=versions, num_columns=num_columns, num_slots=num_slots)
 
-    size = num_weight_rows(num_classes, objective) * num_columns
+    size = losses.num_weight_rows(num_classes, objective) * num_columns
 
     def made(noise_scale: float) -> mechanism.ObjectivePerturbation:
         strength = regularisation or default_regularisation(noise_scale, num_classes, objective)
@@ -64,12 +62,14 @@ def choose(
         return accountant.adaptive_epsilon(published, delta=delta) <= epsilon
 
     # Even a single version needs this much noise, without the term for the determinant.
-    low = 0.5 / gdp_mu(epsilon=epsilon, delta=delta)
+    low = 0.5 / conversion.gdp_mu(epsilon=epsilon, delta=delta)
     high = 2 * low
     while not reaches(high):
         low, high = high, 2 * high
         if high > 1e5:
-            raise InfeasibleError(f"Expected epsilon={epsilon} and delta={delta} within reach of noise_scale <= 1e5")
+            raise errors.InfeasibleError(
+                f"Expected epsilon={epsilon} and delta={delta} within reach of noise_scale <= 1e5"
+            )
     while high / low > 1 + 2**-10:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if reaches(middle) else (middle, high)
@@ -77,7 +77,7 @@ def choose(
 
 
 def default_regularisation(
-    noise_scale: float, num_classes: int, objective: Objective = Objective.LOGISTIC_REGRESSION
+    noise_scale: float, num_classes: int, objective: losses.Objective = losses.Objective.LOGISTIC_REGRESSION
 ) -> float:
     """Return the default Lambda = num_slots l2: `SHARE` noise_scale, or twice that for softmax, but at least
     `MIN_REGULARISATION`.
@@ -85,7 +85,7 @@ def default_regularisation(
     In every direction about which the rows say little, noise alone contributes weights of length noise_scale / Lambda,
     so this ratio bounds what noise adds to a score.
     """
-    softmax = objective is Objective.LOGISTIC_REGRESSION and num_classes > 2
+    softmax = objective is losses.Objective.LOGISTIC_REGRESSION and num_classes > 2
     return max((2 if softmax else 1) * SHARE * noise_scale, MIN_REGULARISATION)
 
 
@@ -95,6 +95,6 @@ def _tolerance(regularisation: float, num_slots: int, noise_scale: float, delta:
     It leaves room for the rounding of xi and of gradients. The latter, `num_slots` 2^-40, grows with the rows.
     """
     rounding = OUTPUT_NOISE * 2.0**-32 * math.sqrt(num_parameters)
-    distance = min(gdp_mu(epsilon=0.0, delta=delta), 0.1) / 2 * OUTPUT_NOISE - rounding
+    distance = min(conversion.gdp_mu(epsilon=0.0, delta=delta), 0.1) / 2 * OUTPUT_NOISE - rounding
     of_noise = noise_scale * 2.0**-32 * math.sqrt(num_parameters)
     return max(0.99 * regularisation * distance, math.ldexp(num_slots, -40) + of_noise)

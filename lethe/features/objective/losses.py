@@ -19,9 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.proof.conversion import gdp_log_delta, gdp_mu
-from lethe.proof.errors import InfeasibleError
-from lethe.proof.rounding import up
+from lethe.proof import conversion, errors, rounding
 
 SLACK = 1e-13
 """Absolute amount added to delta for each convolved version."""
@@ -59,7 +57,7 @@ class PrivacyLoss:
         fine, coarse = (self, other) if self.width <= other.width else (other, self)
         fine = fine.on(coarse.width)
         masses = np.convolve(fine.masses, coarse.masses) * (1 + 1e-12)
-        infinite = up(self.infinite + other.infinite)
+        infinite = rounding.up(self.infinite + other.infinite)
         return PrivacyLoss(coarse.width, fine.first + coarse.first, masses, infinite).trimmed()
 
     def times(self, versions: int) -> "PrivacyLoss":
@@ -99,7 +97,7 @@ class PrivacyLoss:
         high = len(self.masses) - int(np.searchsorted(np.cumsum(self.masses[::-1]), _TAIL))
         masses = self.masses[low:high].copy()
         masses[0] += self.masses[:low].sum()
-        infinite = up(self.infinite + float(self.masses[high:].sum()) * (1 + _RELATIVE))
+        infinite = rounding.up(self.infinite + float(self.masses[high:].sum()) * (1 + _RELATIVE))
         law = PrivacyLoss(self.width, self.first + low, masses, infinite)
         return law.on(2 * self.width) if len(masses) > _MAX_CELLS else law
 
@@ -125,7 +123,7 @@ class Tail:
         """Return an upper bound in [0, 1] on E(1 - e^(epsilon - shift - max(0, losses)))_+, for any real `epsilon`."""
         inner = epsilon - 2.0**-50 * abs(epsilon) - shift
         sums = math.fsum(
-            math.exp(min(log_count + gdp_log_delta(epsilon=max(inner, 0.0), mu=mu), 1.0))
+            math.exp(min(log_count + conversion.gdp_log_delta(epsilon=max(inner, 0.0), mu=mu), 1.0))
             for log_count, mu in self.vertices
         )
         bound = min(1.0, sums * (1 + _RELATIVE))
@@ -149,13 +147,13 @@ class Tail:
         alphas = np.exp(losses)
         curve = np.interp(alphas, list(corners), list(corners.values())) * (1 + _RELATIVE)
         deepest = max(
-            gdp_mu(epsilon=float(loss) + width, delta=min(float(value), 1 - 1e-12)) if value > 0 else 0.0
+            conversion.gdp_mu(epsilon=float(loss) + width, delta=min(float(value), 1 - 1e-12)) if value > 0 else 0.0
             for loss, value in zip(losses[_CELLS:], curve[_CELLS:], strict=True)
         ) * (1 + _RELATIVE)
         largest = max(mu for _, mu in self.vertices)
         if not float(losses[-1]) * (deepest - largest) > self.shift * deepest:
-            raise InfeasibleError("Expected a curve that a Gaussian's dominates: choose a larger noise_scale")
-        return up(deepest)
+            raise errors.InfeasibleError("Expected a curve that a Gaussian's dominates: choose a larger noise_scale")
+        return rounding.up(deepest)
 
 
 def of_gaussian(mu: float) -> PrivacyLoss:
@@ -198,4 +196,4 @@ def _loss(bound: Tail) -> PrivacyLoss:
     masses, places = np.zeros(len(losses)), {alpha: place for place, alpha in enumerate(np.exp(losses).tolist())}
     for (alpha, _), (before, after) in zip(corners[1:], pairwise(slopes), strict=True):
         masses[places[alpha]] = max(alpha * (after - before), 0.0) * (1 + _RELATIVE)
-    return PrivacyLoss(width, -_CELLS, masses, up(corners[-1][1]) + SLACK).trimmed()
+    return PrivacyLoss(width, -_CELLS, masses, rounding.up(corners[-1][1]) + SLACK).trimmed()

@@ -5,8 +5,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Self
 
-from lethe.proof.errors import DomainError, PreconditionError, require_count, require_positive
-from lethe.proof.losses import Objective, num_weight_rows, require_class_weights, require_loss
+from lethe.proof import errors, losses
 from lethe.proof.rounding import ROUNDING, up
 
 MAX_ITERATIONS = 1000
@@ -43,7 +42,7 @@ class ObjectivePerturbation:
         PreconditionError: `loss_proved` for a loss that the proof does not cover.
     """
 
-    objective: Objective
+    objective: losses.Objective
     num_slots: int
     num_classes: int
     num_columns: int
@@ -57,23 +56,25 @@ class ObjectivePerturbation:
 
     def __post_init__(self) -> None:
         require_proved(self.objective)
-        require_count(1, num_slots=self.num_slots, num_columns=self.num_columns, max_iterations=self.max_iterations)
-        require_loss(self.objective, self.num_classes, None)
-        require_positive(
+        errors.require_count(
+            1, num_slots=self.num_slots, num_columns=self.num_columns, max_iterations=self.max_iterations
+        )
+        losses.require_loss(self.objective, self.num_classes, None)
+        errors.require_positive(
             l2=self.l2, noise_scale=self.noise_scale, tolerance=self.tolerance, output_noise=self.output_noise
         )
         if self.max_iterations > MAX_ITERATIONS:
-            raise DomainError(f"Expected max_iterations={self.max_iterations} <= {MAX_ITERATIONS}")
+            raise errors.DomainError(f"Expected max_iterations={self.max_iterations} <= {MAX_ITERATIONS}")
         if self.class_weights is not None:
-            require_class_weights(self.objective, self.num_classes, self.class_weights)
+            losses.require_class_weights(self.objective, self.num_classes, self.class_weights)
         if self.weight_bound is not None:
-            require_positive(weight_bound=self.weight_bound)
+            errors.require_positive(weight_bound=self.weight_bound)
         if not 1e-6 <= self.mu_of_distance(1.0) <= 1e3:
-            raise DomainError(f"Expected noise_scale={self.noise_scale} in [1e-3, 1e6]")
+            raise errors.DomainError(f"Expected noise_scale={self.noise_scale} in [1e-3, 1e6]")
         if not 1e-6 <= self.regularisation <= 1e12:
-            raise DomainError(f"Expected num_slots l2 = {self.regularisation} in [1e-6, 1e12]")
+            raise errors.DomainError(f"Expected num_slots l2 = {self.regularisation} in [1e-6, 1e12]")
         if not (self.solver_mu <= 0.1 and self.gradient_tolerance > 0):
-            raise PreconditionError(
+            raise errors.PreconditionError(
                 "solver_resolvable",
                 f"Expected the solver's error, mu = {self.solver_mu:.3g} of a version, <= 0.1, and a tolerance"
                 " above the rounding of the noise: choose another tolerance or raise output_noise",
@@ -87,7 +88,7 @@ class ObjectivePerturbation:
     @property
     def shape(self) -> tuple[int, int]:
         """Shape of the parameters: (1, d) for two classes, (C, d) for more classes or for labels."""
-        return num_weight_rows(self.num_classes, self.objective), self.num_columns
+        return losses.num_weight_rows(self.num_classes, self.objective), self.num_columns
 
     @property
     def num_parameters(self) -> int:
@@ -97,7 +98,7 @@ class ObjectivePerturbation:
     @property
     def num_parts(self) -> int:
         """Number of independent models that make up a version: one per label for multi-label models, otherwise 1."""
-        return self.num_classes if self.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION else 1
+        return self.num_classes if self.objective is losses.Objective.MULTILABEL_LOGISTIC_REGRESSION else 1
 
     @property
     def num_scores(self) -> int:
@@ -154,14 +155,18 @@ class ObjectivePerturbation:
         names = {field.name for field in fields(cls)}
         stated = names - {name for name in _OPTIONAL if document.get(name) is None}
         if document.keys() != stated:
-            raise PreconditionError("mechanism_of_format", f"Expected a mechanism to state {', '.join(sorted(stated))}")
+            raise errors.PreconditionError(
+                "mechanism_of_format", f"Expected a mechanism to state {', '.join(sorted(stated))}"
+            )
         for name in (*_FLOATS, "class_weights"):
             value = document.get(name, 0.0)
             if not all(type(real) is float for real in (value if isinstance(value, list) else [value])):
-                raise PreconditionError("mechanism_of_format", f"Expected {name}={value!r} to be a float")
-        if document["objective"] not in set(Objective):
-            raise PreconditionError("mechanism_of_format", f"Expected a known objective, not {document['objective']!r}")
-        read: dict[str, Any] = {"objective": Objective(document["objective"])}
+                raise errors.PreconditionError("mechanism_of_format", f"Expected {name}={value!r} to be a float")
+        if document["objective"] not in set(losses.Objective):
+            raise errors.PreconditionError(
+                "mechanism_of_format", f"Expected a known objective, not {document['objective']!r}"
+            )
+        read: dict[str, Any] = {"objective": losses.Objective(document["objective"])}
         if "class_weights" in document:
             read["class_weights"] = tuple(document["class_weights"])
         return cls(**document | read)
@@ -171,14 +176,14 @@ _FLOATS = ("l2", "noise_scale", "tolerance", "output_noise", "weight_bound")
 _OPTIONAL = ("class_weights", "weight_bound")
 
 
-def require_proved(objective: Objective) -> None:
+def require_proved(objective: losses.Objective) -> None:
     """Check that the proof covers the loss: its slope must stay in a known polytope, and its curvature must be bounded.
 
     Raises:
         PreconditionError: `loss_proved` for losses that are not logistic.
     """
     if not objective.is_logistic:
-        raise PreconditionError(
+        raise errors.PreconditionError(
             "loss_proved",
             f"Expected a logistic loss: objective perturbation is not proved for {objective};"
             " choose logistic_regression or multilabel_logistic_regression",

@@ -9,18 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from lethe.features.objective import accountant, calibration
-from lethe.features.objective.accountant import Releases
 from lethe.features.objective.mechanism import ObjectivePerturbation, require_proved
+from lethe.proof import canary_test, certificate, errors, guarantees, lookback, losses, methods
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.calibration import ModelSettings
-from lethe.proof.canary_test import APART, CanaryPlan, Law
-from lethe.proof.certificate import COMMON_LIMITS, INVARIANTS
-from lethe.proof.errors import PreconditionError
-from lethe.proof.guarantees import Notion
-from lethe.proof.lookback import NOTHING, Lookback
-from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Adjacency
-from lethe.proof.methods import Method
 from lethe.proof.network import PublicNetwork
 
 NAME = "objective_perturbation"
@@ -88,12 +81,12 @@ class Versions(Chain):
     """
 
     @cached_property
-    def present(self) -> Lookback:
+    def present(self) -> lookback.Lookback:
         """Influence of one record that is present."""
         if not self.steps:
-            return NOTHING
+            return lookback.NOTHING
         width = self.mechanism.output_noise * accountant.mu(self.mechanism)  # type: ignore[attr-defined, arg-type]
-        return Lookback((0.0,), (width,))
+        return lookback.Lookback((0.0,), (width,))
 
     @cached_property
     def variance(self) -> float:
@@ -106,7 +99,7 @@ def calibrate(
     *,
     num_slots: int,
     num_classes: int,
-    objective: Objective,
+    objective: losses.Objective,
     num_parameters: int,
     class_weights: tuple[float, ...] | None = None,
     weight_bound: float | None = None,
@@ -122,12 +115,14 @@ def calibrate(
     require_proved(objective)
     for name in _NOT_TAKEN:
         if getattr(settings, name) is not None:
-            raise PreconditionError("setting_of_method", f"Expected no {name}: {NAME} does not have it")
+            raise errors.PreconditionError("setting_of_method", f"Expected no {name}: {NAME} does not have it")
     if network is not None:
-        raise PreconditionError("setting_of_method", f"Expected no network: {NAME} is not proved for models on one")
+        raise errors.PreconditionError(
+            "setting_of_method", f"Expected no network: {NAME} is not proved for models on one"
+        )
     chosen = calibration.choose(
         num_slots=num_slots,
-        num_columns=num_parameters // num_weight_rows(num_classes, objective),
+        num_columns=num_parameters // losses.num_weight_rows(num_classes, objective),
         num_classes=num_classes,
         epsilon=settings.epsilon,
         delta=settings.delta,
@@ -151,7 +146,7 @@ def advance(chain: Chain, run: Run) -> Chain:
         PreconditionError: if the run continues another run, or its number of steps is not the mechanism's cap.
     """
     if chain.steps or run.steps != chain.mechanism.learn_steps:
-        raise PreconditionError("learned_anew", f"Expected each version by {NAME} to be learned from scratch")
+        raise errors.PreconditionError("learned_anew", f"Expected each version by {NAME} to be learned from scratch")
     return Versions(mechanism=chain.mechanism, steps=run.steps, runs=((chain.mechanism, run.steps),))
 
 
@@ -167,14 +162,14 @@ def _deletion_mu(chain: Any, *, records: int, steps_present: int, steps_absent: 
     return accountant.mu(chain.mechanism, records=records) if is_present else accountant.deletion_mu(chain.mechanism)
 
 
-def _law(mechanism: Any, plan: CanaryPlan, records: int | None) -> Law:
+def _law(mechanism: Any, plan: canary_test.CanaryPlan, records: int | None) -> canary_test.Law:
     """Return the law of the lanes: coordinates of the minimiser with noise, where a canary is `records` records whose
     loss is linear with the largest slope (Theorem 5). Every run starts them at the origin, even to forget canaries."""
     strength, origin, groups = mechanism.regularisation, np.zeros(plan.lanes // 2), plan.groups
     slope = math.sqrt(mechanism.num_parts * (2 if mechanism.num_scores > 1 else 1))
     spread = math.hypot(mechanism.noise_scale / strength, mechanism.output_noise)
-    records = records or max(1, math.ceil(APART * spread * strength / slope))
-    return Law(
+    records = records or max(1, math.ceil(canary_test.APART * spread * strength / slope))
+    return canary_test.Law(
         records=records,
         place=origin.astype(int),
         start=origin,
@@ -197,11 +192,13 @@ def _squares(exposure: Any) -> Iterator[float]:
 
 # Cached because a certificate and every answer about a model repeat the question, and a convolution takes a while.
 @lru_cache(maxsize=4096)
-def _epsilon_of(notion: Notion, exposures: tuple[Any, ...], delta: float) -> float:
-    if notion is Notion.RELEASE:
+def _epsilon_of(notion: guarantees.Notion, exposures: tuple[Any, ...], delta: float) -> float:
+    if notion is guarantees.Notion.RELEASE:
         return max(accountant.epsilon(part.mechanism, delta=delta, adjacency=Adjacency.REPLACE) for part in exposures)
     published = [
-        Releases(mechanism=part.mechanism, versions=sum(count for _, count in part.releases), records=part.records)
+        accountant.Releases(
+            mechanism=part.mechanism, versions=sum(count for _, count in part.releases), records=part.records
+        )
         for part in exposures
     ]
     return accountant.adaptive_epsilon(published, delta=delta)
@@ -217,11 +214,11 @@ _SHARED_INVARIANTS = (
     "one_run_per_dataset",
 )
 
-METHOD = Method(
+METHOD = methods.Method(
     name=NAME,
     theorem=THEOREM,
     continues=False,
-    invariants={name: INVARIANTS[name] for name in _SHARED_INVARIANTS}
+    invariants={name: certificate.INVARIANTS[name] for name in _SHARED_INVARIANTS}
     | {
         "started_at_the_origin": "the solver started at the origin, was given no earlier version, and drew a new"
         " perturbation and a new output noise",
@@ -236,7 +233,7 @@ METHOD = Method(
         "The time that a run takes depends on the rows through the iterations of its solver, and whether it was refused"
         " because the solver did not reach its tolerance depends on them too; no guarantee covers what either"
         " reveals.",
-        *COMMON_LIMITS,
+        *certificate.COMMON_LIMITS,
     ],
     calibrate=calibrate,
     read=Perturbed.from_json,

@@ -7,35 +7,34 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, Strict
 
-from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text, optional
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import Conflict, Gone, NotAllowed, NotFound, Unavailable
-from lethe.contract.sets import ClosedSet, Scope
+from lethe.contract import fields, operation, problems, sets
 
 
-class LoginRefused(NotAllowed, title="This login is refused", status=401): ...
+class LoginRefused(problems.NotAllowed, title="This login is refused", status=401): ...
 
 
-class IdentityRefused(NotAllowed, title="The identity provider's response does not grant access"): ...
+class IdentityRefused(problems.NotAllowed, title="The identity provider's response does not grant access"): ...
 
 
-class UserUnknown(NotFound, title="There is no such person", template="There is no person {user_id!r}."): ...
+class UserUnknown(problems.NotFound, title="There is no such person", template="There is no person {user_id!r}."): ...
 
 
-class InvitationOver(Gone, title="The invitation has been used, or has expired"):
+class InvitationOver(problems.Gone, title="The invitation has been used, or has expired"):
     template = "An invitation is valid once, for a week. Ask an administrator for a new one."
 
 
-class UserExists(Conflict, title="A person with this e-mail address exists"): ...
+class UserExists(problems.Conflict, title="A person with this e-mail address exists"): ...
 
 
-class LastAdministrator(Conflict, title="Without this person nobody would be left to administer the tenant"): ...
+class LastAdministrator(
+    problems.Conflict, title="Without this person nobody would be left to administer the tenant"
+): ...
 
 
-class IdentityProviderUnavailable(Unavailable, title="The identity provider does not answer"): ...
+class IdentityProviderUnavailable(problems.Unavailable, title="The identity provider does not answer"): ...
 
 
-class Role(ClosedSet):
+class Role(sets.ClosedSet):
     """Role of a user, which determines their scopes (`lethe.features.people.contract.SCOPES_OF`)."""
 
     VIEWER = "viewer"
@@ -47,13 +46,13 @@ class Role(ClosedSet):
     """Creates tenants, without access to their contents."""
 
 
-_READING = frozenset({Scope.REQUESTS_READ, Scope.MODELS_READ, Scope.ACCOUNTING_READ})
-SCOPES_OF: Mapping[Role, frozenset[Scope]] = {
+_READING = frozenset({sets.Scope.REQUESTS_READ, sets.Scope.MODELS_READ, sets.Scope.ACCOUNTING_READ})
+SCOPES_OF: Mapping[Role, frozenset[sets.Scope]] = {
     Role.VIEWER: _READING,
-    Role.OFFICER: _READING | {Scope.REQUESTS_WRITE, Scope.REQUESTS_REVIEW},
-    Role.ENGINEER: _READING | {Scope.MODELS_WRITE},
-    Role.ADMINISTRATOR: frozenset({Scope.ADMIN}),
-    Role.OPERATOR: frozenset({Scope.OPERATOR}),
+    Role.OFFICER: _READING | {sets.Scope.REQUESTS_WRITE, sets.Scope.REQUESTS_REVIEW},
+    Role.ENGINEER: _READING | {sets.Scope.MODELS_WRITE},
+    Role.ADMINISTRATOR: frozenset({sets.Scope.ADMIN}),
+    Role.OPERATOR: frozenset({sets.Scope.OPERATOR}),
 }
 """Scopes granted by each role, with the same effect as the scopes of an API key."""
 
@@ -71,27 +70,29 @@ def _lower(address: str) -> str:
 
 
 Email = Annotated[
-    Text,
+    fields.Text,
     # The maximum length is that of RFC 5321, 4.5.3.1.3.
     Field(min_length=3, max_length=254, pattern=r"^[^@\s\x00]+@[^@\s\x00]+$"),
-    WHOLE,
+    fields.WHOLE,
     AfterValidator(_lower),
 ]
 AnyRole = Annotated[Role, Strict(False)]
 
 
-class UserIn(Body):
-    name: Name = Field(description="Name of the user.")
+class UserIn(fields.Body):
+    name: fields.Name = Field(description="Name of the user.")
     email: Email = Field(description="E-mail address of the user, stored in lower case and unique in the installation.")
     role: AnyRole = Field(description="Role of the user, which determines the user's scopes.")
 
 
-class UserChangeIn(Body):
-    name: Name | None = optional("New name of the user. Default: unchanged.")
-    role: AnyRole | None = optional("New role of the user; setting it ends all their sessions. Default: unchanged.")
+class UserChangeIn(fields.Body):
+    name: fields.Name | None = fields.optional("New name of the user. Default: unchanged.")
+    role: AnyRole | None = fields.optional(
+        "New role of the user; setting it ends all their sessions. Default: unchanged."
+    )
 
 
-class UserOut(Answer):
+class UserOut(fields.Answer):
     id: str = Field(description="ID of the user.")
     name: str = Field(description="Name of the user.")
     email: str = Field(description="E-mail address of the user, in lower case.")
@@ -115,12 +116,12 @@ class InvitedUserOut(UserOut):
     )
 
 
-_USERS = ResourceOperations("People", "/v1/users", UserUnknown)
+_USERS = operation.ResourceOperations("People", "/v1/users", UserUnknown)
 
 CREATE = _USERS.operation(
     "create_user",
     "POST",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     takes=UserIn,
     gives=InvitedUserOut,
     status=201,
@@ -132,16 +133,16 @@ CREATE = _USERS.operation(
 LIST = _USERS.operation(
     "list_users",
     "GET",
-    scope=Scope.ADMIN,
-    query=Paging,
-    gives=PageOut[UserOut],
+    scope=sets.Scope.ADMIN,
+    query=fields.Paging,
+    gives=fields.PageOut[UserOut],
     does="List all users, including disabled ones, newest first.",
 )
 GET = _USERS.of_one(
     "get_user",
     "GET",
     "/{user_id}",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     gives=UserOut,
     does="Return a user's role and login methods.",
 )
@@ -149,7 +150,7 @@ CHANGE = _USERS.of_one(
     "change_user",
     "PATCH",
     "/{user_id}",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     takes=UserChangeIn,
     gives=UserOut,
     repeat="idempotent",
@@ -160,7 +161,7 @@ INVITE = _USERS.of_one(
     "invite_user",
     "POST",
     "/{user_id}/invite",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     gives=InvitedUserOut,
     status=201,
     problems=(LastAdministrator,),
@@ -171,7 +172,7 @@ DISABLE = _USERS.of_one(
     "disable_user",
     "DELETE",
     "/{user_id}",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     gives=type(None),
     status=204,
     problems=(LastAdministrator,),

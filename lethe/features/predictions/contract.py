@@ -4,9 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, FiniteFloat
 
-from lethe.contract import problems, sets
-from lethe.contract.fields import Answer, LargeBody, example
-from lethe.contract.models import MODELS
+from lethe.contract import fields, models, problems, sets
 
 _Vector = Annotated[list[FiniteFloat], Field(fail_fast=True)]
 """Numbers of a record. Only the first fault is listed, because a body may contain millions of numbers."""
@@ -16,39 +14,39 @@ class TangentServedElsewhere(problems.Conflict, title="The gateway does not run 
     template = "Model {model_id} goes through a network, which the gateway does not run: serve it with lethe.mlflow."
 
 
-class PredictionsIn(LargeBody):
-    MAX_MEMBERS = LargeBody.MAX_BYTES
+class PredictionsIn(fields.LargeBody):
+    MAX_MEMBERS = fields.LargeBody.MAX_BYTES
     """Maximum for vectors of numbers, in which every second byte may be a comma."""
 
-    model_config = example(records=[{"age": 39, "work": "private"}])
+    model_config = fields.example(records=[{"age": 39, "work": "private"}])
 
     records: Annotated[list[dict[str, Any] | _Vector], Field(min_length=1, max_length=10_000)] = Field(
         description="Records: objects keyed by column name, or vectors of numbers if there is no schema."
     )
 
 
-class PredictionOut(Answer):
+class PredictionOut(fields.Answer):
     label: str = Field(description="Predicted class.")
     probabilities: dict[str, float] | None = Field(description="Probability of each class; null for smoothed_hinge.")
 
 
-class LabelsOut(Answer):
+class LabelsOut(fields.Answer):
     labels: list[str] = Field(description="Labels whose probability is above 1/2.")
     probabilities: dict[str, float] = Field(description="Probability of each label.")
 
 
-class ValueOut(Answer):
+class ValueOut(fields.Answer):
     value: float = Field(description="Predicted value in the target's units and within its range.")
 
 
-class PredictionsOut(Answer):
+class PredictionsOut(fields.Answer):
     version: int = Field(description="Number of the version that made the predictions.")
     predictions: list[PredictionOut] | list[LabelsOut] | list[ValueOut] = Field(
         description="One prediction per record: a class, a set of labels, or a value."
     )
 
 
-PREDICT = MODELS.of_one(
+PREDICT = models.MODELS.of_one(
     "predict",
     "POST",
     "/{model_id}/predictions",

@@ -2,12 +2,10 @@
 
 from pydantic import Field
 
-from lethe.contract import fields, problems
-from lethe.contract.models import MODELS, ModelOut, QualityIn
-from lethe.contract.sets import ClosedSet, Scope
+from lethe.contract import fields, models, problems, sets
 
 
-class RemedyKind(ClosedSet):
+class RemedyKind(sets.ClosedSet):
     """Change that can improve a model's quality."""
 
     RELEARN = "relearn"
@@ -19,7 +17,7 @@ class RemedyKind(ClosedSet):
 class ModelChangeIn(fields.Body):
     model_config = fields.example(quality={"metric": "auc", "threshold": 0.8, "on_breach": "hold"})
 
-    quality: QualityIn = Field(description="New quality gate of the model, replacing any existing one.")
+    quality: models.QualityIn = Field(description="New quality gate of the model, replacing any existing one.")
 
 
 class RemedyOut(fields.Answer):
@@ -44,42 +42,42 @@ class RemediesOut(fields.Answer):
     remedies: list[RemedyOut] = Field(description="Remedies derived only from public numbers, cheapest to train first.")
 
 
-UPDATE = MODELS.of_one(
+UPDATE = models.MODELS.of_one(
     "update_model",
     "PATCH",
     "/{model_id}",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     takes=ModelChangeIn,
-    gives=ModelOut,
+    gives=models.ModelOut,
     repeat="idempotent",
     problems=(problems.ModelRetired, problems.PreconditionFailed),
     does="Set or replace a model's quality gate and check its live version against it immediately.",
 )
-REMOVE_GATE = MODELS.of_one(
+REMOVE_GATE = models.MODELS.of_one(
     "remove_gate",
     "DELETE",
     "/{model_id}/gate",
-    scope=Scope.MODELS_WRITE,
-    gives=ModelOut,
+    scope=sets.Scope.MODELS_WRITE,
+    gives=models.ModelOut,
     repeat="idempotent",
     problems=(problems.ModelRetired,),
     does="Remove a model's quality gate. If its live version was held back, it is now served.",
 )
-RELEASE = MODELS.of_two(
+RELEASE = models.MODELS.of_two(
     "release_version",
     "POST",
     "/{model_id}/versions/{number}/release",
-    scope=Scope.MODELS_WRITE,
-    gives=ModelOut,
+    scope=sets.Scope.MODELS_WRITE,
+    gives=models.ModelOut,
     repeat="idempotent",
     problems=(problems.VersionUnknown, problems.WeightsDestroyed),
     does="Serve the live version even though it fails the quality gate. The next version is checked again.",
 )
-REMEDIES = MODELS.of_one(
+REMEDIES = models.MODELS.of_one(
     "list_remedies",
     "GET",
     "/{model_id}/remedies",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=RemediesOut,
     problems=(problems.ModelRetired,),
     does="List remedies that could raise a model's quality, with the cost of each, derived only from public numbers.",

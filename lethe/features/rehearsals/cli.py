@@ -4,24 +4,26 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.derived import CommandCall, derive, made
-from lethe.cli.gateway import bar, show
+from lethe.cli import derived, gateway
 
 
-@made("models.rehearse")
+@derived.made("models.rehearse")
 def model_rehearse(
-    call: CommandCall, wait: Annotated[bool, typer.Option(help="Wait for the report, with a progress bar")] = True
+    call: derived.CommandCall,
+    wait: Annotated[bool, typer.Option(help="Wait for the report, with a progress bar")] = True,
 ) -> None:
     """Forget randomly drawn people in a scratch copy, and show the effect; exit with code 1 if the rehearsal fails."""
     rehearsal = call()
     if not wait:
-        show(rehearsal)
+        gateway.show(rehearsal)
         return
-    with bar() as progress:
+    with gateway.bar() as progress:
         rehearsal = call.client.models.wait_for_rehearsal(rehearsal.model_id, rehearsal.id, progress=progress)
-    show(rehearsal)
+    gateway.show(rehearsal)
     if rehearsal.report is None:
         raise typer.Exit(1)
 
 
-derive("models.rehearsals", line="{item.id}  {item.status:<10} {item.people:>5} people  {item.asked_at:%Y-%m-%d %H:%M}")
+derived.derive(
+    "models.rehearsals", line="{item.id}  {item.status:<10} {item.people:>5} people  {item.asked_at:%Y-%m-%d %H:%M}"
+)

@@ -5,24 +5,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lethe.contract import models, operation, problems
-from lethe.contract.fields import Answer, Body, PageOut, Paging, example
-from lethe.contract.problems import Conflict, NotFound
+from lethe.contract import fields, models, operation, problems
 from lethe.contract.sets import ClosedSet, Scope
 
 
-class RehearsalUnknown(NotFound, title="There is no such rehearsal"):
+class RehearsalUnknown(problems.NotFound, title="There is no such rehearsal"):
     template = "Model {model_id} has no rehearsal {rehearsal_id!r}."
 
 
-class RehearsalPending(Conflict, title="A rehearsal of the dataset's models has not ended yet"):
+class RehearsalPending(problems.Conflict, title="A rehearsal of the dataset's models has not ended yet"):
     template = "Rehearsal {rehearsal_id} of model {model_id} is {status}; wait until it has ended."
 
 
-class RehearsalDone(Conflict, title="The live version or its rows have been rehearsed"): ...
+class RehearsalDone(problems.Conflict, title="The live version or its rows have been rehearsed"): ...
 
 
-class RehearsalTooLarge(Conflict, title="The rehearsal would forget more people than the dataset can spare"): ...
+class RehearsalTooLarge(
+    problems.Conflict, title="The rehearsal would forget more people than the dataset can spare"
+): ...
 
 
 class RehearsalStatus(ClosedSet):
@@ -43,8 +43,8 @@ LIMITS = (
 )
 
 
-class RehearsalIn(Body):
-    model_config = example(people=25)
+class RehearsalIn(fields.Body):
+    model_config = fields.example(people=25)
 
     people: Annotated[int, Field(ge=MIN_PEOPLE, le=MAX_PEOPLE)] = Field(
         default=25,
@@ -52,7 +52,7 @@ class RehearsalIn(Body):
     )
 
 
-class MeasuredOut(Answer):
+class MeasuredOut(fields.Answer):
     """Measurements of one model on a set of people. Each is a mean over rows (one row drawn at random per person),
     rounded to two significant digits; accuracies are rounded to whole percentage points."""
 
@@ -62,7 +62,7 @@ class MeasuredOut(Answer):
     mean_absolute_error: float | None = Field(description="Mean absolute error in target units; null for classifiers.")
 
 
-class SetsOut(Answer):
+class SetsOut(fields.Answer):
     forget: MeasuredOut = Field(description="Results on the forget set, the people drawn to be forgotten.")
     retain: MeasuredOut = Field(description="Results on the retain set: up to 5,000 people, a random half of the rest.")
     test: MeasuredOut | None = Field(
@@ -71,20 +71,20 @@ class SetsOut(Answer):
     )
 
 
-class AttackOut(Answer):
+class AttackOut(fields.Answer):
     """Membership attack that guesses from a row's loss whether the model was trained on the row."""
 
     auc: float = Field(description="Area under the ROC curve, from 0 to 1; 0.5 for random guessing.")
     standard_error: float = Field(description="Standard error of `auc` (Hanley and McNeil 1982).")
 
 
-class EffortOut(Answer):
+class EffortOut(fields.Answer):
     steps: int = Field(description="Number of steps in the run.")
     passes: float = Field(description="Number of passes over all rows in the run.")
     seconds: float = Field(description="Time that the steps took, in seconds, excluding measurements.")
 
 
-class ReportedOut(Answer):
+class ReportedOut(fields.Answer):
     """Results for one of the three models compared in a rehearsal."""
 
     sets: SetsOut = Field(description="Results on each set of people.")
@@ -94,7 +94,7 @@ class ReportedOut(Answer):
     )
 
 
-class CheckpointOut(Answer):
+class CheckpointOut(fields.Answer):
     """Measurements of the scratch copy after a given number of unlearning steps."""
 
     steps: int = Field(description="Number of forgetting steps taken so far.")
@@ -102,7 +102,7 @@ class CheckpointOut(Answer):
     retain: MeasuredOut = Field(description="Results on the retain set.")
 
 
-class RehearsalReport(Answer):
+class RehearsalReport(fields.Answer):
     version: int = Field(description="Number of the live version that was rehearsed.")
     way: Literal["unlearn", "relearn"] = Field(
         description="Planned way of forgetting the drawn people's records: relearn if unlearning would be no cheaper."
@@ -117,7 +117,7 @@ class RehearsalReport(Answer):
     )
 
 
-class RehearsalOut(Answer):
+class RehearsalOut(fields.Answer):
     id: str = Field(description="ID of the rehearsal.")
     model_id: str = Field(description="ID of the model.")
     people: int = Field(description="Number of people to draw at random.")
@@ -159,8 +159,8 @@ LIST = _REHEARSALS.of_one(
     "list_rehearsals",
     "GET",
     scope=Scope.ACCOUNTING_READ,
-    query=Paging,
-    gives=PageOut[RehearsalOut],
+    query=fields.Paging,
+    gives=fields.PageOut[RehearsalOut],
     does="List a model's rehearsals, newest first.",
 )
 GET = _REHEARSALS.of_two(

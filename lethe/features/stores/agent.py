@@ -16,8 +16,7 @@ from pathlib import Path
 from lethe import Client
 from lethe.features.stores import erasure, reports, store
 from lethe.features.stores.configuration import Configuration
-from lethe.features.systems import acknowledgements
-from lethe.features.systems.contract import STRENGTH, Grade, SystemTaskEnded, TaskOut, TaskStatus
+from lethe.features.systems import acknowledgements, contract
 
 _BY = "lethe store run"
 
@@ -27,7 +26,7 @@ class TaskOutcome:
     """Outcome of a task. `grade` is None if the task stays open because of ghosts in `findings` or an `error`."""
 
     task_id: str
-    grade: Grade | None
+    grade: contract.Grade | None
     findings: Mapping[str, erasure.Finding]
     error: str | None = None
 
@@ -50,11 +49,13 @@ def finish(configuration: Configuration, people: Sequence[Sequence[str]]) -> Non
         erasure.finish(configuration.state / f"{name}.json", people)
 
 
-def grade_of(findings: Mapping[str, erasure.Finding]) -> Grade | None:
+def grade_of(findings: Mapping[str, erasure.Finding]) -> contract.Grade | None:
     """Return the grade that a person's findings in all stores support; None if any of the person's data remains."""
     if any(finding.ghosts for finding in findings.values()):
         return None
-    return max((reports.grade_of(finding.to_json()) for finding in findings.values()), key=STRENGTH.__getitem__)
+    return max(
+        (reports.grade_of(finding.to_json()) for finding in findings.values()), key=contract.STRENGTH.__getitem__
+    )
 
 
 def answer(client: Client, configuration: Configuration) -> Iterator[TaskOutcome]:
@@ -66,7 +67,7 @@ def answer(client: Client, configuration: Configuration) -> Iterator[TaskOutcome
     key = _key(configuration)
     for mark in sorted(configuration.state.glob("*.reported")):
         # An earlier run was killed before it had removed the reported people from its journals.
-        if client.system_tasks.get(mark.stem).status != TaskStatus.OPEN:
+        if client.system_tasks.get(mark.stem).status != contract.TaskStatus.OPEN:
             _finish_reported(configuration, mark, json.loads(mark.read_text()))
     tasks, people = [], []
     for task in _due(client, configuration):
@@ -88,7 +89,7 @@ def answer(client: Client, configuration: Configuration) -> Iterator[TaskOutcome
             jws = acknowledgements.sign(key, task=named, by=_BY, evidence_sha256=digest)
             mark = configuration.state / f"{task.id}.reported"
             erasure.replace(mark, person)
-            with contextlib.suppress(SystemTaskEnded):
+            with contextlib.suppress(contract.SystemTaskEnded):
                 # An officer, or an earlier run that was killed after the call, has ended the task meanwhile.
                 client.system_tasks.search_report(task.id, jws=jws, report=report)
             _finish_reported(configuration, mark, person)
@@ -109,15 +110,15 @@ def _key(configuration: Configuration) -> dict[str, str]:
         raise store.StoreError("configuration_invalid", "Expected a private JWK in the file sign_with") from None
 
 
-def _due(client: Client, configuration: Configuration) -> Iterator[TaskOut]:
+def _due(client: Client, configuration: Configuration) -> Iterator[contract.TaskOut]:
     """Yield the open tasks whose grace period has ended, leaving out tasks that have just been cancelled."""
     now = datetime.datetime.now(datetime.UTC)
-    for task in list(client.system_tasks.list(status=TaskStatus.OPEN, system_id=configuration.system)):
-        if task.sent_from <= now and client.system_tasks.get(task.id).status == TaskStatus.OPEN:
+    for task in list(client.system_tasks.list(status=contract.TaskStatus.OPEN, system_id=configuration.system)):
+        if task.sent_from <= now and client.system_tasks.get(task.id).status == contract.TaskStatus.OPEN:
             yield task
 
 
-def _identify(client: Client, configuration: Configuration, task: TaskOut) -> list[str]:
+def _identify(client: Client, configuration: Configuration, task: contract.TaskOut) -> list[str]:
     external_id = client.deletion_requests.get(task.request_id).external_id
     if not external_id:
         return []

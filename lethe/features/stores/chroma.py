@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lethe.features.stores import store
-from lethe.features.stores.needles import StoreRecord
+from lethe.features.stores import needles, store
 
 TESTED = "1.5.9"
 _BATCH = 1000
@@ -49,7 +48,7 @@ class Chroma:
                 raise store.StoreError("store_unsupported", "The folder has other databases than default_database")
             yield
 
-    def find(self, identifier: str) -> list[StoreRecord]:
+    def find(self, identifier: str) -> list[needles.StoreRecord]:
         with opened(self._path) as client:
             collection = self._collection(client)
             if collection.count() and not self._has_identifier(collection):
@@ -109,7 +108,7 @@ class Chroma:
         paths = sorted(path for path in self._path.rglob("*") if path.is_file())
         return [store.StoreFile(path=path, name=path.relative_to(self._path).as_posix()) for path in paths]
 
-    def live(self) -> Iterator[StoreRecord]:
+    def live(self) -> Iterator[needles.StoreRecord]:
         with opened(self._path) as client:
             for collection in client.list_collections():
                 for page in _pages(collection, include=list(_INCLUDE)):
@@ -151,12 +150,12 @@ def _has_values(column: Any) -> bool:
     return any(value is not None for value in column)
 
 
-def _records(page: Any) -> list[StoreRecord]:
+def _records(page: Any) -> list[needles.StoreRecord]:
     records = []
     for place, record_id in enumerate(page["ids"]):
         values = [page["documents"][place], page["uris"][place], *(page["metadatas"][place] or {}).values()]
         records.append(
-            StoreRecord(
+            needles.StoreRecord(
                 id=record_id,
                 vectors=(np.asarray(page["embeddings"][place]),),
                 texts=tuple(text for text in values if isinstance(text, str)),

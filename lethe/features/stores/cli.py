@@ -9,13 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.derived import GROUPS, Group
-from lethe.cli.gateway import Key, Url, connect, console, new_group
+from lethe.cli import derived, gateway
 from lethe.client.methods import Resource
 
-_app = new_group("Vector stores and folders: erase people, and search the files afterwards.")
+_app = gateway.new_group("Vector stores and folders: erase people, and search the files afterwards.")
 # No call of the gateway belongs to this group, which runs next to the stores.
-GROUPS["stores"] = Group("store", Resource, _app)
+derived.GROUPS["stores"] = derived.Group("store", Resource, _app)
 Config = Annotated[Path, typer.Option("--config", exists=True, dir_okay=False, help="The agent's stores.toml.")]
 
 
@@ -51,16 +50,16 @@ def erase(
             raise typer.BadParameter("expected an identifier")
         [findings] = agent.erase(settings, [person])
         grade = agent.grade_of(findings)
-        console.print_json(json.dumps({name: finding.to_json() for name, finding in findings.items()}))
+        gateway.console.print_json(json.dumps({name: finding.to_json() for name, finding in findings.items()}))
         _print_ghosts(findings)
         if grade is None:
             raise typer.Exit(1)
         agent.finish(settings, [person])
-        console.print(_WORDS[grade])
+        gateway.console.print(_WORDS[grade])
 
 
 @_app.command("run")
-def run(config: Config, url: Url = None, key: Key = None) -> None:
+def run(config: Config, url: gateway.Url = None, key: gateway.Key = None) -> None:
     """Process a system's open tasks: erase each person, search the stores' files, and send the signed report.
 
     Prints one line per task. The exit code is 1 if any task stays open.
@@ -68,11 +67,11 @@ def run(config: Config, url: Url = None, key: Key = None) -> None:
     from lethe.features.stores import agent, configuration
 
     is_done = True
-    with _refusals(), connect(url, key) as client:
+    with _refusals(), gateway.connect(url, key) as client:
         for outcome in agent.answer(client, configuration.load(config)):
             is_done = is_done and outcome.grade is not None
             state = _WORDS[outcome.grade] if outcome.grade else f"open: {outcome.error or 'something is left'}"
-            console.print(f"{outcome.task_id}  {state}", markup=False)
+            gateway.console.print(f"{outcome.task_id}  {state}", markup=False)
             _print_ghosts(outcome.findings)
     if not is_done:
         raise typer.Exit(1)
@@ -84,4 +83,4 @@ _WORDS = {"searched": "searched", "acknowledged": "deleted, not searched"}
 def _print_ghosts(findings: Mapping[str, Any]) -> None:
     for name, finding in findings.items():
         for ghost in finding.ghosts:
-            console.print(f"  left in {name}: {ghost.kind} in {ghost.file}, {ghost.where}", markup=False)
+            gateway.console.print(f"  left in {name}: {ghost.kind} in {ghost.file}, {ghost.where}", markup=False)

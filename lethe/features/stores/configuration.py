@@ -6,17 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lethe.features.stores.chroma import Chroma
-from lethe.features.stores.documents import Documents
-from lethe.features.stores.lance import LanceDB
-from lethe.features.stores.postgres import PGVector
-from lethe.features.stores.store import Store, StoreError
+from lethe.features.stores import chroma, documents, lance, postgres, store
 
 _FIELDS = {
-    "chroma": ({"path", "collection", "identifier"}, Chroma),
-    "lancedb": ({"path", "table", "identifier", "record_id"}, LanceDB),
-    "pgvector": ({"url", "table", "identifier", "record_id"}, PGVector),
-    "documents": ({"path", "pattern"}, Documents),
+    "chroma": ({"path", "collection", "identifier"}, chroma.Chroma),
+    "lancedb": ({"path", "table", "identifier", "record_id"}, lance.LanceDB),
+    "pgvector": ({"url", "table", "identifier", "record_id"}, postgres.PGVector),
+    "documents": ({"path", "pattern"}, documents.Documents),
 }
 
 
@@ -29,7 +25,7 @@ class Configuration:
     journals."""
 
     state: Path
-    stores: dict[str, Store]
+    stores: dict[str, store.Store]
     system: str | None = None
     sign_with: Path | None = None
     identify: tuple[str, ...] = ()
@@ -42,14 +38,14 @@ def load(path: Path) -> Configuration:
     try:
         document = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise StoreError("configuration_invalid", f"{path} is not a TOML file ({type(error).__name__})") from None
+        raise store.StoreError("configuration_invalid", f"{path} is not a TOML file ({type(error).__name__})") from None
     folder, stores = path.parent, {}
     for name, fields in document.pop("stores", {}).items():
         stores[name] = _store(name, dict(fields), folder)
     unknown = document.keys() - {field.name for field in dataclasses.fields(Configuration)}
     if unknown or not stores or not isinstance(document.get("state", ""), str):
         expected = f"no {', '.join(sorted(unknown))}" if unknown else "a table [stores.NAME] for each store"
-        raise StoreError("configuration_invalid", f"Expected {expected} in {path.name}")
+        raise store.StoreError("configuration_invalid", f"Expected {expected} in {path.name}")
     commands = {name: _command(document.get(name, [])) for name in ("identify", "stop", "start")}
     state = folder / document.get("state", ".lethe-stores")
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -63,20 +59,22 @@ def load(path: Path) -> Configuration:
     )
 
 
-def _store(name: str, fields: dict[str, Any], folder: Path) -> Store:
+def _store(name: str, fields: dict[str, Any], folder: Path) -> store.Store:
     kind = fields.pop("kind", None)
     if kind not in _FIELDS or not name.replace("-", "").replace("_", "").isalnum():
-        raise StoreError("configuration_invalid", f"Expected a kind of {', '.join(_FIELDS)} for store {name}")
+        raise store.StoreError("configuration_invalid", f"Expected a kind of {', '.join(_FIELDS)} for store {name}")
     expected, make = _FIELDS[kind]
     if fields.keys() != expected or not all(isinstance(value, str) for value in fields.values()):
-        raise StoreError("configuration_invalid", f"Expected the texts {', '.join(sorted(expected))} for store {name}")
+        raise store.StoreError(
+            "configuration_invalid", f"Expected the texts {', '.join(sorted(expected))} for store {name}"
+        )
     if "path" in fields:
         fields["path"] = folder / fields["path"]
-    made: Store = make(**fields)
+    made: store.Store = make(**fields)
     return made
 
 
 def _command(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise StoreError("configuration_invalid", "Expected commands as lists of texts")
+        raise store.StoreError("configuration_invalid", "Expected commands as lists of texts")
     return tuple(value)

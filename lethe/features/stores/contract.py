@@ -4,22 +4,20 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lethe.contract.fields import Body, Text, example
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.sets import Scope
+from lethe.contract import fields, operation, sets
 from lethe.features.systems.contract import AcknowledgementRefused, SystemTaskEnded, SystemTaskUnknown, TaskOut
 
-_TASKS = ResourceOperations("Systems", "/v1/system-tasks", SystemTaskUnknown)
+_TASKS = operation.ResourceOperations("Systems", "/v1/system-tasks", SystemTaskUnknown)
 
 
-class SearchReportIn(Body):
-    model_config = example(jws="eyJhbGciOi...", report='{"format":"lethe-search-report/1",...}')
+class SearchReportIn(fields.Body):
+    model_config = fields.example(jws="eyJhbGciOi...", report='{"format":"lethe-search-report/1",...}')
 
-    jws: Annotated[Text, Field(min_length=1, max_length=10_000)] = Field(
+    jws: Annotated[fields.Text, Field(min_length=1, max_length=10_000)] = Field(
         description="Acknowledgement signed with the system's Ed25519 key (compact JWS); its `evidence_sha256` is the "
         "SHA-256 of `report`."
     )
-    report: Annotated[Text, Field(min_length=1, max_length=100_000)] = Field(
+    report: Annotated[fields.Text, Field(min_length=1, max_length=100_000)] = Field(
         description="Search report as the JSON text written by `lethe store run` (see docs/vector-stores.md). It "
         "contains counts, sizes and digests, but no personal data."
     )
@@ -29,7 +27,7 @@ REPORT = _TASKS.of_one(
     "report_system_task",
     "POST",
     "/{task_id}/search-report",
-    scope=Scope.REQUESTS_READ,
+    scope=sets.Scope.REQUESTS_READ,
     takes=SearchReportIn,
     gives=TaskOut,
     repeat="idempotent",

@@ -9,8 +9,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lethe.features.stores import store
-from lethe.features.stores.needles import StoreRecord
+from lethe.features.stores import needles, store
 
 PLACE = "{identifier}"
 _PART_BYTES = 2048
@@ -57,8 +56,8 @@ class Documents:
         folders = self._path.glob("/".join(self._pattern_of(identifier).split("/")[: named + 1]))
         return {folder for top in folders if not top.is_symlink() for folder in (top, *top.rglob("*"))}
 
-    def find(self, identifier: str) -> list[StoreRecord]:
-        return [StoreRecord(id=None, texts=tuple(_parts(path))) for path in self._paths(identifier)]
+    def find(self, identifier: str) -> list[needles.StoreRecord]:
+        return [needles.StoreRecord(id=None, texts=tuple(_parts(path))) for path in self._paths(identifier)]
 
     def plant(self, identifier: str) -> None:
         path = self._path / self._pattern.replace(PLACE, identifier).replace("**", "control").replace("*", "control")
@@ -85,7 +84,7 @@ class Documents:
         name = path.relative_to(self._path).as_posix()
         return store.StoreFile(path=path, name=name, is_public=False, decoded=lambda: [("name", name.encode())])
 
-    def live(self) -> Iterator[StoreRecord]:
+    def live(self) -> Iterator[needles.StoreRecord]:
         """Yield nothing: a copy of a person's document in another file must be found, not treated as shared."""
         yield from ()
 

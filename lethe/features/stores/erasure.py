@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lethe.features.stores import reports, searching
 from lethe.features.stores.needles import KINDS, Needle, StoreRecord, needles
-from lethe.features.stores.reports import MAX_LISTED
-from lethe.features.stores.searching import Searcher
 from lethe.features.stores.store import CONTROL, Store, StoreError, StoreFile
 
 _MAX_GHOSTS = 20
@@ -166,7 +165,7 @@ Found = dict[int, list[tuple[int, str, str]]]
 
 def search(files: Iterable[StoreFile], sought: Sequence[Needle]) -> tuple[Found, dict[str, Any]]:
     """Return the positions of needles in the files, and the files' sizes and digests."""
-    searcher, found, listed, seen = Searcher(sought), Found(), [], Counter[tuple[int, int]]()
+    searcher, found, listed, seen = searching.Searcher(sought), Found(), [], Counter[tuple[int, int]]()
     for file in files:
         digest, size = hashlib.sha256(), [0]
 
@@ -192,13 +191,13 @@ def search(files: Iterable[StoreFile], sought: Sequence[Needle]) -> tuple[Found,
         "count": len(listed),
         "bytes": sum(size for _, size, _ in listed),
         "sha256": hashlib.sha256(whole).hexdigest(),
-        "listed": listed[:MAX_LISTED],
+        "listed": listed[: reports.MAX_LISTED],
     }
 
 
 def _shared(live: Iterable[StoreRecord], sought: Sequence[Needle]) -> set[tuple[int, int]]:
     """Return the needles and samples that also occur in live records."""
-    searcher, shared, batch = Searcher(sought), set[tuple[int, int]](), bytearray()
+    searcher, shared, batch = searching.Searcher(sought), set[tuple[int, int]](), bytearray()
     for record in live:
         for text in (record.id or "", *record.texts):
             batch += (text if isinstance(text, bytes) else text.encode("utf8", "surrogatepass")) + b"\0"

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lethe.features.stores import store
-from lethe.features.stores.needles import StoreRecord
+from lethe.features.stores import needles, store
 
 TESTED, TESTED_FORMAT = "0.40.0", "14.0.2"
 _DECODED = (".lance", ".idx")
@@ -64,7 +63,7 @@ class LanceDB:
         quoted = ", ".join("'" + name.replace("'", "''") + "'" for name in identifiers)
         return f"CAST(`{self._identifier}` AS STRING) IN ({quoted})"
 
-    def find(self, identifier: str) -> list[StoreRecord]:
+    def find(self, identifier: str) -> list[needles.StoreRecord]:
         batches = self._table().search().where(self._where([identifier])).to_batches(_ROWS)
         return [record for batch in batches for record in self._records(batch)]
 
@@ -117,17 +116,17 @@ class LanceDB:
             for path in paths
         ]
 
-    def live(self) -> Iterator[StoreRecord]:
+    def live(self) -> Iterator[needles.StoreRecord]:
         for batch in self._table().search().to_batches(_ROWS):
             yield from self._records(batch)
 
-    def _records(self, batch: Any) -> Iterator[StoreRecord]:
+    def _records(self, batch: Any) -> Iterator[needles.StoreRecord]:
 
         columns = [batch.column(name) for name in batch.schema.names if name != "_rowid"]
         ids = batch.column(self._id)
         for place in range(batch.num_rows):
             values = [column[place] for column in columns if column[place].is_valid]
-            yield StoreRecord(
+            yield needles.StoreRecord(
                 id=str(ids[place].as_py()),
                 vectors=tuple(np.asarray(value.values) for value in values if _is_vector(value.type)),
                 texts=tuple(

@@ -17,8 +17,7 @@ import numpy as np
 import psycopg
 from psycopg import sql
 
-from lethe.features.stores import store
-from lethe.features.stores.needles import StoreRecord
+from lethe.features.stores import needles, store
 
 TESTED_SERVERS, TESTED = ("16",), "0.8."
 LOCK_TIMEOUT = "10s"
@@ -114,17 +113,17 @@ class PGVector:
         )
         return [tuple(row) for row in rows]
 
-    def find(self, identifier: str) -> list[StoreRecord]:
+    def find(self, identifier: str) -> list[needles.StoreRecord]:
         return self._select("WHERE {identifier}::text = %s", [identifier])
 
-    def _select(self, condition: str, arguments: list[Any]) -> list[StoreRecord]:
+    def _select(self, condition: str, arguments: list[Any]) -> list[needles.StoreRecord]:
 
         columns = [(name, kind) for name, kind, _ in self._columns(self._session) if kind in (*_VECTORS, *_TEXTS)]
         listed = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(name)) for name, _ in columns)
         query = sql.SQL("SELECT {} FROM {} ").format(listed or sql.SQL("NULL"), self._table)
         kinds = [kind for _, kind in columns]
         return [
-            StoreRecord(
+            needles.StoreRecord(
                 id=None,
                 vectors=tuple(
                     np.array(value.strip("[]").split(","), dtype=np.float64)
@@ -227,7 +226,7 @@ class PGVector:
             ) from None
         return [store.StoreFile(path=path, name=path.relative_to(folder).as_posix()) for path in paths]
 
-    def live(self) -> Iterator[StoreRecord]:
+    def live(self) -> Iterator[needles.StoreRecord]:
         yield from self._select("", [])
 
 

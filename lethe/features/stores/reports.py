@@ -9,8 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lethe.features.systems.bundle import require
-from lethe.features.systems.contract import Grade
+from lethe.features.systems import bundle, contract
 from lethe.proof import errors, wellformed
 
 VECTOR_STORES = ("chroma", "lancedb", "pgvector")
@@ -92,24 +91,24 @@ def read(text: str) -> dict[str, Any]:
         raise errors.PreconditionError("report_well_formed", "Expected JSON in the search report") from error
     wellformed.check("the search report", document, _REPORT)
     is_known = document["format"] == FORMAT and document["encodings"] == ENCODINGS
-    require("report_well_formed", is_known and len(text) <= MAX_CHARACTERS, f"a {FORMAT} document")
+    bundle.require("report_well_formed", is_known and len(text) <= MAX_CHARACTERS, f"a {FORMAT} document")
     for finding in document["findings"]:
         wellformed.check("the finding", finding, _FINDING)
         wellformed.check("the store", finding["store"], _STORE)
         wellformed.check("the files", finding["files"], _FILES)
-        require("report_well_formed", finding["store"]["kind"] in KINDS, "a supported store")
+        bundle.require("report_well_formed", finding["store"]["kind"] in KINDS, "a supported store")
         for part in ("before", "control", "after"):
             wellformed.check(part, finding[part], dict.fromkeys(_SOUGHT, _OBJECT))
             for counts in finding[part].values():
                 wellformed.check(part, counts, _COUNTS)
-                require("report_well_formed", counts["found"] <= counts["sought"], "no more found than sought")
+                bundle.require("report_well_formed", counts["found"] <= counts["sought"], "no more found than sought")
         wellformed.check("not_sought", finding["not_sought"], dict.fromkeys(_SOUGHT, wellformed.count(0)))
         is_clean = not any(counts["found"] for counts in finding["after"].values())
-        require("search_clean", is_clean, "a search that found nothing after the deletion")
+        bundle.require("search_clean", is_clean, "a search that found nothing after the deletion")
     return dict(document)
 
 
-def grade_of(finding: Mapping[str, Any]) -> Grade:
+def grade_of(finding: Mapping[str, Any]) -> contract.Grade:
     """Return `searched` if, before the deletion, the search found all needles of the person and the control, and sought
     each of their vectors; otherwise `acknowledged`: deleted but not searched."""
     kind = "vector" if finding["store"]["kind"] in VECTOR_STORES else "text"
@@ -125,4 +124,6 @@ def grade_of(finding: Mapping[str, Any]) -> Grade:
         for each in _SOUGHT
     )
     is_told = finding["not_sought"]["vector"] == 0
-    return Grade.SEARCHED if is_seen and is_controlled and is_sought and is_told else Grade.ACKNOWLEDGED
+    return (
+        contract.Grade.SEARCHED if is_seen and is_controlled and is_sought and is_told else contract.Grade.ACKNOWLEDGED
+    )

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from lethe.features.stores.needles import StoreRecord
-from lethe.features.stores.searching import CHUNK_BYTES
+from lethe.features.stores import needles, searching
 
 
 class StoreError(Exception):
@@ -36,7 +35,7 @@ class StoreFile:
     def chunks(self) -> Iterator[bytes]:
         """Yield the file's bytes, or nothing if the file no longer exists."""
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
+            while chunk := file.read(searching.CHUNK_BYTES):
                 yield chunk
 
 
@@ -52,7 +51,7 @@ class Store(Protocol):
     def held(self) -> AbstractContextManager[None]:
         """Keep other processes out of the store. Raises `StoreError` if that is not possible."""
 
-    def find(self, identifier: str) -> list[StoreRecord]:
+    def find(self, identifier: str) -> list[needles.StoreRecord]:
         """Return a person's records. Raises `StoreError` if the store's records have no identifier."""
 
     def plant(self, identifier: str) -> None:
@@ -64,7 +63,7 @@ class Store(Protocol):
     def files(self) -> Iterable[StoreFile]:
         """Flush the store's memory to its files, and return all files that may contain records."""
 
-    def live(self) -> Iterator[StoreRecord]:
+    def live(self) -> Iterator[needles.StoreRecord]:
         """Yield every live record, as the store returns it."""
 
 
@@ -157,7 +156,7 @@ def overwrite(path: Path) -> None:
     with path.open("r+b") as file:
         left = path.stat().st_size
         while left:
-            left -= file.write(bytes(min(left, CHUNK_BYTES)))
+            left -= file.write(bytes(min(left, searching.CHUNK_BYTES)))
         file.flush()
         os.fsync(file.fileno())
 

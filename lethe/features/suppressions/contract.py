@@ -5,12 +5,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, Name, PageOut, Paging, SubjectId, SubjectIn, optional
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.sets import Scope
+from lethe.contract import fields, operation, sets
 
 
-class SuppressionOut(Answer):
+class SuppressionOut(fields.Answer):
     id: str = Field(description="ID of the suppression.")
     subject_ref: str = Field(description="Pseudonym of the person: a keyed hash of the subject ID.", repr=False)
     dataset_id: str = Field(description="ID of the dataset that refuses rows about the person; `*` for all datasets.")
@@ -18,27 +16,27 @@ class SuppressionOut(Answer):
     created_at: datetime.datetime = Field(description="Time at which the suppression began.")
 
 
-class SuppressionQuery(Paging):
-    subject_id: SubjectId | None = optional("Only suppressions of the person with this subject ID.")
-    kind: Name | None = optional("Kind of the given subject ID, such as email. Default: customer_id.")
+class SuppressionQuery(fields.Paging):
+    subject_id: fields.SubjectId | None = fields.optional("Only suppressions of the person with this subject ID.")
+    kind: fields.Name | None = fields.optional("Kind of the given subject ID, such as email. Default: customer_id.")
 
 
-class ConsentIn(SubjectIn):
+class ConsentIn(fields.SubjectIn):
     reason: Literal["consent_given"] = Field(description="Reason for lifting the suppressions: the person consented.")
 
 
-class LiftedOut(Answer):
+class LiftedOut(fields.Answer):
     num_lifted: int = Field(description="Number of suppressions that were lifted.")
 
 
-_SUPPRESSIONS = ResourceOperations("Suppressions", "/v1/suppressions")
+_SUPPRESSIONS = operation.ResourceOperations("Suppressions", "/v1/suppressions")
 
 LIST = _SUPPRESSIONS.operation(
     "list_suppressions",
     "GET",
-    scope=Scope.REQUESTS_READ,
+    scope=sets.Scope.REQUESTS_READ,
     query=SuppressionQuery,
-    gives=PageOut[SuppressionOut],
+    gives=fields.PageOut[SuppressionOut],
     does="List the people whose rows are refused and the datasets that refuse them, newest first. The audit log "
     "records that a search for a person took place, but not for whom.",
 )
@@ -46,7 +44,7 @@ LIFT = _SUPPRESSIONS.operation(
     "lift_suppressions",
     "POST",
     ":lift",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     takes=ConsentIn,
     gives=LiftedOut,
     does="Lift the suppressions of a person who has consented again, so that uploads may contain their rows.",

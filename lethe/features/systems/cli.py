@@ -7,13 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.commands import VerifyProof
-from lethe.cli.derived import CommandCall, OptionShape, add_group, derive, made
-from lethe.cli.gateway import console, show
+from lethe.cli import commands, derived, gateway
 from lethe.features.systems.contract import Grade, SystemOut, TaskOut
 
-add_group("systems", "system", "Systems that were trained on people's data or store it.")
-add_group("system_tasks", "task", "Tasks of systems outside Lethe for deletion requests.")
+derived.add_group("systems", "system", "Systems that were trained on people's data or store it.")
+derived.add_group("system_tasks", "task", "Tasks of systems outside Lethe for deletion requests.")
 
 
 def _line_of(system: SystemOut) -> str:
@@ -26,14 +24,14 @@ def _line_of_task(task: TaskOut) -> str:
     return f"{task.id}  {task.status:<12}  {due:<14}  {task.request_id}  {task.system_name}"
 
 
-derive("systems.list", line=_line_of)
-derive("systems.create", OptionShape(positional=("name", "contact", "webhook_url")))
-derive("system_tasks.list", line=_line_of_task)
+derived.derive("systems.list", line=_line_of)
+derived.derive("systems.create", derived.OptionShape(positional=("name", "contact", "webhook_url")))
+derived.derive("system_tasks.list", line=_line_of_task)
 
 
-@made("system_tasks.acknowledge", OptionShape(omit=("jws", "evidence_sha256")))
+@derived.made("system_tasks.acknowledge", derived.OptionShape(omit=("jws", "evidence_sha256")))
 def acknowledge(
-    call: CommandCall,
+    call: derived.CommandCall,
     evidence: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="Document that proves the deletion; only its digest is sent"),
@@ -55,7 +53,7 @@ def acknowledge(
         call.arguments["jws"] = acknowledgements.sign(
             json.loads(sign_with.read_text()), task=named, by=by, evidence_sha256=digest
         )
-    show(call())
+    gateway.show(call())
 
 
 def verify_bundle(text: str, jwks: Any, *, max_epsilon: float | None, max_delta: float | None) -> bool:
@@ -67,14 +65,16 @@ def verify_bundle(text: str, jwks: Any, *, max_epsilon: float | None, max_delta:
         return False
     verified = bundle.verify(text, jwks, max_epsilon=max_epsilon, max_delta=max_delta)
     statement = verified.statement
-    console.print(f"[green]valid[/]  bundle of request {statement['request']['id']}  key {verified.key_id[:12]}")
+    gateway.console.print(
+        f"[green]valid[/]  bundle of request {statement['request']['id']}  key {verified.key_id[:12]}"
+    )
     for line in statement["lines"]:
         system = line["system"]
         key = line["evidence"].get("public_key")
         by = f"  (attested by {key})" if line["grade"] == Grade.RETRAINED_ATTESTED else ""
-        console.print(f"       {line['grade']:<18}  {system['id']}  {system['name']}{by}", markup=False)
-    console.print(f"       {statement['headline']['officer']['en']}", markup=False)
+        gateway.console.print(f"       {line['grade']:<18}  {system['id']}  {system['name']}{by}", markup=False)
+    gateway.console.print(f"       {statement['headline']['officer']['en']}", markup=False)
     return True
 
 
-VERIFY_PROOF: tuple[VerifyProof, ...] = (verify_bundle,)
+VERIFY_PROOF: tuple[commands.VerifyProof, ...] = (verify_bundle,)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lethe.contract import problems
+from lethe.contract import operation, problems, sets
 from lethe.contract.fields import (
     Answer,
     Body,
@@ -19,8 +19,6 @@ from lethe.contract.fields import (
     example,
     optional,
 )
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.sets import ClosedSet, Scope
 
 
 class AcknowledgementRefused(problems.NotAllowed, title="Another key than that of the system acknowledges"):
@@ -45,7 +43,7 @@ class BundleNotReady(problems.Conflict, title="The request has no bundle"):
     template = "Request {request_id} is {status}; a request has a bundle once it is accepted."
 
 
-class Grade(ClosedSet):
+class Grade(sets.ClosedSet):
     """Certainty that a system no longer holds a person's data, strongest first. Headlines state the weakest grade."""
 
     PROVED = "proved"
@@ -68,7 +66,7 @@ STRENGTH = {grade: rank for rank, grade in enumerate(Grade)}
 """Rank of each grade; 0 is the strongest."""
 
 
-class TaskStatus(ClosedSet):
+class TaskStatus(sets.ClosedSet):
     OPEN = "open"
     ACKNOWLEDGED = "acknowledged"
     CLOSED = "closed"
@@ -240,14 +238,14 @@ class BundleOut(Answer):
     statement: dict[str, Any] = Field(description="Content of the JWS, decoded for readability.")
 
 
-_SYSTEMS = ResourceOperations("Systems", "/v1/systems", SystemUnknown)
-_TASKS = ResourceOperations("Systems", "/v1/system-tasks", SystemTaskUnknown)
-_OF_REQUEST = ResourceOperations("Systems", "/v1/deletion-requests", problems.RequestUnknown)
+_SYSTEMS = operation.ResourceOperations("Systems", "/v1/systems", SystemUnknown)
+_TASKS = operation.ResourceOperations("Systems", "/v1/system-tasks", SystemTaskUnknown)
+_OF_REQUEST = operation.ResourceOperations("Systems", "/v1/deletion-requests", problems.RequestUnknown)
 
 CREATE = _SYSTEMS.operation(
     "create_system",
     "POST",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     takes=SystemIn,
     gives=SystemOut,
     status=201,
@@ -258,7 +256,7 @@ CREATE = _SYSTEMS.operation(
 LIST = _SYSTEMS.operation(
     "list_systems",
     "GET",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     query=Paging,
     gives=PageOut[SystemOut],
     does="List all systems: Lethe's own models and the registered systems, including retired ones.",
@@ -267,7 +265,7 @@ GET = _SYSTEMS.of_one(
     "get_system",
     "GET",
     "/{system_id}",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=SystemOut,
     does="Return a registered system, or one of Lethe's own models as a system.",
 )
@@ -275,7 +273,7 @@ CHANGE = _SYSTEMS.of_one(
     "change_system",
     "PATCH",
     "/{system_id}",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     takes=SystemChangeIn,
     gives=SystemOut,
     repeat="idempotent",
@@ -285,7 +283,7 @@ RETIRE = _SYSTEMS.of_one(
     "retire_system",
     "DELETE",
     "/{system_id}",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     gives=type(None),
     status=204,
     does="Retire a system. No more tasks are opened for it; open ones remain until acknowledged or closed.",
@@ -293,7 +291,7 @@ RETIRE = _SYSTEMS.of_one(
 TASKS = _TASKS.operation(
     "list_system_tasks",
     "GET",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     query=TasksQuery,
     gives=PageOut[TaskOut],
     does="List the tasks of all systems, newest first.",
@@ -302,7 +300,7 @@ TASK = _TASKS.of_one(
     "get_system_task",
     "GET",
     "/{task_id}",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     gives=TaskWithEvidenceOut,
     does="Return a system's task with its evidence.",
 )
@@ -310,7 +308,7 @@ ACKNOWLEDGE = _TASKS.of_one(
     "acknowledge_system_task",
     "POST",
     "/{task_id}/acknowledge",
-    scope=Scope.REQUESTS_READ,
+    scope=sets.Scope.REQUESTS_READ,
     takes=AcknowledgementIn,
     gives=TaskOut,
     repeat="idempotent",
@@ -322,7 +320,7 @@ CLOSE = _TASKS.of_one(
     "close_system_task",
     "POST",
     "/{task_id}/close",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     takes=TaskClosureIn,
     gives=TaskOut,
     repeat="idempotent",
@@ -334,7 +332,7 @@ OF_REQUEST = _OF_REQUEST.of_one(
     "get_request_systems",
     "GET",
     "/{request_id}/systems",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     gives=RequestSystemsOut,
     does="Return the systems that a request concerns, how certain it is that each no longer holds the person's data "
     "(its grade), and the systems for which the request is still waiting.",
@@ -343,7 +341,7 @@ BUNDLE = _OF_REQUEST.of_one(
     "get_request_bundle",
     "GET",
     "/{request_id}/bundle",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     gives=BundleOut,
     problems=(BundleNotReady, problems.CertificateDamaged),
     does="Return an accepted request's signed bundle as of now: every system with its grade, evidence and limits, and "

@@ -12,12 +12,9 @@ from pydantic import BaseModel
 from rich import box
 from rich.table import Column, Table
 
-from lethe.cli.derived import GROUPS
-from lethe.cli.gateway import Key, Url, bar, connect, console, show
-from lethe.contract.datasets import TableIn
-from lethe.contract.models import ModelIn, Objective, TangentIn
+from lethe.cli import derived, gateway
+from lethe.contract import datasets, models, sets
 from lethe.contract.problems import FieldError, InputInvalid, PreconditionFailed, SchemaInvalid
-from lethe.contract.sets import Metric
 from lethe.features.insight.contract import PlanOut
 from lethe.features.networks.encoders.limits import Limits
 
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
     from lethe.features.tables.networks import NetworkFile
     from lethe.features.tables.previewing import Preview
 
-_SHARES = (Metric.ACCURACY, Metric.AUC, Metric.LABEL_ACCURACY, Metric.EXACT_MATCH)
+_SHARES = (sets.Metric.ACCURACY, sets.Metric.AUC, sets.Metric.LABEL_ACCURACY, sets.Metric.EXACT_MATCH)
 _MAX_SHOWN_FEATURES = 12
 """Maximum number of features shown for an encoded row."""
 TableFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows: .csv, .parquet or .npz")]
@@ -63,20 +60,21 @@ def spread(act: Callable[..., None]) -> Callable[..., None]:
 class Trial:
     """Options shared by the commands that fit models to a file: the settings to try and the network."""
 
-    objective: Annotated[Objective | None, typer.Option(help=_help(ModelIn, "objective"))] = None
-    metric: Annotated[Metric | None, typer.Option(help="Default: accuracy, label_accuracy or r_squared")] = None
+    objective: Annotated[models.Objective | None, typer.Option(help=_help(models.ModelIn, "objective"))] = None
+    metric: Annotated[sets.Metric | None, typer.Option(help="Default: accuracy, label_accuracy or r_squared")] = None
     epsilon: Annotated[list[float] | None, typer.Option(help="Targets to try with FILE; can be repeated")] = None
     l2: Annotated[list[float] | None, typer.Option(help="Regularisation to try; can be repeated with FILE")] = None
-    second_moment: Annotated[float | None, typer.Option(help=_help(ModelIn, "second_moment"))] = None
+    second_moment: Annotated[float | None, typer.Option(help=_help(models.ModelIn, "second_moment"))] = None
     network: Annotated[
         Path | None, typer.Option(help="ONNX file of a public network that turns these numbers into the rows' features")
     ] = None
     network_sha256: Annotated[str | None, typer.Option(help="SHA-256 that the network file must have")] = None
     layers: Annotated[
-        list[str] | None, typer.Option(help=f"{_help(TangentIn, 'layers')} May be given again; learns a tangent model.")
+        list[str] | None,
+        typer.Option(help=f"{_help(models.TangentIn, 'layers')} May be given again; learns a tangent model."),
     ] = None
-    rank: Annotated[int, typer.Option(help=_help(TangentIn, "rank"))] = 0
-    offset: Annotated[bool, typer.Option(help=_help(TangentIn, "offset"))] = True
+    rank: Annotated[int, typer.Option(help=_help(models.TangentIn, "rank"))] = 0
+    offset: Annotated[bool, typer.Option(help=_help(models.TangentIn, "offset"))] = True
     network_seconds: Annotated[float, typer.Option(envvar="LETHE_NETWORK_SECONDS", hidden=True)] = _LIMITS.seconds
     network_memory_bytes: Annotated[int, typer.Option(envvar="LETHE_NETWORK_MEMORY_BYTES", hidden=True)] = (
         _LIMITS.memory_bytes
@@ -110,11 +108,11 @@ class Trial:
         return NetworkFile(self.network, self.network_sha256, limits)
 
 
-@GROUPS["datasets"].app.command("preview")
+@derived.GROUPS["datasets"].app.command("preview")
 @spread
 def dataset_preview(
     file: TableFile,
-    schema: Annotated[Path, typer.Option(exists=True, dir_okay=False, help=_help(TableIn, "schema_"))],
+    schema: Annotated[Path, typer.Option(exists=True, dir_okay=False, help=_help(datasets.TableIn, "schema_"))],
     trial: Trial,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
@@ -126,7 +124,7 @@ def dataset_preview(
 
     result = _preview(file, schema, trial, epsilons=EPSILONS)
     if as_json:
-        show(result.to_json())
+        gateway.show(result.to_json())
     else:
         _print(result)
 
@@ -139,7 +137,7 @@ def _preview(file: Path, schema: Path, trial: Trial, *, epsilons: Sequence[float
         document = json.loads(schema.read_text())
     except ValueError:
         raise SchemaInvalid(f"{schema} is not JSON.") from None
-    with bar() as progress:
+    with gateway.bar() as progress:
         return preview(
             file,
             schema=document,
@@ -154,7 +152,7 @@ def _preview(file: Path, schema: Path, trial: Trial, *, epsilons: Sequence[float
         )
 
 
-@GROUPS["datasets"].app.command("infer")
+@derived.GROUPS["datasets"].app.command("infer")
 def dataset_infer(
     file: TableFile,
     label: Annotated[str | None, typer.Option(help="Column with the class to predict")] = None,
@@ -205,7 +203,7 @@ def dataset_infer(
         stated=stated,
         public=public,
     )
-    show(document)
+    gateway.show(document)
     if ignored := [name for name, spec in document["columns"].items() if spec.get("role") == "ignored"]:
         reason = "they have one value, or values that no column of a schema admits"
         typer.echo(f"warning: ignored: {', '.join(ignored)}; {reason}", err=True)
@@ -235,32 +233,34 @@ def _formatted(metric: str, value: float) -> str:
 
 def _print(preview: "Preview") -> None:
     metric = preview.metric.replace("_", " ")
-    console.print(
+    gateway.console.print(
         f"{preview.num_rows} rows, {preview.num_features} features; on {preview.held_out} held-out rows, the best "
         f"constant prediction has the {metric} {_formatted(preview.metric, preview.majority)}"
     )
     if preview.network is not None:
         rows = f"a tangent, in {preview.num_moved} parameters," if preview.num_moved else "features"
-        console.print(f"{rows} of the network of SHA-256 {preview.network.sha256}")
+        gateway.console.print(f"{rows} of the network of SHA-256 {preview.network.sha256}")
     columns = Table("column", "kind", "features", "unknown", "clipped")
     for column in preview.columns:
         shares = (f"{column.unknown:.1%}", f"{column.clipped:.1%}")
         columns.add_row(column.name, column.kind, str(column.num_features), *shares)
-    console.print(columns)
+    gateway.console.print(columns)
     low, middle, high = preview.lengths
-    console.print(f"norms of rows before scaling to 1: 90 % from {low:.3g} to {high:.3g}, median {middle:.3g}")
+    gateway.console.print(f"norms of rows before scaling to 1: 90 % from {low:.3g} to {high:.3g}, median {middle:.3g}")
     features = [f"{name}[{place}] {number:.3f}" for name, place, number in preview.row[:-1]][:_MAX_SHOWN_FEATURES]
     more = len(preview.row) - 1 - len(features)
     rest = f", and {more} more" if more else ""
-    console.print(
+    gateway.console.print(
         f"an encoded row of median norm: {', '.join(features)}{rest}; bias {preview.row[-1][2]:.3f}", markup=False
     )
     if preview.second_moment is not None:
-        console.print(f"largest second moment of a batch: {preview.second_moment:.2f}")
+        gateway.console.print(f"largest second moment of a batch: {preview.second_moment:.2f}")
     for warning in preview.warnings:
-        console.print(f"warning: {warning}")
+        gateway.console.print(f"warning: {warning}")
     if preview.scikit_learn is not None:
-        console.print(f"scikit-learn, {preview.scikit_learn_model}: {_formatted(preview.metric, preview.scikit_learn)}")
+        gateway.console.print(
+            f"scikit-learn, {preview.scikit_learn_model}: {_formatted(preview.metric, preview.scikit_learn)}"
+        )
     _print_plans(preview)
 
 
@@ -269,7 +269,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _UNITS = "learn, request: passes over the rows; noise: of a score, its standard deviation at most."
 
 
-@GROUPS["models"].app.command("plan")
+@derived.GROUPS["models"].app.command("plan")
 @spread
 def model_plan(
     *,
@@ -277,12 +277,14 @@ def model_plan(
         Path | None,
         typer.Argument(exists=True, dir_okay=False, show_default=False, help="Rows: .csv, .parquet or .npz"),
     ] = None,
-    schema: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help=_help(TableIn, "schema_"))] = None,
+    schema: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help=_help(datasets.TableIn, "schema_"))
+    ] = None,
     dataset: Annotated[str | None, typer.Option(help="Instead of FILE: id of a dataset on the gateway")] = None,
     trial: Trial,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
-    url: Url = None,
-    key: Key = None,
+    url: gateway.Url = None,
+    key: gateway.Key = None,
 ) -> None:
     """Compare accuracy, epsilon and passes over the rows before a model is created.
 
@@ -295,7 +297,7 @@ def model_plan(
 
         preview = _preview(file, schema, trial, epsilons=costs.EPSILONS)
         if as_json:
-            show({name: preview.to_json()[name] for name in ("metric", "plans")})
+            gateway.show({name: preview.to_json()[name] for name in ("metric", "plans")})
         else:
             _print_plans(preview)
     elif dataset is not None and file is None and schema is None:
@@ -303,10 +305,10 @@ def model_plan(
             raise InputInvalid(
                 "Targets and networks need FILE, and a dataset takes one l2.", [FieldError("epsilon", "expected FILE")]
             )
-        with connect(url, key) as client:
+        with gateway.connect(url, key) as client:
             l2 = trial.l2[0] if trial.l2 else None
             plan = client.accounting.plan(dataset, objective=trial.objective, metric=trial.metric, l2=l2)
-        show(plan) if as_json else _print_plan(plan)
+        gateway.show(plan) if as_json else _print_plan(plan)
     else:
         raise InputInvalid(
             "Name a FILE and its --schema, or a --dataset.", [FieldError("file", "expected one of them")]
@@ -314,7 +316,7 @@ def model_plan(
 
 
 def _print_plans(preview: "Preview") -> None:
-    metric = Metric(preview.metric)
+    metric = sets.Metric(preview.metric)
     names = ("epsilon", "l2", metric.replace("_", " "), Column(no_wrap=True), "no noise", "noise", "learn", "request")
     table = Table(*names, box=box.SIMPLE_HEAD)
     low, high = _ends([plan.accuracy for plan in preview.plans])
@@ -329,9 +331,9 @@ def _print_plans(preview: "Preview") -> None:
             f"{plan.learn_passes:.1f}",
             _passes(plan.request_passes),
         )
-    console.print(table)
+    gateway.console.print(table)
     better = ": less is better" if metric.less_is_better else ""
-    console.print(f"Bars are from {_formatted(metric, low)} to {_formatted(metric, high)}{better}. {_UNITS}")
+    gateway.console.print(f"Bars are from {_formatted(metric, low)} to {_formatted(metric, high)}{better}. {_UNITS}")
 
 
 def _print_plan(plan: PlanOut) -> None:
@@ -344,11 +346,11 @@ def _print_plan(plan: PlanOut) -> None:
             f"{cost.learn_passes:.1f}",
             _passes(cost.request_passes),
         )
-    console.print(table)
-    console.print(_UNITS)
+    gateway.console.print(table)
+    gateway.console.print(_UNITS)
     _print_methods(plan)
     if not plan.measured:
-        console.print("No model of this dataset has been measured on evaluation data: accuracy is not known.")
+        gateway.console.print("No model of this dataset has been measured on evaluation data: accuracy is not known.")
         return
     measured = Table(
         "model", "version", "epsilon", "l2", "passes", plan.measured[0].metric.replace("_", " "), Column(no_wrap=True)
@@ -364,14 +366,14 @@ def _print_plan(plan: PlanOut) -> None:
             _formatted(version.metric, version.value),
             bar_of(version.value, low, high),
         )
-    console.print(measured)
+    gateway.console.print(measured)
 
 
 def _print_methods(plan: PlanOut) -> None:
     table = Table("method", "learn", "request", "deletion", "adaptive after 1, 10, 100", "release")
     for method in plan.methods:
         if method.adaptive is None:
-            console.print(f"{method.method}: {method.refused}")
+            gateway.console.print(f"{method.method}: {method.refused}")
             continue
         table.add_row(
             method.method,
@@ -381,8 +383,8 @@ def _print_methods(plan: PlanOut) -> None:
             ", ".join(f"{epsilon:.2f}" for epsilon in method.adaptive),
             f"{method.release:.2f}",
         )
-    console.print(table)
-    console.print(f"At epsilon 1, by `adaptive` after 10 requests, the method to take: {plan.takes or 'none'}.")
+    gateway.console.print(table)
+    gateway.console.print(f"At epsilon 1, by `adaptive` after 10 requests, the method to take: {plan.takes or 'none'}.")
 
 
 def bar_of(value: float, low: float, high: float) -> str:

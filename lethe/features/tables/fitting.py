@@ -9,8 +9,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import entr, expit, log_softmax, softmax, xlogy
 
-from lethe.contract.problems import PreconditionFailed
-from lethe.contract.sets import Metric
+from lethe.contract import problems, sets
 from lethe.encoding.targets import UNIT, y_of_scores
 from lethe.features.insight import costs
 from lethe.proof import calibration, errors
@@ -46,19 +45,19 @@ _MIN_RATE = 1e-9
 """Minimum predicted rate as a fraction of the bound, because linear models can predict lower rates."""
 
 
-def metrics_of(objective: Objective) -> tuple[Metric, ...]:
+def metrics_of(objective: Objective) -> tuple[sets.Metric, ...]:
     """Return the metrics that a dry run can compute for an objective's models, the default first."""
     match objective:
         case Objective.LOGISTIC_REGRESSION:
-            return Metric.ACCURACY, Metric.LOG_LOSS
+            return sets.Metric.ACCURACY, sets.Metric.LOG_LOSS
         case Objective.SMOOTHED_HINGE:
-            return (Metric.ACCURACY,)
+            return (sets.Metric.ACCURACY,)
         case Objective.MULTILABEL_LOGISTIC_REGRESSION:
-            return Metric.LABEL_ACCURACY, Metric.EXACT_MATCH, Metric.LOG_LOSS
+            return sets.Metric.LABEL_ACCURACY, sets.Metric.EXACT_MATCH, sets.Metric.LOG_LOSS
         case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES:
-            return Metric.R_SQUARED, Metric.MEAN_ABSOLUTE_ERROR
+            return sets.Metric.R_SQUARED, sets.Metric.MEAN_ABSOLUTE_ERROR
         case Objective.POISSON_REGRESSION:
-            return Metric.R_SQUARED, Metric.MEAN_ABSOLUTE_ERROR, Metric.MEAN_POISSON_DEVIANCE
+            return sets.Metric.R_SQUARED, sets.Metric.MEAN_ABSOLUTE_ERROR, sets.Metric.MEAN_POISSON_DEVIANCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class Learned:
     objective: Objective
     num_classes: int
     values: Floats
-    metric: Metric
+    metric: sets.Metric
     half_range: float = 1.0
 
     @classmethod
@@ -79,7 +78,7 @@ class Learned:
         labels: Labels,
         num_classes: int,
         *,
-        metric: Metric | None = None,
+        metric: sets.Metric | None = None,
         half_range: float = 1.0,
     ) -> "Learned":
         """Read labels in a dataset's stored form. The default metric is the first of `metrics_of`."""
@@ -95,43 +94,43 @@ class Learned:
     def share(self, predicted: Floats) -> float:
         """Return the metric's value for predictions shaped like `values`. Log loss needs scores (`share_of_scores`)."""
         match self.metric:
-            case Metric.R_SQUARED:
+            case sets.Metric.R_SQUARED:
                 total = float(np.square(self.values - self.values.mean()).sum())
                 return 1 - float(np.square(np.clip(predicted, -1, 1) - self.values).sum()) / total if total else 0.0
-            case Metric.MEAN_ABSOLUTE_ERROR:
+            case sets.Metric.MEAN_ABSOLUTE_ERROR:
                 return self.half_range * float(np.abs(np.clip(predicted, -1, 1) - self.values).mean())
-            case Metric.MEAN_POISSON_DEVIANCE:
+            case sets.Metric.MEAN_POISSON_DEVIANCE:
                 counts = np.rint(self.half_range * (self.values + 1))
                 rates = self.half_range * np.maximum(np.clip(predicted, -1, 1) + 1, _MIN_RATE)
                 return float(2 * (xlogy(counts, counts / rates) - counts + rates).mean())
-            case Metric.EXACT_MATCH:
+            case sets.Metric.EXACT_MATCH:
                 return float(np.mean(np.all(predicted == self.values, axis=1)))
             case _:
                 return float((predicted == self.values).mean())
 
     def share_of_scores(self, scores: Floats, width: float) -> float:
-        if self.metric is Metric.LOG_LOSS:
+        if self.metric is sets.Metric.LOG_LOSS:
             return self.loss(scores, width) / len(self.values[0])
         if self.objective.is_regression:
             return self.share(y_of_scores(scores, objective=self.objective, loss_width=width))
-        if scores.shape[1] > 1 and self.metric is Metric.ACCURACY:
+        if scores.shape[1] > 1 and self.metric is sets.Metric.ACCURACY:
             return self.share(scores.argmax(axis=1)[:, np.newaxis].astype(np.float64))
         return self.share((scores > 0).astype(np.float64))
 
     def majority(self) -> float:
         """Return the metric's value for the best constant prediction."""
         match self.metric:
-            case Metric.R_SQUARED | Metric.MEAN_POISSON_DEVIANCE:
+            case sets.Metric.R_SQUARED | sets.Metric.MEAN_POISSON_DEVIANCE:
                 return self.share(np.full_like(self.values, self.values.mean()))
-            case Metric.MEAN_ABSOLUTE_ERROR:
+            case sets.Metric.MEAN_ABSOLUTE_ERROR:
                 return self.share(np.full_like(self.values, np.median(self.values)))
-            case Metric.LABEL_ACCURACY:
+            case sets.Metric.LABEL_ACCURACY:
                 shares = self.values.mean(axis=0)
                 return float(np.maximum(shares, 1 - shares).mean())
-            case Metric.LOG_LOSS if self.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
+            case sets.Metric.LOG_LOSS if self.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
                 shares = self.values.mean(axis=0)
                 return float((entr(shares) + entr(1 - shares)).mean())
-            case Metric.LOG_LOSS:
+            case sets.Metric.LOG_LOSS:
                 return float(entr(np.bincount(self.values[:, 0].astype(np.int64)) / len(self.values)).sum())
             case _:
                 return float(np.unique(self.values, axis=0, return_counts=True)[1].max() / len(self.values))
@@ -246,7 +245,7 @@ class FittingProblem:
                 num_parameters=math.prod(self._rows.shape),
             )
         except errors.PrivacyError as error:
-            raise PreconditionFailed(f"{error}.") from error
+            raise problems.PreconditionFailed(f"{error}.") from error
         width = math.inf if mechanism.loss_width is None else mechanism.loss_width
         if (mechanism.l2, width) not in self._minimisers:
             self._minimisers[mechanism.l2, width] = self._minimiser(mechanism.l2, width)

@@ -13,15 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.client.waiting import Progress
-from lethe.contract.fields import expected
-from lethe.contract.problems import FieldError, InputInvalid, NetworkFailed, NetworkInvalid, PreconditionFailed
+from lethe.contract import fields, problems
 from lethe.encoding.rows import Features, Schema, check_finite, check_fit
 from lethe.features.networks.encoders import process
 from lethe.features.networks.encoders.limits import Limits
 from lethe.features.networks.tangents.supported import unsupported
 from lethe.features.tables.fitting import Floats, Places
-from lethe.proof.errors import PrivacyError
-from lethe.proof.losses import Objective
+from lethe.proof import errors, losses
 from lethe.proof.network import Linearisation
 
 _LIMITS = Limits()
@@ -86,7 +84,9 @@ def opened(network: NetworkFile | str | Path, schema: Schema) -> OpenedNetworkFi
     `ModuleNotFoundError` if the extra `onnx` is not installed.
     """
     if sys.platform != "linux":
-        raise NetworkFailed("A network needs Linux: its process is held to its memory and shut in by no other system.")
+        raise problems.NetworkFailed(
+            "A network needs Linux: its process is held to its memory and shut in by no other system."
+        )
     for module in ("onnx", "onnxruntime"):
         if importlib.util.find_spec(module) is None:
             raise ModuleNotFoundError(f"No module named {module!r}", name=module)
@@ -105,18 +105,18 @@ def _check_sha256(content: bytes, sha256: str) -> None:
     """Raise `NetworkInvalid` if the file's SHA-256 differs from `sha256`, before the network runs."""
     digest = hashlib.sha256(content).hexdigest()
     if digest != sha256.lower():
-        raise NetworkInvalid(
+        raise problems.NetworkInvalid(
             f"The file has the SHA-256 {digest}: it is not the requested network.",
-            [FieldError("network_sha256", "expected that of the file")],
+            [problems.FieldError("network_sha256", "expected that of the file")],
         )
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
     if not path.is_file():
-        raise InputInvalid(
+        raise problems.InputInvalid(
             "There is no such network file. Networks run on this machine: give the path of an ONNX file; "
             "`lethe network file ID encoder.onnx` fetches the file of a registered network.",
-            [FieldError("network", "expected the path of an ONNX file")],
+            [problems.FieldError("network", "expected the path of an ONNX file")],
         )
     with path.open("rb") as file:
         return file.read(max_bytes)
@@ -126,7 +126,7 @@ _MAX_NUMBERS = 2**27
 """Maximum number of entries in all Jacobians: half a gigabyte in single precision, and three times that with copies."""
 _BATCH_ROWS = 64
 _NOT_FINITE = "expected scores and derivatives that are finite numbers, once the network has computed them"
-_TANGENT_OBJECTIVES = (Objective.LOGISTIC_REGRESSION, Objective.MULTILABEL_LOGISTIC_REGRESSION)
+_TANGENT_OBJECTIVES = (losses.Objective.LOGISTIC_REGRESSION, losses.Objective.MULTILABEL_LOGISTIC_REGRESSION)
 
 
 class TangentFittingRows:
@@ -161,22 +161,24 @@ class TangentFittingRows:
 
 
 def chosen_layers(
-    network: OpenedNetworkFile, tangent: Mapping[str, Any], objective: Objective, second_moment: float | None
+    network: OpenedNetworkFile, tangent: Mapping[str, Any], objective: losses.Objective, second_moment: float | None
 ) -> Linearisation:
     """Return the weights that a tangent model trains. Raises `PreconditionFailed` in the same cases as a gateway."""
     if objective not in _TANGENT_OBJECTIVES:
         raise _refused("Tangent models learn classes or labels, by their logistic losses.", "expected none")
     if second_moment is not None:
-        raise PreconditionFailed(
-            "A tangent model states no second moment.", [FieldError("second_moment", "expected none")]
+        raise problems.PreconditionFailed(
+            "A tangent model states no second moment.", [problems.FieldError("second_moment", "expected none")]
         )
     if obstacle := unsupported(network.operators, network.opset):
         raise _refused(f"The network cannot be differentiated: {obstacle}.", "expected another network")
     if unknown := sorted(set(tangent["layers"]) - network.parameters.keys()):
-        raise _refused("The network has no such weights.", expected(sorted(network.parameters), found=unknown[0]))
+        raise _refused(
+            "The network has no such weights.", fields.expected(sorted(network.parameters), found=unknown[0])
+        )
     try:
         return Linearisation(**{**tangent, "layers": tuple(tangent["layers"])})
-    except PrivacyError as error:
+    except errors.PrivacyError as error:
         raise _refused(f"{error}.", "expected layers of the network, once each") from error
 
 
@@ -226,5 +228,5 @@ def rows_of(
     return TangentFittingRows(np.concatenate(jacobians), np.concatenate(offsets))
 
 
-def _refused(detail: str, expectation: str) -> PreconditionFailed:
-    return PreconditionFailed(detail, [FieldError("tangent", expectation)])
+def _refused(detail: str, expectation: str) -> problems.PreconditionFailed:
+    return problems.PreconditionFailed(detail, [problems.FieldError("tangent", expectation)])

@@ -12,10 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lethe.client.files import Frame
-from lethe.client.waiting import Progress
-from lethe.contract.fields import expected
-from lethe.contract.problems import DatasetUnusable, FieldError, PreconditionFailed, SchemaInvalid
+from lethe.client import files, waiting
+from lethe.contract import fields, problems
 from lethe.encoding.columns import refuse
 from lethe.encoding.rows import Labelled, Schema, as_factors, labels_in, unit_rows, weights_in
 from lethe.encoding.schema import parse_schema
@@ -23,8 +21,7 @@ from lethe.encoding.spread import Spread
 from lethe.features.insight import costs
 from lethe.features.tables import fitting, inferring, networks
 from lethe.features.tables.rivals import scikit_learn
-from lethe.proof.calibration import ModelSettings
-from lethe.proof.losses import Objective, num_weight_rows
+from lethe.proof import calibration, losses
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 HELD_OUT = 0.25
@@ -76,7 +73,7 @@ class Preview:
 
 
 def preview(
-    table: str | Path | Frame,
+    table: str | Path | files.Frame,
     *,
     schema: dict[str, Any],
     objective: str | None = None,
@@ -88,7 +85,7 @@ def preview(
     seed: int = 0,
     network: networks.NetworkFile | str | Path | None = None,
     tangent: Mapping[str, Any] | None = None,
-    progress: Progress = lambda status, done, total: None,
+    progress: waiting.Progress = lambda status, done, total: None,
 ) -> Preview:
     """Encode a table with the schema, then fit and evaluate models on its rows, all on this machine.
 
@@ -109,7 +106,7 @@ def preview(
     measured_by = _choose("metric", metric, fitting.metrics_of(learned_by), f"is not available for {learned_by}")
     network_file = None if network is None else networks.opened(network, parsed)
     if network_file is None and tangent is not None:
-        raise PreconditionFailed("There is no network.", [FieldError("network", "expected its file")])
+        raise problems.PreconditionFailed("There is no network.", [problems.FieldError("network", "expected its file")])
     layers = None
     if network_file and tangent is not None:
         layers = networks.chosen_layers(network_file, tangent, learned_by, second_moment)
@@ -120,7 +117,7 @@ def preview(
     unit = unit_rows(raw) if encoder else encoded.features
     places = {"network": slice(0, raw.shape[1])} if encoder else parsed.places
     num_classes = 1 if parsed.target else len(parsed.classes)
-    num_scores = num_weight_rows(num_classes, learned_by)
+    num_scores = losses.num_weight_rows(num_classes, learned_by)
     rows: fitting.FittingRows = fitting.LinearRows(unit.astype(np.float64), num_scores)
     if network_file and layers:
         rows = networks.rows_of(network_file, layers, unit, num_scores=num_scores, progress=progress)
@@ -143,7 +140,7 @@ def preview(
     rival = scikit_learn(raw, learned, train, test, factors)
     delta = delta or float(len(train) ** -1.1)
     tried = [
-        ModelSettings(epsilon=epsilon, delta=delta, l2=regularisation, second_moment=second_moment)
+        calibration.ModelSettings(epsilon=epsilon, delta=delta, l2=regularisation, second_moment=second_moment)
         for epsilon in epsilons
         for regularisation in l2 or costs.around(len(train), epsilon, learned_by)
     ]
@@ -171,27 +168,30 @@ def preview(
     )
 
 
-def _encoded(table: str | Path | Frame, schema: Schema) -> tuple[dict[str, Any], Labelled]:
+def _encoded(table: str | Path | files.Frame, schema: Schema) -> tuple[dict[str, Any], Labelled]:
     """Return a table's columns and its encoded records."""
     columns = inferring.columns_of(table)
     missing = [name for name in schema.used if name not in columns]
-    refuse(SchemaInvalid, [FieldError(f"column {name}", "is missing") for name in missing])
+    refuse(problems.SchemaInvalid, [problems.FieldError(f"column {name}", "is missing") for name in missing])
     num_rows = len(columns[schema.label])
     if num_rows == 0:
-        raise DatasetUnusable("There are no rows.")
+        raise problems.DatasetUnusable("There are no rows.")
     encoded = schema.encode_labelled(columns, range(1, num_rows + 1))
     schema.check_known(encoded.num_unknown, num_rows)
     return columns, encoded
 
 
-def _objectives(schema: Schema) -> list[Objective]:
+def _objectives(schema: Schema) -> list[losses.Objective]:
     """Return the objectives available for a schema's labels or target, the default first."""
     if schema.target:
-        counts = [Objective.POISSON_REGRESSION] if schema.target.counts else []
-        return [*counts, Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES]
+        counts = [losses.Objective.POISSON_REGRESSION] if schema.target.counts else []
+        return [*counts, losses.Objective.HUBER_REGRESSION, losses.Objective.LEAST_SQUARES]
     if schema.separator:
-        return [Objective.MULTILABEL_LOGISTIC_REGRESSION]
-    return [Objective.LOGISTIC_REGRESSION, *([Objective.SMOOTHED_HINGE] if len(schema.classes) == 2 else [])]
+        return [losses.Objective.MULTILABEL_LOGISTIC_REGRESSION]
+    return [
+        losses.Objective.LOGISTIC_REGRESSION,
+        *([losses.Objective.SMOOTHED_HINGE] if len(schema.classes) == 2 else []),
+    ]
 
 
 def _choose(field: str, name: str | None, allowed: Sequence[E], refusal: str) -> E:
@@ -199,7 +199,9 @@ def _choose(field: str, name: str | None, allowed: Sequence[E], refusal: str) ->
     if name is None:
         return allowed[0]
     if name not in allowed:
-        raise PreconditionFailed(f"The {field} {refusal}.", [FieldError(field, expected(allowed, found=name))])
+        raise problems.PreconditionFailed(
+            f"The {field} {refusal}.", [problems.FieldError(field, fields.expected(allowed, found=name))]
+        )
     return type(allowed[0])(name)
 
 

@@ -5,14 +5,13 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.derived import VERBS, CommandCall, OptionShape, add_group, derive, made
-from lethe.cli.gateway import show
+from lethe.cli import derived, gateway
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.features.trainers.contract import TableOut, TrainerOut, TrainingOut
 
-VERBS["training_tables.upload"] = "create"
-add_group("training_tables", "training-table", "Tables with original columns that trainers read.")
-add_group("trainers", "trainer", "Models retrained from scratch without a person's data.")
+derived.VERBS["training_tables.upload"] = "create"
+derived.add_group("training_tables", "training-table", "Tables with original columns that trainers read.")
+derived.add_group("trainers", "trainer", "Models retrained from scratch without a person's data.")
 
 
 def _line_of_table(table: TableOut) -> str:
@@ -28,16 +27,17 @@ def _line_of_training(training: TrainingOut) -> str:
     return f"{training.id}  {training.status:<10}  {training.started_at:%F %T}  {training.error_code or ''}".rstrip()
 
 
-derive("training_tables.list", line=_line_of_table)
-derive("trainers.list", line=_line_of_trainer)
-derive("trainers.trainings", line=_line_of_training)
+derived.derive("training_tables.list", line=_line_of_table)
+derived.derive("trainers.list", line=_line_of_trainer)
+derived.derive("trainers.trainings", line=_line_of_training)
 
 
-@made(
-    "trainers.create", OptionShape(positional=("name", "table_id"), omit=("files", "lock", "command", "score_command"))
+@derived.made(
+    "trainers.create",
+    derived.OptionShape(positional=("name", "table_id"), omit=("files", "lock", "command", "score_command")),
 )
 def create(
-    call: CommandCall,
+    call: derived.CommandCall,
     folder: Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder with the trainer's source files.")],
     lock: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Lock file of the trainer's environment.")],
     train: Annotated[str, typer.Option(help="Python source file that trains.")] = "train.py",
@@ -51,4 +51,4 @@ def create(
     call.arguments.update({"files": files, "lock": lock.read_text(), "command": ["python", train]})
     if score is not None:
         call.arguments["score_command"] = ["python", score]
-    show(call())
+    gateway.show(call())

@@ -5,17 +5,15 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from lethe.contract import datasets, operation, problems
-from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text, example, optional
-from lethe.contract.sets import ClosedSet, Scope
+from lethe.contract import datasets, fields, operation, problems, sets
 
 MAX_TABLE_BYTES = 256 * 2**20
 """Maximum size of a table in memory, in Arrow's format."""
-FileName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"), WHOLE]
+FileName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"), fields.WHOLE]
 _MAX_FILES_BYTES = 2**19
 
 
-class TrainingStatus(ClosedSet):
+class TrainingStatus(sets.ClosedSet):
     RUNNING = "running"
     PUBLISHED = "published"
     """The training's artefacts are live, or were live until a later training was published."""
@@ -27,20 +25,22 @@ class TrainingStatus(ClosedSet):
 class TableFileIn(datasets.RowsIn):
     """CSV, Parquet or Arrow file of rows with their original columns."""
 
-    subject_column: Name = Field(description="Column that identifies each row's person. Trainers never see it.")
-    subject_kind: Name | None = optional("Kind of identifiers in subject_column. Default: customer_id.")
+    subject_column: fields.Name = Field(description="Column that identifies each row's person. Trainers never see it.")
+    subject_kind: fields.Name | None = fields.optional("Kind of identifiers in subject_column. Default: customer_id.")
 
 
 class TrainingTableIn(TableFileIn):
-    name: Name = Field(description="Name of the table, and of the dataset that tracks the people in the table's rows.")
+    name: fields.Name = Field(
+        description="Name of the table, and of the dataset that tracks the people in the table's rows."
+    )
 
 
-class ColumnOut(Answer):
+class ColumnOut(fields.Answer):
     name: str = Field(description="Name of the column.")
     type: str = Field(description="Arrow type of the column.")
 
 
-class TableOut(Answer):
+class TableOut(fields.Answer):
     """Training table. Its rows are sealed; erasing a person also erases the person's rows."""
 
     id: str = Field(description="ID of the table.")
@@ -57,11 +57,13 @@ class NewTableOut(TableOut):
     warnings: list[str] = Field(description="Subject IDs that requests might not find, with the remedy. Shown once.")
 
 
-Command = Annotated[list[Annotated[Text, Field(min_length=1, max_length=1000)]], Field(min_length=1, max_length=50)]
+Command = Annotated[
+    list[Annotated[fields.Text, Field(min_length=1, max_length=1000)]], Field(min_length=1, max_length=50)
+]
 
 
-class TrainerIn(Body):
-    model_config = example(
+class TrainerIn(fields.Body):
+    model_config = fields.example(
         name="churn, boosted trees",
         table_id="tbl_3f9c2a7b10d4e85f6a21",
         command=["python", "train.py"],
@@ -73,13 +75,13 @@ class TrainerIn(Body):
         min_metric=0.87,
     )
 
-    name: Name = Field(description="Name of the trainer, shown in bundles.")
-    table_id: Name = Field(description="ID of the table to train on.")
+    name: fields.Name = Field(description="Name of the trainer, shown in bundles.")
+    table_id: fields.Name = Field(description="ID of the table to train on.")
     command: Command = Field(
         description="Program and arguments, run in the trainer's folder. It reads rows.arrow and holdout.arrow (Arrow "
         "streams) and writes its artefacts and metrics.json. The command `python` runs the worker's Python."
     )
-    score_command: Command | None = optional(
+    score_command: Command | None = fields.optional(
         "Program that reads artefacts/* and rows.arrow and writes losses.npy with one float64 per row. Tests that "
         "measure losses need this program."
     )
@@ -88,14 +90,14 @@ class TrainerIn(Body):
         max_length=50,
         description="Source files of the trainer, keyed by name; at most 512 KiB in total.",
     )
-    lock: Annotated[Text, Field(max_length=100_000)] = Field(
+    lock: Annotated[fields.Text, Field(max_length=100_000)] = Field(
         description="Lock file with one NAME==VERSION line per Python distribution. Workers whose versions differ are "
         "refused. Empty if the trainer needs none."
     )
     artefacts: Annotated[list[FileName], Field(min_length=1, max_length=50)] = Field(
         description="Names of the files that the command writes to artefacts/. All of them are published."
     )
-    metrics: Annotated[list[Name], Field(max_length=50)] | None = optional(
+    metrics: Annotated[list[fields.Name], Field(max_length=50)] | None = fields.optional(
         "Names of the numbers in metrics.json to store and show. Default: none."
     )
     holdout: Annotated[float, Field(ge=0, le=0.5)] = Field(
@@ -107,8 +109,8 @@ class TrainerIn(Body):
         default=False,
         description="Add a column lethe_group to both files, with a random number for each person, to split by person.",
     )
-    metric: Name | None = optional("Name of the metric, one of `metrics`, that the quality gate checks.")
-    min_metric: Annotated[float, Field(allow_inf_nan=False)] | None = optional(
+    metric: fields.Name | None = fields.optional("Name of the metric, one of `metrics`, that the quality gate checks.")
+    min_metric: Annotated[float, Field(allow_inf_nan=False)] | None = fields.optional(
         "Minimum value of the metric. Artefacts below it are published but cannot be downloaded until released."
     )
     seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
@@ -150,13 +152,13 @@ class TrainerIn(Body):
         return self
 
 
-class ArtefactOut(Answer):
+class ArtefactOut(fields.Answer):
     name: str = Field(description="Name of the file in artefacts/.")
     sha256: str = Field(description="SHA-256 (hex) of the artefact.")
     size: int = Field(description="Size of the artefact in bytes.")
 
 
-class TrainingOut(Answer):
+class TrainingOut(fields.Answer):
     id: str = Field(description="ID of the training run.")
     status: TrainingStatus = Field(description="Status of the training run.")
     revision: int = Field(
@@ -174,7 +176,7 @@ class TrainingOut(Answer):
     artefacts: list[ArtefactOut] = Field(description="Artefacts of the training run; empty if they were not published.")
 
 
-class TrainerOut(Answer):
+class TrainerOut(fields.Answer):
     """Trainer, including the state of its live artefacts."""
 
     id: str = Field(description="ID of the trainer.")
@@ -197,14 +199,14 @@ class TrainerOut(Answer):
     retired_at: datetime.datetime | None = Field(description="Time of the trainer's retirement; null while in use.")
 
 
-class PlannedOut(Answer):
+class PlannedOut(fields.Answer):
     start_by: datetime.datetime = Field(description="Time by which the retraining must start.")
     request_ids: list[str] = Field(description="IDs of the requests that the retraining serves.")
     due_at: datetime.datetime = Field(description="Earliest due date of the requests in `request_ids`.")
     late: bool = Field(description="True if the due date can no longer be met, given the expected duration.")
 
 
-class TrainerPlanOut(Answer):
+class TrainerPlanOut(fields.Answer):
     """Smallest set of retrainings that meets the due date of every currently known request."""
 
     expected_seconds: float = Field(
@@ -219,7 +221,7 @@ _TRAINERS = operation.ResourceOperations("Trainers", "/v1/trainers", problems.No
 UPLOAD_TABLE = _TABLES.operation(
     "create_training_table",
     "POST",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     gives=NewTableOut,
     status=201,
     repeat="keyed",
@@ -235,16 +237,16 @@ UPLOAD_TABLE = _TABLES.operation(
 LIST_TABLES = _TABLES.operation(
     "list_training_tables",
     "GET",
-    scope=Scope.MODELS_READ,
-    query=Paging,
-    gives=PageOut[TableOut],
+    scope=sets.Scope.MODELS_READ,
+    query=fields.Paging,
+    gives=fields.PageOut[TableOut],
     does="List training tables, newest first.",
 )
 GET_TABLE = _TABLES.of_one(
     "get_training_table",
     "GET",
     "/{table_id}",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=TableOut,
     does="Return a training table.",
 )
@@ -252,7 +254,7 @@ RETIRE_TABLE = _TABLES.of_one(
     "retire_training_table",
     "DELETE",
     "/{table_id}",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     gives=type(None),
     status=204,
     problems=(problems.DatasetInUse,),
@@ -261,7 +263,7 @@ RETIRE_TABLE = _TABLES.of_one(
 CREATE = _TRAINERS.operation(
     "create_trainer",
     "POST",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     takes=TrainerIn,
     gives=TrainerOut,
     status=201,
@@ -273,16 +275,16 @@ CREATE = _TRAINERS.operation(
 LIST = _TRAINERS.operation(
     "list_trainers",
     "GET",
-    scope=Scope.MODELS_READ,
-    query=Paging,
-    gives=PageOut[TrainerOut],
+    scope=sets.Scope.MODELS_READ,
+    query=fields.Paging,
+    gives=fields.PageOut[TrainerOut],
     does="List trainers, newest first.",
 )
 GET = _TRAINERS.of_one(
     "get_trainer",
     "GET",
     "/{trainer_id}",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=TrainerOut,
     does="Return a trainer and the state of its training runs.",
 )
@@ -290,7 +292,7 @@ RETIRE = _TRAINERS.of_one(
     "retire_trainer",
     "DELETE",
     "/{trainer_id}",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     gives=type(None),
     status=204,
     does="Retire a trainer and destroy its artefacts. Requests no longer wait for it. Repeating the call is a no-op.",
@@ -299,16 +301,16 @@ TRAININGS = _TRAINERS.of_one(
     "list_trainings",
     "GET",
     "/{trainer_id}/trainings",
-    scope=Scope.MODELS_READ,
-    query=Paging,
-    gives=PageOut[TrainingOut],
+    scope=sets.Scope.MODELS_READ,
+    query=fields.Paging,
+    gives=fields.PageOut[TrainingOut],
     does="List a trainer's training runs, newest first.",
 )
 PLAN = _TRAINERS.of_one(
     "get_trainer_plan",
     "GET",
     "/{trainer_id}/plan",
-    scope=Scope.ACCOUNTING_READ,
+    scope=sets.Scope.ACCOUNTING_READ,
     gives=TrainerPlanOut,
     does="Return the smallest set of retrainings that meets all due dates, with the requests that each serves.",
 )
@@ -316,7 +318,7 @@ RELEASE = _TRAINERS.of_one(
     "release_trainer",
     "POST",
     "/{trainer_id}/release",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     gives=TrainerOut,
     repeat="idempotent",
     does="Release live artefacts that were held back by the quality gate. Repeating the call is a no-op.",
@@ -325,7 +327,7 @@ ARTEFACT = _TRAINERS.of_two(
     "get_artefact",
     "GET",
     "/{trainer_id}/artefacts/{name}",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=bytes,
     problems=(problems.ModelHeld, problems.WeightsDestroyed),
     does="Return a live artefact. The download is recorded, because exported copies are never retrained.",

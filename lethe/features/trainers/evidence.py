@@ -5,8 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lethe.features.systems.bundle import EvidenceKind, Line, require
-from lethe.features.systems.contract import Grade
+from lethe.features.systems import bundle, contract
 from lethe.proof import wellformed
 
 RETRAINING, RETIRED = "retraining", "trainer_retired"
@@ -25,21 +24,21 @@ _FIELDS = {
 }
 
 
-def _of_retraining(line: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
+def _of_retraining(line: bundle.Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> contract.Grade:
     evidence = line["evidence"]
-    require("retraining_complete", evidence.keys() == _FIELDS, f"the fields {sorted(_FIELDS)}")
+    bundle.require("retraining_complete", evidence.keys() == _FIELDS, f"the fields {sorted(_FIELDS)}")
     times = {name: evidence[name] for name in ("erased_at", "started_at", "published_at")}
     wellformed.check("the retraining", times, dict.fromkeys(times, wellformed.moment))
     erased, started, published = (datetime.datetime.fromisoformat(moment) for moment in times.values())
-    require("retrained_after_erasure", erased <= started <= published, "a training that began after the erasure")
+    bundle.require("retrained_after_erasure", erased <= started <= published, "a training that began after the erasure")
     digests = [evidence["trainer_sha256"], evidence["lock_sha256"], *evidence["artefacts"].values()]
     is_named = all(_DIGEST.fullmatch(digest) for digest in digests) and bool(evidence["artefacts"])
-    require("artefacts_by_digest", is_named, "the SHA-256 of the trainer, its lock file and each artefact")
-    return Grade.RETRAINED_HERMETIC
+    bundle.require("artefacts_by_digest", is_named, "the SHA-256 of the trainer, its lock file and each artefact")
+    return contract.Grade.RETRAINED_HERMETIC
 
 
 _PACKAGE = "lethe.features.trainers"
 EVIDENCE = (
-    EvidenceKind.worded(_PACKAGE, RETRAINING, _of_retraining),
-    EvidenceKind.worded(_PACKAGE, RETIRED, lambda line, request_id, certificates: Grade.SEARCHED),
+    bundle.EvidenceKind.worded(_PACKAGE, RETRAINING, _of_retraining),
+    bundle.EvidenceKind.worded(_PACKAGE, RETIRED, lambda line, request_id, certificates: contract.Grade.SEARCHED),
 )

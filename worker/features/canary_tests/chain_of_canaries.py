@@ -13,13 +13,14 @@ from torch import Tensor
 from app.errors import AuditFailed
 from lethe import sockets
 from lethe.proof import canary_test, methods
-from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.mechanism import Mechanism
 from worker.evidence import Lanes
 from worker.langevin import chain, engines, init, noise
 
 
-def run(mechanism: Mechanism, plan: CanaryPlan, *, on_progress: Callable[[int], None]) -> Observed:
+def run(
+    mechanism: Mechanism, plan: canary_test.CanaryPlan, *, on_progress: Callable[[int], None]
+) -> canary_test.Observed:
     """Return the statistics of the lanes after the steps of `plan`. The plan's `steps_before` steps are taken first.
 
     `on_progress(steps_done)` is called after every step and may raise to stop the run. Raises `AuditFailed` if the

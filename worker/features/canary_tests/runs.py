@@ -1,15 +1,16 @@
 """Runs of canary tests, whose results are statistics."""
 
-from app import errors, tracing
+from app import errors, installations, tracing
 from app.features.canary_tests import service
-from app.installations import Installation
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import RunKind
 from lethe.proof.canary_test import Observed
 from worker import handlers
 
 
-def run_test(installation: Installation, claimed_run: ClaimedRun, root: str, holder: handlers.Holder) -> None:
+def run_test(
+    installation: installations.Installation, claimed_run: ClaimedRun, root: str, holder: handlers.Holder
+) -> None:
     """Run a canary test and end the run with the test's statistics. A failed test is not repeated."""
     assert claimed_run.mechanism is not None
     assert claimed_run.audit is not None

@@ -14,10 +14,8 @@ from torch import Tensor
 from lethe.encoding.rows import as_factors
 from lethe.proof.mechanism import Mechanism
 from worker.evidence import Push
-from worker.features.gpu import passes
-from worker.features.gpu.keystream import DeviceNoise, FillsNoise
-from worker.langevin.engines import Backend
-from worker.langevin.losses import LOGISTIC, Loss
+from worker.features.gpu import keystream, passes
+from worker.langevin import engines, losses
 from worker.langevin.schedule import Schedule, Step
 from worker.langevin.step import State
 
@@ -41,7 +39,7 @@ class Walk:
         rows_pass: passes.Pass,
         state: State,
         *,
-        noise: FillsNoise,
+        noise: keystream.FillsNoise,
         schedule: Schedule,
         l2: float,
         step_size: float,
@@ -148,7 +146,7 @@ class DeviceRows:
         weights: NDArray[np.int32] | None = None,  # (n,), in units of 2^-23
         *,
         num_classes: int,
-        loss: Loss = LOGISTIC,
+        loss: losses.Loss = losses.LOGISTIC,
         device: torch.device,
         slots: Sequence[slice] | None = None,
     ) -> None:
@@ -186,7 +184,7 @@ class DeviceRows:
         radius: float,
         on_progress: Callable[[int], None],
         push: Push | None = None,
-        noise: FillsNoise | None = None,
+        noise: keystream.FillsNoise | None = None,
     ) -> State:
         """Take the next `steps` noisy projected steps of the `schedule` on the device and return the new state, on the
         CPU. `state` does not change. `push` is the displacement of the lanes.
@@ -196,7 +194,7 @@ class DeviceRows:
         """
         with ExitStack() as stack:
             stack.enter_context(self._computing())
-            source = noise if noise is not None else stack.enter_context(DeviceNoise(self._device))
+            source = noise if noise is not None else stack.enter_context(keystream.DeviceNoise(self._device))
             settings = {"l2": l2, "step_size": step_size, "noise_scale": noise_scale, "radius": radius}
             walk = stack.enter_context(
                 Walk(self._pass, state, noise=source, schedule=schedule, place=self._place, push=push, **settings)
@@ -297,7 +295,7 @@ def open_rows(
     features: NDArray[np.float32],
     labels: NDArray[np.int32],
     weights: NDArray[np.int32] | None,
-    _: Backend,
+    _: engines.Backend,
     slots: Sequence[slice],
     *,
     device: torch.device,
@@ -305,7 +303,7 @@ def open_rows(
     """Copy a linear model's rows to a GPU (`worker.langevin.engines.Engine`)."""
     if device.type == "cpu" or mechanism.is_tangent:
         return None
-    num_classes, loss = mechanism.num_classes, Loss.of(mechanism)
+    num_classes, loss = mechanism.num_classes, losses.Loss.of(mechanism)
     return DeviceRows(features, labels, weights, num_classes=num_classes, loss=loss, device=device, slots=slots)
 
 

@@ -25,9 +25,7 @@ from lethe.features.networks.tangents.graph import Graph
 from lethe.features.networks.tangents.model import Tangent, network_inputs, scores
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
-from worker.langevin.engines import Backend
-from worker.langevin.evaluate import LabelledRows
-from worker.langevin.losses import Loss
+from worker.langevin import engines, evaluate, losses
 
 _BLOCK_ROWS = 64
 # Jacobian entries in double precision per block: half a gigabyte.
@@ -58,7 +56,7 @@ class TangentRows:
         """
         self._features, self._labels, self._row_weights = features, labels, weights
         self._device = device or torch.device("cpu")
-        self._mechanism, self._loss, self._network = mechanism, Loss.of(mechanism), network
+        self._mechanism, self._loss, self._network = mechanism, losses.Loss.of(mechanism), network
         self._tangent = tangent_of(mechanism, network, device=self._device)
         self._scales = np.full(len(features), np.nan, np.float32)
 
@@ -159,7 +157,7 @@ def tangent_of(
     tangent = Tangent(
         Graph(network).to(device or torch.device("cpu"), dtype),
         stated.linearisation,
-        num_scores=Loss.of(mechanism).weight_rows(mechanism.num_classes),
+        num_scores=losses.Loss.of(mechanism).weight_rows(mechanism.num_classes),
     )
     if tangent.num_parameters != mechanism.num_parameters:
         raise ValueError("Expected as many parameters as the mechanism states")
@@ -167,8 +165,8 @@ def tangent_of(
 
 
 def scored(
-    mechanism: Mechanism, network: bytes, parameters: NDArray[np.float64], rows: Iterable[LabelledRows]
-) -> Iterator[LabelledRows]:
+    mechanism: Mechanism, network: bytes, parameters: NDArray[np.float64], rows: Iterable[evaluate.LabelledRows]
+) -> Iterator[evaluate.LabelledRows]:
     """Replace each non-null row with its scores under the `parameters` (1, p), so that the rows can be evaluated with a
     linear model whose weights are the identity."""
     tangent = tangent_of(mechanism, network)
@@ -177,7 +175,7 @@ def scored(
         yield scores(tangent, parameters, features[is_present]).astype(np.float32), labels[is_present]
 
 
-def slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
+def slopes(loss: losses.Loss, scores: Tensor, labels: Tensor) -> Tensor:
     """Return the slope of each row's loss with respect to its scores  # (n, 1) or (n, C)"""
     if loss.class_weights is not None:
         weights = scores.new_tensor(loss.class_weights)[labels.long()]  # (n,)
@@ -195,7 +193,7 @@ def open_rows(
     features: NDArray[np.float32],
     labels: NDArray[np.int32],
     weights: NDArray[np.int32] | None,
-    backend: Backend,
+    backend: engines.Backend,
     _: Sequence[slice],
     *,
     device: torch.device,

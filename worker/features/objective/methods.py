@@ -11,9 +11,8 @@ from app.errors import RunDiffersFromPlan
 from lethe.features.objective.methods import NAME, Perturbed
 from worker.evidence import Lanes
 from worker.features.objective.solver import minimise
-from worker.langevin.chain import Ran
+from worker.langevin import chain, step
 from worker.langevin.noise import Noise
-from worker.langevin.step import no_lanes
 from worker.langevin.window import Show
 
 
@@ -30,7 +29,7 @@ def run(
     lanes: Lanes | None = None,
     show: Show | None = None,
     **others: Any,
-) -> Ran:
+) -> chain.Ran:
     """Train a version on the current rows with fresh noise. The arguments are those of `chain.run`.
 
     No progress is reported before the end, because the number of iterations depends on the rows. Raises
@@ -43,7 +42,7 @@ def run(
         raise RunDiffersFromPlan("A version of this method is learned from scratch, without checkpoints.")
     if show and ((window := show(0)).until, window.slots) != (steps, (slice(0, mechanism.num_slots),)):
         raise RunDiffersFromPlan("What the run reads is not in memory.")
-    start, canaries = (lanes.start(noise), lanes.push.canaries) if lanes else (no_lanes(), None)
+    start, canaries = (lanes.start(noise), lanes.push.canaries) if lanes else (step.no_lanes(), None)
     minimised = minimise(
         mechanism=mechanism,
         features=features,
@@ -54,7 +53,7 @@ def run(
     )
     on_progress(steps)
     ended = torch.from_numpy(minimised.lanes)
-    return Ran(
+    return chain.Ran(
         mechanism=mechanism,  # type: ignore[arg-type]
         parameters=minimised.parameters,
         first_step=0,

@@ -19,9 +19,8 @@ from lethe.encoding.targets import UNIT
 from lethe.features.objective.mechanism import ObjectivePerturbation
 from lethe.proof.losses import Objective
 from worker.features.objective.certificate import gradient_norm_bound
-from worker.langevin.losses import Loss
+from worker.langevin import losses, window
 from worker.langevin.noise import Noise
-from worker.langevin.window import blocks
 
 NEWTON_PARAMETERS = 512
 """Maximum number of parameters of a part for which the Hessian is factorised."""
@@ -144,10 +143,10 @@ class _Rows:
         self.records, self._mechanism = 0, mechanism
         self._of_labels = mechanism.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION
         self._of_classes = None if mechanism.class_weights is None else np.array(mechanism.class_weights)
-        Loss(mechanism.objective).require_labels(self.labels, mechanism.num_classes)
+        losses.Loss(mechanism.objective).require_labels(self.labels, mechanism.num_classes)
         if self.weights is not None and not 0 <= self.weights.min() <= self.weights.max() <= UNIT:
             raise ValueError("Expected a weight between 0 and 1")
-        for block in blocks(num_rows):
+        for block in window.blocks(num_rows):
             squares = np.einsum("ij,ij->i", features[block], features[block], dtype=np.float64)
             # In this form NaN is refused too.
             if not (squares <= 1).all():
@@ -185,7 +184,7 @@ class _Rows:
 
     def _passed(self, point: Floats) -> Iterator[tuple[Floats, Floats, Floats | float, slice]]:
         """Yield each block's rows, probabilities, factors and slots; then overwrite rows and probabilities."""
-        for block in blocks(len(self.features)):
+        for block in window.blocks(len(self.features)):
             x = self.features[block].astype(np.float64)
             chances = x @ point.T
             if point.shape[0] > 1 and not self._of_labels:

@@ -15,12 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app import tracing
+from app import installations, tracing
 from app.catalogue import datasets, prediction, repository as catalogue_repository
 from app.db.tables import Dataset, Model
-from app.features.rehearsals import service as rehearsals
-from app.features.rehearsals.service import Drawn
-from app.installations import Installation
+from app.features.rehearsals import service, service as rehearsals
 from app.rows import repository as rows_repository
 from app.rows.blocks import Block
 from app.unlearning.queue import ClaimedRun
@@ -138,7 +136,9 @@ class Measure:
         return np.asarray(predicted == labels, np.float64)
 
 
-def rehearse(installation: Installation, claimed_run: ClaimedRun, root: str, holder: handlers.Holder) -> None:
+def rehearse(
+    installation: installations.Installation, claimed_run: ClaimedRun, root: str, holder: handlers.Holder
+) -> None:
     """Draw people at random, forget them in one copy, train another without them, and end the run with the report. The
     identities of the people drawn never leave this function."""
     mechanism = claimed_run.mechanism
@@ -194,7 +194,9 @@ HANDLERS: tuple[handlers.HandledKind, ...] = ((RunKind.REHEARSAL, rehearse),)
 
 
 @contextmanager
-def _measured_on(installation: Installation, claimed_run: ClaimedRun, root: str, selection: Drawn) -> Iterator[Sets]:
+def _measured_on(
+    installation: installations.Installation, claimed_run: ClaimedRun, root: str, selection: service.Drawn
+) -> Iterator[Sets]:
     """Copy the rows on which a rehearsal measures models, and overwrite the copies when the block ends.
 
     No mean is taken over too few people: a test set that is too small is dropped, and a forget or retain set that is

@@ -25,18 +25,15 @@ from app.config import Settings
 from app.db import migrate
 from app.deletion import deadlines
 from app.features.custody import endpoints as custody
-from app.features.desk import forms, rendering as pages
+from app.features.desk import forms, lists, rendering as pages
 from app.features.desk.forms import checked, parse_number, parse_optional_number, text
 from app.features.desk.glossary import labels
 from app.features.desk.languages import gettext, marked
-from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import count, regulation, words
 from app.features.protocols import endpoints as protocols
-from lethe.contract.api_keys import ApiKeyIn, ApiKeyOut, RotationIn
+from lethe.contract import api_keys, readiness, sets
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem
-from lethe.contract.readiness import ReadyOut
-from lethe.contract.sets import Scope
 from lethe.contract.tenants import MAY_NAME_SOMEBODY, Policy, TenantChangeIn, TenantIn
 from lethe.features.protocols.contract import AgentIn, IdentityIssuerIn
 
@@ -137,7 +134,7 @@ def remove_agent(context: TheContext, agent: str) -> Response:
 
 
 @router.get("/tenants")
-def list_tenants(context: TheContext, place: ThePlace) -> Response:
+def list_tenants(context: TheContext, place: lists.ThePlace) -> Response:
     """List all of the installation's tenants, for its operators."""
     return _all(context, place)
 
@@ -148,7 +145,7 @@ def create_tenant(context: TheContext, form: Form) -> Response:
     try:
         created = context.ask(tenants.create_tenant, body=checked(TenantIn, name=text(form, "name")))
     except Problem as error:
-        return _all(context, PagePosition(), error=error)
+        return _all(context, lists.PagePosition(), error=error)
     return context.page("tenants/made.html", status=201, made=created)
 
 
@@ -226,7 +223,7 @@ def _limits_in_force(policy: Policy) -> list[TimeLimitInForce]:
     return limits
 
 
-def _all(context: RequestContext, place: PagePosition, *, error: Problem | None = None) -> Response:
+def _all(context: RequestContext, place: lists.PagePosition, *, error: Problem | None = None) -> Response:
     listing = context.listing(tenants.list_tenants, place, "tenant", "tenants")
     return context.page("tenants/list.html", **listing, error=error)
 
@@ -400,7 +397,7 @@ _OVERLAPS = {
 
 
 @router.get("/keys")
-def list_keys(context: TheContext, place: ThePlace, done: Literal["", "revoked"] = "") -> Response:
+def list_keys(context: TheContext, place: lists.ThePlace, done: Literal["", "revoked"] = "") -> Response:
     """List keys, newest first."""
     return _list(context, place, done=done)
 
@@ -411,7 +408,7 @@ def create_key(context: TheContext, form: Form) -> Response:
     try:
         created = context.ask(tenants.create_api_key, body=_body(form))
     except Problem as error:
-        return _list(context, PagePosition(), error=error, form=form)
+        return _list(context, lists.PagePosition(), error=error, form=form)
     return context.page("keys/made.html", status=201, made=created, replaced=None)
 
 
@@ -425,7 +422,7 @@ def show_key(context: TheContext, key_id: str) -> Response:
 def rotate_key(context: TheContext, form: Form, key_id: str) -> Response:
     """Create a key's successor, and show it once."""
     try:
-        body = checked(RotationIn, overlap_seconds=parse_number(text(form, "overlap_seconds") or "0"))
+        body = checked(api_keys.RotationIn, overlap_seconds=parse_number(text(form, "overlap_seconds") or "0"))
         created = context.ask(tenants.rotate_api_key, key_id=key_id, body=body)
     except Problem as error:
         return _one(context, key_id, error)
@@ -443,9 +440,9 @@ def revoke_key(context: TheContext, key_id: str) -> Response:
     return pages.see(f"{pages.ROOT}/keys", done="revoked")
 
 
-def _body(form: FormData) -> ApiKeyIn:
+def _body(form: FormData) -> api_keys.ApiKeyIn:
     return checked(
-        ApiKeyIn,
+        api_keys.ApiKeyIn,
         name=text(form, "name"),
         scopes=[scope for scope in form.getlist("scopes") if isinstance(scope, str)],
         expires_at=_end_of(text(form, "expires_on")),
@@ -471,7 +468,7 @@ def _choices(labels: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(value, gettext(label)) for value, label in labels.items()]
 
 
-def _status(key: ApiKeyOut) -> str:
+def _status(key: api_keys.ApiKeyOut) -> str:
     if key.revoked_at is not None:
         return "revoked"
     is_expired = key.expires_at is not None and key.expires_at <= datetime.datetime.now(datetime.UTC)
@@ -485,7 +482,7 @@ def _one(context: RequestContext, key_id: str, error: Problem | None = None) -> 
 
 def _list(
     context: RequestContext,
-    place: PagePosition,
+    place: lists.PagePosition,
     *,
     done: str = "",
     error: Problem | None = None,
@@ -501,7 +498,7 @@ def _list(
         written={} if form is None else {name: text(form, name) for name in _FIELDS},
         chosen=[] if form is None else form.getlist("scopes"),
         sees=_choices(_VISIBLE_REQUESTS),
-        scopes=[(scope, label) for scope, label in labels("scopes").items() if context.caller.has(Scope(scope))],
+        scopes=[(scope, label) for scope, label in labels("scopes").items() if context.caller.has(sets.Scope(scope))],
     )
 
 
@@ -528,7 +525,7 @@ def show_settings(context: TheContext) -> Response:
     return context.page(
         "settings.html",
         settings=in_force(installation.settings),
-        ready=ReadyOut.model_validate_json(bytes(operations.ready(installation).body)),
+        ready=readiness.ReadyOut.model_validate_json(bytes(operations.ready(installation).body)),
         versions={
             "Lethe": importlib.metadata.version("lethe-server"),
             marked("Schema of the database"): ", ".join(migrate.heads()),

@@ -13,8 +13,7 @@ from app.access import service as access
 from app.api.calls import number_in
 from app.deletion import deadlines
 from app.features.custody import endpoints as custody
-from app.features.desk import lists, rendering as pages, repository
-from app.features.desk.request_context import RequestContext, TheContext
+from app.features.desk import lists, rendering as pages, repository, request_context
 from lethe.features.custody.contract import AuditEntryOut, AuditPageOut
 
 router = pages.new_router()
@@ -38,7 +37,7 @@ TheFilters = Annotated[dict[str, str], Depends(_filters)]
 
 
 @router.get("/audit-log")
-def list_entries(context: TheContext, place: lists.ThePlace, query: TheFilters) -> Response:
+def list_entries(context: request_context.TheContext, place: lists.ThePlace, query: TheFilters) -> Response:
     """List audit log entries, newest first."""
     page = _entries(context, query, limit=place.size, cursor=place.cursor)
     checkpoints = context.ask(custody.list_audit_checkpoints, limit=1).items
@@ -54,7 +53,7 @@ def list_entries(context: TheContext, place: lists.ThePlace, query: TheFilters) 
 
 
 @router.get("/audit-log/totals")
-def show_totals(context: TheContext, query: TheFilters) -> Response:
+def show_totals(context: request_context.TheContext, query: TheFilters) -> Response:
     """Show the number of matching entries for each action."""
     context.require(custody.list_audit_entries)
     with context.call.reading() as session:
@@ -67,7 +66,7 @@ def show_totals(context: TheContext, query: TheFilters) -> Response:
 
 @router.get("/audit-log/export")
 def export_entries(
-    context: TheContext,
+    context: request_context.TheContext,
     query: TheFilters,
     # Other downloads use the same name for this parameter.
     format: Literal["csv", "json"] = "csv",  # noqa: A002
@@ -90,20 +89,20 @@ def export_entries(
 
 
 @router.post("/audit-log/verify")
-def verify_log(context: TheContext) -> Response:
+def verify_log(context: request_context.TheContext) -> Response:
     """Recompute the audit log's hash chain."""
     return context.page("audit_log/verdict.html", verdict=context.ask(custody.verify_audit_log))
 
 
 @router.get("/audit-log/checkpoints.json")
-def download_checkpoints(context: TheContext) -> Response:
+def download_checkpoints(context: request_context.TheContext) -> Response:
     """Download the latest signed checkpoints, to be stored out of reach of anyone who could forge the log."""
     checkpoints = context.ask(custody.list_audit_checkpoints, limit=_MAX_CHECKPOINTS)
     return pages.json_file("audit-checkpoints.json", checkpoints.items)
 
 
 def _entries(
-    context: RequestContext, query: Mapping[str, str], *, limit: int, cursor: str | None = None
+    context: request_context.RequestContext, query: Mapping[str, str], *, limit: int, cursor: str | None = None
 ) -> AuditPageOut:
     """Return a page of matching entries in the API's format. Days begin at midnight in the tenant's time zone."""
     context.require(custody.list_audit_entries)
@@ -121,7 +120,7 @@ def _entries(
     return AuditPageOut(items=items, next_cursor=next_cursor, names=names)
 
 
-def _matching(context: RequestContext, query: Mapping[str, str]) -> dict[str, Any]:
+def _matching(context: request_context.RequestContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Return a query's filters as keyword arguments. Invalid dates are ignored."""
     zone = context.caller.policy.time_zone
     matching: dict[str, Any] = {name: query[name] for name in ("object_id", "actor", "action") if name in query}

@@ -10,11 +10,9 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.api import datasets, models
 from app.features.additions import endpoints as additions
-from app.features.desk import rendering as pages
+from app.features.desk import lists, rendering as pages, request_context
 from app.features.desk.forms import checked, file_in, in_words, parse_number, text
 from app.features.desk.languages import gettext, marked
-from app.features.desk.lists import ThePlace
-from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.networks import endpoints as networks
 from lethe.contract.fields import Name, Positive
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem
@@ -64,21 +62,21 @@ _FIELDS = ("name", "classes", "target", "network_id", "subject_kind", *_BUDGET)
 
 
 @router.get("/datasets")
-def list_datasets(context: TheContext, place: ThePlace) -> Response:
+def list_datasets(context: request_context.TheContext, place: lists.ThePlace) -> Response:
     """List datasets, newest first."""
     listing = context.listing(datasets.list_datasets, place, "dataset", "datasets")
     return context.page("datasets/list.html", **listing, may_upload=context.may(datasets.create_dataset))
 
 
 @router.get("/datasets/new")
-def new_dataset(context: TheContext) -> Response:
+def new_dataset(context: request_context.TheContext) -> Response:
     """Show the form for creating a dataset."""
     context.require(datasets.create_dataset)
     return _form(context, values=dict.fromkeys(_FIELDS, ""))
 
 
 @router.post("/datasets/new")
-def upload_dataset(context: TheContext, form: Form) -> Response:
+def upload_dataset(context: request_context.TheContext, form: request_context.Form) -> Response:
     """Create a dataset and show it, or show the file's faulty lines and the expected values."""
     context.require(datasets.create_dataset)
     values = {name: text(form, name) for name in _FIELDS}
@@ -109,7 +107,7 @@ def upload_dataset(context: TheContext, form: Form) -> Response:
 
 @router.get("/datasets/{dataset_id}")
 def show_dataset(
-    context: TheContext,
+    context: request_context.TheContext,
     dataset_id: str,
     done: Done = "",
     left_out: int = 0,
@@ -123,13 +121,13 @@ def show_dataset(
 
 
 @router.get("/datasets/{dataset_id}/live")
-def live_dataset(context: TheContext, dataset_id: str) -> Response:
+def live_dataset(context: request_context.TheContext, dataset_id: str) -> Response:
     """Refresh the live part of an open dataset page."""
     return context.page("datasets/live.html", **_details(context, dataset_id))
 
 
 @router.post("/datasets/{dataset_id}/records")
-def upload_records(context: TheContext, form: Form, dataset_id: str) -> Response:
+def upload_records(context: request_context.TheContext, form: request_context.Form, dataset_id: str) -> Response:
     """Add rows to a dataset, or show the file's faulty lines."""
     context.require(additions.add_records)
     try:
@@ -145,13 +143,13 @@ def upload_records(context: TheContext, form: Form, dataset_id: str) -> Response
 
 
 @router.post("/datasets/{dataset_id}/retire")
-def retire_dataset(context: TheContext, dataset_id: str) -> Response:
+def retire_dataset(context: request_context.TheContext, dataset_id: str) -> Response:
     """Retire a dataset."""
     context.ask(datasets.retire_dataset, dataset_id=dataset_id)
     return pages.see(f"{pages.ROOT}/datasets/{dataset_id}", done="retired")
 
 
-def _details(context: RequestContext, dataset_id: str) -> dict[str, Any]:
+def _details(context: request_context.RequestContext, dataset_id: str) -> dict[str, Any]:
     dataset = context.ask(datasets.get_dataset, dataset_id=dataset_id)
     return {
         "dataset": dataset,
@@ -164,7 +162,9 @@ def _details(context: RequestContext, dataset_id: str) -> dict[str, Any]:
     }
 
 
-def _form(context: RequestContext, *, values: Mapping[str, str], error: Problem | None = None) -> Response:
+def _form(
+    context: request_context.RequestContext, *, values: Mapping[str, str], error: Problem | None = None
+) -> Response:
     offered = context.ask_if_allowed(networks.list_networks, limit=_MAX_NETWORKS)
     return context.page(
         "datasets/new.html",
@@ -177,7 +177,7 @@ def _form(context: RequestContext, *, values: Mapping[str, str], error: Problem 
     )
 
 
-def _known_columns(context: RequestContext) -> dict[str, list[str]]:
+def _known_columns(context: request_context.RequestContext) -> dict[str, list[str]]:
     """Map the column names in the newest schemas to the kind and public facts that the form shows for them."""
     known: dict[str, list[str]] = {}
     for dataset in context.ask(datasets.list_datasets, limit=_MAX_SCHEMAS).items:

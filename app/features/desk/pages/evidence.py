@@ -10,17 +10,12 @@ from fastapi import Response
 from app.api import accounting, calls, datasets, models, runs
 from app.features.canary_tests import endpoints as canary_tests
 from app.features.custody import endpoints as custody
-from app.features.desk import rendering as pages
+from app.features.desk import glossary, languages, lists, rendering as pages, wording
 from app.features.desk.forms import OptionalPositive, OptionalProbability, checked, text
-from app.features.desk.glossary import labels
-from app.features.desk.languages import gettext, inside
-from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.request_context import Form, RequestContext, TheContext
-from app.features.desk.wording import at_least, at_most, count, given, number, of_notion, run_kind
 from app.features.insight import endpoints as insight
 from app.features.suppressions import endpoints as suppressions
-from lethe.contract.certificates import CertificateIn, CertificateOut, GuaranteeOut
-from lethe.contract.problems import CertificateDamaged, CertificateInvalid
+from lethe.contract import certificates, problems
 from lethe.contract.runs import AuditOut, RunOut
 from lethe.features.suppressions.contract import ConsentIn
 from lethe.proof.canary_test import CanaryPlan
@@ -61,11 +56,11 @@ class CertificateInWords:
     heading, the canary test and the numbers relate.
     """
 
-    certificate: CertificateOut
+    certificate: certificates.CertificateOut
     headline: str
     proves: list[str]
     does_not: list[str]
-    numbers: list[tuple[GuaranteeOut, str]]
+    numbers: list[tuple[certificates.GuaranteeOut, str]]
     is_weak: bool
     relation: str
 
@@ -82,35 +77,37 @@ class TestedRun:
 
 def findings(audit: AuditOut) -> str:
     """Return the names of the findings that refuted a run."""
-    return ", ".join(labels("findings").get(finding, finding) for finding in audit.findings)
+    return ", ".join(glossary.labels("findings").get(finding, finding) for finding in audit.findings)
 
 
 def canary_test_in_words(audit: AuditOut) -> CanaryTestInWords:
     guesses, lanes = audit.guesses, audit.lanes
     groups = CanaryPlan(lanes=lanes, steps_before=audit.steps_before, steps=audit.steps).groups
     squares = lanes - (0 if audit.visits is None else groups)
-    setup = gettext("{canaries}, each worth {records}, and {controls}.").format(
-        canaries=count(guesses.members, "canary", "canaries"),
-        records=count(audit.records, "worst-case record", "worst-case records"),
-        controls=count(guesses.nonmembers, "control", "controls"),
+    setup = languages.gettext("{canaries}, each worth {records}, and {controls}.").format(
+        canaries=wording.count(guesses.members, "canary", "canaries"),
+        records=wording.count(audit.records, "worst-case record", "worst-case records"),
+        controls=wording.count(guesses.nonmembers, "control", "controls"),
     )
     if audit.steps_before:
-        when = gettext("They were there for {before}, and gone in the {steps} of this run.").format(
-            before=count(audit.steps_before, "step", "steps"), steps=number(audit.steps)
+        when = languages.gettext("They were there for {before}, and gone in the {steps} of this run.").format(
+            before=wording.count(audit.steps_before, "step", "steps"), steps=wording.number(audit.steps)
         )
     else:
-        when = gettext("They were there in all {steps} of this run.").format(steps=count(audit.steps, "step", "steps"))
+        when = languages.gettext("They were there in all {steps} of this run.").format(
+            steps=wording.count(audit.steps, "step", "steps")
+        )
     return CanaryTestInWords(
         audit=audit,
-        wrong=[labels("refutations").get(finding, finding) for finding in audit.findings],
+        wrong=[glossary.labels("refutations").get(finding, finding) for finding in audit.findings],
         setup=f"{setup} {when}",
-        guessed=gettext(
+        guessed=languages.gettext(
             "Recognised as present: {right} of {members} canaries that were, and {wrong} of {nonmembers} that were not."
         ).format(
-            right=number(guesses.true_positives),
-            members=number(guesses.members),
-            wrong=number(guesses.false_positives),
-            nonmembers=number(guesses.nonmembers),
+            right=wording.number(guesses.true_positives),
+            members=wording.number(guesses.members),
+            wrong=wording.number(guesses.false_positives),
+            nonmembers=wording.number(guesses.nonmembers),
         ),
         squares=squares,
         noise_off=_deviation(audit.squares, squares),
@@ -132,117 +129,119 @@ def _proved_share(audit: AuditOut) -> float:
 
 def between(audit: AuditOut) -> str:
     """Format both bounds as "proved ≤ ε ≤ certified", or only the certified bound if the proved bound exceeds it."""
-    certified = f"ε ≤ {at_most(audit.epsilon, 3)}"
+    certified = f"ε ≤ {wording.at_most(audit.epsilon, 3)}"
     if audit.epsilon_lower_bound > audit.epsilon:
         return certified
-    return f"{at_least(audit.epsilon_lower_bound, 3)} ≤ {certified}"
+    return f"{wording.at_least(audit.epsilon_lower_bound, 3)} ≤ {certified}"
 
 
 def of_certified_run(audit: AuditOut) -> str:
     """Return the text about a run's canary test that is added to the run's certificate."""
     guesses = audit.guesses
-    text = gettext(
+    text = languages.gettext(
         "A canary test attacked the run with {canaries} and {controls}. It proves that of a record at its worst at "
         "least ε = {proved} is left, which of a run that is right is wrong once in {times} times at most; certified is "
         "ε ≤ {certified} for any one."
     )
     if audit.notion == Notion.RELEASE:
-        text = gettext(
+        text = languages.gettext(
             "A canary test attacked the run with {canaries} and {controls}. It proves that of a record still in the "
             "data at least ε = {proved} is left, which of a run that is right is wrong once in {times} times at most; "
             "certified is ε ≤ {certified} for any one."
         )
     return text.format(
-        canaries=count(guesses.members, "canary", "canaries"),
-        controls=count(guesses.nonmembers, "control", "controls"),
-        proved=at_least(audit.epsilon_lower_bound, 3),
-        times=number(round(1 / audit.error)),
-        certified=at_most(audit.epsilon, 3),
+        canaries=wording.count(guesses.members, "canary", "canaries"),
+        controls=wording.count(guesses.nonmembers, "control", "controls"),
+        proved=wording.at_least(audit.epsilon_lower_bound, 3),
+        times=wording.number(round(1 / audit.error)),
+        certified=wording.at_most(audit.epsilon, 3),
     )
 
 
-def certificate_in_words(certificate: CertificateOut, *, model: str = "") -> CertificateInWords:
+def certificate_in_words(certificate: certificates.CertificateOut, *, model: str = "") -> CertificateInWords:
     """Return a certificate in words. The sentences refer to its model as `model` (default: the model's id)."""
     statement = certificate.statement
     guarantees = [insight.guarantee_of(guarantee) for guarantee in statement["guarantees"]]
-    unlearning = of_notion(guarantees, Notion.UNLEARNING)
+    unlearning = wording.of_notion(guarantees, Notion.UNLEARNING)
     assert unlearning is not None
     records, steps = statement["request"]["records"], statement["run"]["steps"]
-    version = gettext("Version {number} of {model_id}").format(
+    version = languages.gettext("Version {number} of {model_id}").format(
         number=certificate.version, model_id=model or certificate.model_id
     )
     factor = math.exp(unlearning.epsilon) if unlearning.epsilon < 700 else math.inf
-    odds, chance = at_most(factor, 3), at_most(unlearning.delta, 3)
+    odds, chance = wording.at_most(factor, 3), wording.at_most(unlearning.delta, 3)
     proves = [
-        count(
+        wording.count(
             records,
             "row of this person was resealed as empty and read back to confirm it before the first step, and the keys "
             "to its previous content were destroyed.",
             "rows of this person were resealed as empty and read back to confirm it before the first step, and the "
             "keys to their previous content were destroyed.",
         ),
-        gettext("{version} came out of {steps} on the data without the person.").format(
-            version=version, steps=count(steps, "step", "steps")
+        languages.gettext("{version} came out of {steps} on the data without the person.").format(
+            version=version, steps=wording.count(steps, "step", "steps")
         ),
-        gettext(
+        languages.gettext(
             "Whoever looks at that version can hardly tell it from one learned without everybody who had been "
             "forgotten by then: anything that it may show is at most {odds} times as probable as there, plus {chance}. "
             "This counts requests that were not chosen by what published versions look like."
         ).format(odds=odds, chance=chance),
-        gettext(
+        languages.gettext(
             "The best attacker, who knows everything but the noise and has to say which of the two was published, is "
             "right in at most {share} of all cases; a coin is in 50 %."
         ).format(share=accuracy(unlearning)),
         *([of_certified_run(AuditOut(**statement["audit"]))] if statement["audit"] else []),
-        gettext(
+        languages.gettext(
             "The service checked its own conditions in that run, and signed all of this. Every number follows from "
             "what the certificate itself contains, and anybody can compute it again."
         ),
     ]
-    reached = gettext("ε ≤ {epsilon} at δ = {delta}").format(epsilon=at_most(unlearning.epsilon), delta=chance)
+    reached = languages.gettext("ε ≤ {epsilon} at δ = {delta}").format(
+        epsilon=wording.at_most(unlearning.epsilon), delta=chance
+    )
     is_weak = statement["target"]["widened"]
-    headline = gettext("{version} has forgotten this person: {reached}")
+    headline = languages.gettext("{version} has forgotten this person: {reached}")
     if is_weak:
-        headline = gettext("{version} meets a target too weak to be called forgetting: {reached}")
+        headline = languages.gettext("{version} meets a target too weak to be called forgetting: {reached}")
     return CertificateInWords(
         certificate=certificate,
         headline=headline.format(version=version, reached=reached),
         is_weak=is_weak,
         proves=proves,
-        does_not=[*([_beyond(statement["target"])] if is_weak else []), *map(gettext, statement["limits"])],
-        numbers=[(guarantee, labels("notions")[guarantee.notion]) for guarantee in guarantees],
+        does_not=[*([_beyond(statement["target"])] if is_weak else []), *map(languages.gettext, statement["limits"])],
+        numbers=[(guarantee, glossary.labels("notions")[guarantee.notion]) for guarantee in guarantees],
         relation=_relation(unlearning, AuditOut(**statement["audit"]) if statement["audit"] else None),
     )
 
 
-def _relation(unlearning: GuaranteeOut, audit: AuditOut | None) -> str:
+def _relation(unlearning: certificates.GuaranteeOut, audit: AuditOut | None) -> str:
     """Explain how a certificate's epsilons relate to each other."""
     texts = [
-        gettext(
+        languages.gettext(
             "ε ≤ {epsilon} in the heading is the bound to quote: it covers everybody who had been forgotten by then."
-        ).format(epsilon=at_most(unlearning.epsilon)),
+        ).format(epsilon=wording.at_most(unlearning.epsilon)),
     ]
     if audit is not None:
-        text = gettext("The canary test is about one record in this run alone, and found {bounds}.")
+        text = languages.gettext("The canary test is about one record in this run alone, and found {bounds}.")
         texts.append(text.format(bounds=between(audit)))
-    texts.append(gettext("The table compares the same version in other ways; each row has an ε of its own."))
+    texts.append(languages.gettext("The table compares the same version in other ways; each row has an ε of its own."))
     return " ".join(texts)
 
 
-def accuracy(guarantee: GuaranteeOut) -> str:
+def accuracy(guarantee: certificates.GuaranteeOut) -> str:
     """Return the best attacker's accuracy as a percentage, rounded up."""
-    return f"{at_most(100 * guarantee.best_attacker_accuracy, 3)} %"
+    return f"{wording.at_most(100 * guarantee.best_attacker_accuracy, 3)} %"
 
 
 def _beyond(target: dict[str, Any]) -> str:
-    return gettext(
+    return languages.gettext(
         "That the person is forgotten: this tenant's policy was widened, and lets the model's target be ε = {epsilon} "
         "at δ = {delta}, beyond ε = {largest_epsilon} at δ = {largest_delta} (one over the dataset's slots)."
     ).format(
-        epsilon=given(target["epsilon"]),
-        delta=given(target["delta"]),
-        largest_epsilon=given(target["largest_epsilon"]),
-        largest_delta=number(target["largest_delta"]),
+        epsilon=wording.given(target["epsilon"]),
+        delta=wording.given(target["delta"]),
+        largest_epsilon=wording.given(target["largest_epsilon"]),
+        largest_delta=wording.number(target["largest_delta"]),
     )
 
 
@@ -266,8 +265,8 @@ def verify_certificate(context: TheContext, certificate_id: str) -> Response:
     certificate, verdict, fault = None, None, None
     try:
         certificate = context.ask(accounting.get_certificate, certificate_id=certificate_id)
-        verdict = context.ask(accounting.verify_certificate, body=CertificateIn(jws=certificate.jws))
-    except (CertificateDamaged, CertificateInvalid) as error:
+        verdict = context.ask(accounting.verify_certificate, body=certificates.CertificateIn(jws=certificate.jws))
+    except (problems.CertificateDamaged, problems.CertificateInvalid) as error:
         fault = error
     about = {"certificate_id": certificate_id, "request_id": certificate and certificate.request_id}
     return context.page("requests/verdict.html", status=200, **about, verdict=verdict, error=fault)
@@ -314,31 +313,35 @@ def worst_first(tests: Sequence[TestedRun]) -> list[TestedRun]:
 def plot_of(tests: Sequence[TestedRun]) -> dict[str, Any]:
     """Return the plot of proved and certified bounds, run by run, in the format that `dashboard.js` draws."""
     return {
-        "columns": [gettext("run"), gettext("certified, at most"), gettext("proved, at least")],
+        "columns": [
+            languages.gettext("run"),
+            languages.gettext("certified, at most"),
+            languages.gettext("proved, at least"),
+        ],
         "rows": [[place, test.audit.epsilon, test.audit.epsilon_lower_bound] for place, test in enumerate(tests, 1)],
         "names": [_title(test) for test in tests],
         "ticks": [[place, _tick(test)] for place, test in enumerate(tests, 1)],
         "x": "",
-        "y": gettext("ε of one record"),
+        "y": languages.gettext("ε of one record"),
         "log": False,
         "height": 280,
     }
 
 
 def _title(test: TestedRun) -> str:
-    kind, day = run_kind(test.run.kind), f"{test.run.started_at:%Y-%m-%d}"
+    kind, day = wording.run_kind(test.run.kind), f"{test.run.started_at:%Y-%m-%d}"
     if not test.version:
         return f"{kind}, {day}"
-    return gettext("{kind}, version {version}, {day}").format(kind=kind, version=test.version, day=day)
+    return languages.gettext("{kind}, version {version}, {day}").format(kind=kind, version=test.version, day=day)
 
 
 def _tick(test: TestedRun) -> str:
-    return f"v{test.version}" if test.version else inside(run_kind(test.run.kind))
+    return f"v{test.version}" if test.version else languages.inside(wording.run_kind(test.run.kind))
 
 
 @router.get("/accounting")
 def list_accounts(
-    context: TheContext, place: ThePlace, epsilon: OptionalPositive = None, delta: OptionalProbability = None
+    context: TheContext, place: lists.ThePlace, epsilon: OptionalPositive = None, delta: OptionalProbability = None
 ) -> Response:
     """List datasets, each with its account for a budget of `epsilon` and `delta`."""
     page = context.ask_if_allowed(datasets.list_datasets, limit=_PER_PAGE, cursor=place.cursor)
@@ -393,7 +396,7 @@ def download_ledger(context: TheContext) -> Response:
 
 
 @router.get("/suppressions")
-def list_suppressions(context: TheContext, place: ThePlace) -> Response:
+def list_suppressions(context: TheContext, place: lists.ThePlace) -> Response:
     """List suppressions with their datasets, newest first."""
     return _list(context, place)
 
@@ -401,14 +404,14 @@ def list_suppressions(context: TheContext, place: ThePlace) -> Response:
 @router.post("/suppressions/search")
 def search_suppressions(context: TheContext, form: Form) -> Response:
     """List a person's suppressions. The id is sent in the body, hashed in memory, and stored nowhere."""
-    return _list(context, PagePosition(), subject_id=_consent(form).subject_id)
+    return _list(context, lists.PagePosition(), subject_id=_consent(form).subject_id)
 
 
 @router.post("/suppressions/lift")
 def lift_suppressions(context: TheContext, form: Form) -> Response:
     """Lift a person's suppressions after they have consented again."""
     lifted = context.ask(suppressions.lift_suppressions, body=_consent(form)).num_lifted
-    return _list(context, PagePosition(), lifted=lifted)
+    return _list(context, lists.PagePosition(), lifted=lifted)
 
 
 def _consent(form: Form) -> ConsentIn:
@@ -416,7 +419,7 @@ def _consent(form: Form) -> ConsentIn:
 
 
 def _list(
-    context: RequestContext, place: PagePosition, *, subject_id: str | None = None, lifted: int | None = None
+    context: RequestContext, place: lists.PagePosition, *, subject_id: str | None = None, lifted: int | None = None
 ) -> Response:
     filters = {} if subject_id is None else {"subject_id": subject_id}
     return context.page(

@@ -11,21 +11,17 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Response
 
 from app.api import deletion_requests
-from app.features.desk import case_endpoints, lists, rendering as pages
-from app.features.desk.languages import gettext
+from app.features.desk import case_endpoints, languages, lists, rendering as pages, request_context
 from app.features.desk.pages import home, request, requests
-from app.features.desk.request_context import RequestContext, TheContext
 from app.features.lists import endpoints as request_lists
+from lethe.contract import fields, problems, sets
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut, OpenClock
-from lethe.contract.fields import PageOut
-from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import ClockState, RequestOrder, RequestStatus
 
 router = pages.new_router()
 
 _ROWS = 25
 """Number of requests per page: as many as a laptop shows without scrolling."""
-_CLOCKS: Mapping[str, OpenClock] = {"o": ClockState.OVERDUE, "r": "running", "p": ClockState.PAUSED}
+_CLOCKS: Mapping[str, OpenClock] = {"o": sets.ClockState.OVERDUE, "r": "running", "p": sets.ClockState.PAUSED}
 """Clock states, most urgent first, by the first character of a cursor. Every open request is in one of them."""
 RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,64}$")]
 
@@ -52,7 +48,7 @@ ThePosition = Annotated[Position, Depends(_position)]
 
 @router.get("")
 def show_inbox(
-    context: TheContext,
+    context: request_context.TheContext,
     position: ThePosition,
     done: request.Done | requests.Done = "",
     decided: int = 0,
@@ -71,19 +67,19 @@ def show_inbox(
 
 
 @router.get("/inbox/live")
-def live_inbox(context: TheContext, position: ThePosition) -> Response:
+def live_inbox(context: request_context.TheContext, position: ThePosition) -> Response:
     """Refresh the counts and the queue of an open inbox."""
     context.require(deletion_requests.list_deletion_requests)
     return context.page("inbox/live.html", **_queue(context, position))
 
 
 @router.get("/inbox/cases/{request_id}")
-def show_case(context: TheContext, request_id: str, queue: requests.Queue = "all") -> Response:
+def show_case(context: request_context.TheContext, request_id: str, queue: requests.Queue = "all") -> Response:
     """Show a case next to the queue of an open inbox."""
     return context.page("inbox/case.html", **request.case_of(context, request_id), queue=queue)
 
 
-def _queue(context: RequestContext, position: Position) -> dict[str, Any]:
+def _queue(context: request_context.RequestContext, position: Position) -> dict[str, Any]:
     place = position.place
     page = _page(context, position)
     counts = {queue: _count(context, queue) for queue in _queues(context)}
@@ -93,7 +89,11 @@ def _queue(context: RequestContext, position: Position) -> dict[str, Any]:
         "queue": position.queue,
         "position": position,
         "counts": counts,
-        "titles": {"all": gettext("All"), "mine": gettext("Mine"), "unassigned": gettext("Unassigned")},
+        "titles": {
+            "all": languages.gettext("All"),
+            "mine": languages.gettext("Mine"),
+            "unassigned": languages.gettext("Unassigned"),
+        },
         "extent": place.extent(page, "request", "requests", total=counts.get(position.queue)),
         "may_decide": context.may(deletion_requests.approve_deletion_request),
         "may_see_people": context.may(case_endpoints.list_assignees),
@@ -102,7 +102,7 @@ def _queue(context: RequestContext, position: Position) -> dict[str, Any]:
     }
 
 
-def _page(context: RequestContext, position: Position) -> PageOut[DeletionRequestOut]:
+def _page(context: request_context.RequestContext, position: Position) -> fields.PageOut[DeletionRequestOut]:
     """Return the requests at a position in the queue, most urgent first.
 
     For each state of the clock, the API lists requests by deadline. An inbox cursor is the character of a state
@@ -110,37 +110,40 @@ def _page(context: RequestContext, position: Position) -> PageOut[DeletionReques
     """
     cursor = position.place.cursor or next(iter(_CLOCKS))
     if cursor[0] not in _CLOCKS:
-        raise InputInvalid(gettext("Check the filters."), [FieldError("cursor", gettext("expected a cursor"))])
+        raise problems.InputInvalid(
+            languages.gettext("Check the filters."),
+            [problems.FieldError("cursor", languages.gettext("expected a cursor"))],
+        )
     states, items = list(_CLOCKS), list[DeletionRequestOut]()
     after: str | None = cursor[1:] or None
     for state in states[states.index(cursor[0]) :]:
         if len(items) == _ROWS:
-            return PageOut(items=items, next_cursor=state)
+            return fields.PageOut(items=items, next_cursor=state)
         page = context.ask(
             deletion_requests.list_deletion_requests,
             **_filters(context, position.queue),
             clock=_CLOCKS[state],
-            order=RequestOrder.DEADLINE,
+            order=sets.RequestOrder.DEADLINE,
             limit=_ROWS - len(items),
             cursor=after,
         )
         items, after = [*items, *page.items], None
         if page.next_cursor is not None:
-            return PageOut(items=items, next_cursor=state + page.next_cursor)
-    return PageOut(items=items, next_cursor=None)
+            return fields.PageOut(items=items, next_cursor=state + page.next_cursor)
+    return fields.PageOut(items=items, next_cursor=None)
 
 
-def _queues(context: RequestContext) -> list[requests.Queue]:
+def _queues(context: request_context.RequestContext) -> list[requests.Queue]:
     """Return the caller's queues: `unassigned`, and `mine` for a person, require permission to list assignees."""
     if not context.may(case_endpoints.list_assignees):
         return ["all"]
     return ["mine", "unassigned", "all"] if context.caller.is_person else ["unassigned", "all"]
 
 
-def _filters(context: RequestContext, queue: requests.Queue) -> Mapping[str, Any]:
+def _filters(context: request_context.RequestContext, queue: requests.Queue) -> Mapping[str, Any]:
     assignees = {"mine": context.caller.id, "unassigned": NOBODY}
-    return {"status": RequestStatus.IN_REVIEW} | ({"assignee": assignees[queue]} if queue in assignees else {})
+    return {"status": sets.RequestStatus.IN_REVIEW} | ({"assignee": assignees[queue]} if queue in assignees else {})
 
 
-def _count(context: RequestContext, queue: requests.Queue) -> int:
+def _count(context: request_context.RequestContext, queue: requests.Queue) -> int:
     return context.ask(request_lists.count_deletion_requests, **_filters(context, queue)).count

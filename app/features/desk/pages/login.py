@@ -10,13 +10,9 @@ from starlette.datastructures import FormData
 
 from app.access.service import Caller
 from app.api import calls
-from app.api.calls import At, Known
 from app.db import Actor
-from app.features.desk import gate, languages, rendering as pages, sessions
-from app.features.desk.forms import text
-from app.features.desk.request_context import COOKIE, TheContext, check_form
-from app.features.people import credentials, users
-from app.features.people.tables import User
+from app.features.desk import forms, gate, languages, rendering as pages, request_context, sessions
+from app.features.people import credentials, tables, users
 from app.installations import Installation
 from lethe.contract.problems import InputInvalid, Problem, RateLimited, Unauthenticated
 from lethe.features.desk.contract import FormRefused
@@ -31,21 +27,21 @@ _YEAR_SECONDS = 365 * 86400
 
 # `next` is the usual name of this parameter in addresses.
 @router.get("/login")
-async def login_page(request: Request, installation: At, next: gate.Next = pages.ROOT) -> Response:  # noqa: A002
+async def login_page(request: Request, installation: calls.At, next: gate.Next = pages.ROOT) -> Response:  # noqa: A002
     """Show the login form, for a password or an API key."""
     return _first_form(request, installation, next)
 
 
 @router.post("/login")
-async def log_in(request: Request, installation: At) -> Response:
+async def log_in(request: Request, installation: calls.At) -> Response:
     """Exchange a key, or an e-mail address and password, for a session. A refusal does not reveal what is wrong."""
     form = await gate.form_of(request, installation.settings)
-    onward, email = str(form.get("next", "")), text(form, "email")
+    onward, email = str(form.get("next", "")), forms.text(form, "email")
     address = calls.address_of(request.scope)
-    state: Known = request.app.state.known
+    state: calls.Known = request.app.state.known
     try:
         if not email:
-            caller, token = await calls.identified(state, text(form, "key"), address), sessions.new_token()
+            caller, token = await calls.identified(state, forms.text(form, "key"), address), sessions.new_token()
             await run_in_threadpool(_open_session, installation, token, caller)
             return _logged_in(request, caller, token, onward)
         user = await _authenticated(state, installation, email, str(form.get("password", "")), address)
@@ -59,11 +55,11 @@ async def log_in(request: Request, installation: At) -> Response:
 
 
 @router.post("/login/code")
-async def send_code(request: Request, installation: At) -> Response:
+async def send_code(request: Request, installation: calls.At) -> Response:
     """Exchange the result of the first login step and a code for a session."""
     form = await gate.form_of(request, installation.settings)
     onward = str(form.get("next", ""))
-    state: Known = request.app.state.known
+    state: calls.Known = request.app.state.known
     user = await run_in_threadpool(_user_of_first_step, installation, form, gate.form_token(request))
     if user is None:
         return _first_form(request, installation, onward, error=users.refusal())
@@ -72,44 +68,48 @@ async def send_code(request: Request, installation: At) -> Response:
     try:
         state.rates.admit(*places)
         caller = await run_in_threadpool(
-            _enter, installation, user, token, code=text(form, "code"), secret=text(form, "secret")
+            _enter, installation, user, token, code=forms.text(form, "code"), secret=forms.text(form, "secret")
         )
     except (LoginRefused, InputInvalid, RateLimited) as error:
         state.rates.failed(*places)
-        return _code_form(request, installation, user, onward, error=error, secret=text(form, "secret"))
+        return _code_form(request, installation, user, onward, error=error, secret=forms.text(form, "secret"))
     return _logged_in(request, caller, token, onward)
 
 
 @router.get("/session")
-def is_logged_in(context: TheContext) -> Response:
+def is_logged_in(context: request_context.TheContext) -> Response:
     """Confirm to an open page that its session is still active, and identify the caller.
 
     Pages check this before they submit input: another login may have replaced the session in another tab.
     """
-    return _session_of(context.caller, sessions.read(context.request, COOKIE))
+    return _session_of(context.caller, sessions.read(context.request, request_context.COOKIE))
 
 
 @router.post("/logout")
-def log_out(context: TheContext) -> Response:
+def log_out(context: request_context.TheContext) -> Response:
     """End the session."""
     with context.call.writing() as session:
-        sessions.close_session(session, token=sessions.read(context.request, COOKIE), caller=context.caller)
+        sessions.close_session(
+            session, token=sessions.read(context.request, request_context.COOKIE), caller=context.caller
+        )
     response = pages.see(f"{pages.ROOT}/login", ended=1)
-    sessions.drop(context.request, response, COOKIE)
+    sessions.drop(context.request, response, request_context.COOKIE)
     return response
 
 
 @router.post("/language")
-async def choose_language(request: Request, installation: At) -> Response:
+async def choose_language(request: Request, installation: calls.At) -> Response:
     """Store the reader's language in a cookie, before or after login, and show the same page again."""
-    if not (gate.is_known(request) or sessions.read(request, COOKIE)):
+    if not (gate.is_known(request) or sessions.read(request, request_context.COOKIE)):
         raise Unauthenticated("Choose the language on a page of the dashboard.")
     try:
         form = await gate.form_of(request, installation.settings)
     except FormRefused:
-        await check_form(request, installation.settings, sessions.form_token(sessions.read(request, COOKIE)))
+        await request_context.check_form(
+            request, installation.settings, sessions.form_token(sessions.read(request, request_context.COOKIE))
+        )
         form = await request.form()
-    language = text(form, "language")
+    language = forms.text(form, "language")
     if language not in languages.LANGUAGES:
         raise InputInvalid(languages.gettext("The dashboard is not available in this language."))
     response = pages.see(gate.onward_page(str(form.get("next", ""))))
@@ -125,12 +125,14 @@ async def choose_language(request: Request, installation: At) -> Response:
     return response
 
 
-async def _authenticated(state: Known, installation: Installation, email: str, password: str, address: str) -> User:
+async def _authenticated(
+    state: calls.Known, installation: Installation, email: str, password: str, address: str
+) -> tables.User:
     """Return the user with this e-mail address and password. Raises `LoginRefused` and `RateLimited`."""
     places = address, gate.account_key(email)
     state.rates.admit(*places)
 
-    def check() -> User:
+    def check() -> tables.User:
         with installation.database.reading() as session:
             return users.checked(session, email=email, password=password)
 
@@ -143,7 +145,7 @@ async def _authenticated(state: Known, installation: Installation, email: str, p
 
 def _enter(
     installation: Installation,
-    user: User,
+    user: tables.User,
     token: str,
     *,
     password: str | None = None,
@@ -205,7 +207,7 @@ def _first_form(
 def _code_form(
     request: Request,
     installation: Installation,
-    user: User,
+    user: tables.User,
     onward: str,
     *,
     error: Problem | None = None,
@@ -226,17 +228,17 @@ def _code_form(
     )
 
 
-def _user_of_first_step(installation: Installation, form: FormData, form_token: str) -> User | None:
+def _user_of_first_step(installation: Installation, form: FormData, form_token: str) -> tables.User | None:
     """Return the user who passed the first step in this browser; None if proof of it is missing or has expired."""
-    user_id, _, rest = text(form, "step").partition(".")
+    user_id, _, rest = forms.text(form, "step").partition(".")
     until, _, mac = rest.partition(".")
     with installation.database.reading() as session:
-        user = session.get(User, user_id)
+        user = session.get(tables.User, user_id)
     if user is None or not hmac.compare_digest(mac.encode(), _mac(installation, user, until, form_token).encode()):
         return None
     return user if time.time() < int(until) else None
 
 
-def _mac(installation: Installation, user: User, until: str, form_token: str) -> str:
+def _mac(installation: Installation, user: tables.User, until: str, form_token: str) -> str:
     parts = (user.id, until, form_token, user.password_hash or "")
     return installation.keys.fingerprint(b"first step of a login", *(part.encode() for part in parts))

@@ -8,14 +8,10 @@ from typing import Any, get_args
 from fastapi import Response
 from starlette.datastructures import FormData
 
-from app.accounting import runtime_estimates
-from app.accounting.repository import models_of
+from app.accounting import repository, runtime_estimates
 from app.api import datasets, models, problems
 from app.catalogue import datasets as registered, mechanisms, service
-from app.features.desk import rendering as pages, wording
-from app.features.desk.forms import checked, parse_number, parse_optional_number, text
-from app.features.desk.languages import gettext
-from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.desk import forms, languages, rendering as pages, request_context, wording
 from app.features.insight import costs, endpoints as previews
 from app.features.insight.pages import plan_of_new
 from app.features.networks import endpoints as networks
@@ -25,15 +21,13 @@ from lethe.contract.models import ModelIn, Objective
 from lethe.contract.problems import Problem
 from lethe.contract.sets import Metric, OnBreach
 from lethe.features.insight.contract import EXPECTED_REQUESTS, OptionOut
-from lethe.proof.accountant import Run
-from lethe.proof.calibration import ModelSettings
+from lethe.proof import accountant, calibration, methods
 from lethe.proof.mechanism import Mechanism
-from lethe.proof.methods import all_methods, replay
 
 router = pages.new_router()
 
 _MAX_DATASETS = 500
-_SETTINGS = tuple(field.name for field in fields(ModelSettings) if field.name in ModelIn.model_fields)
+_SETTINGS = tuple(field.name for field in fields(calibration.ModelSettings) if field.name in ModelIn.model_fields)
 """Settings of the mechanism, all of which have defaults."""
 _PARTS = {
     "epsilon": "target",
@@ -67,21 +61,21 @@ class ModelForecast:
 
 
 @router.get("/models/new")
-def new_model(context: TheContext, dataset_id: str = "") -> Response:
+def new_model(context: request_context.TheContext, dataset_id: str = "") -> Response:
     """Show the form for creating a model."""
     context.require(models.create_model)
     return _form(context, {"dataset_id": dataset_id} if dataset_id else {})
 
 
 @router.post("/models/new/preview")
-def preview_model(context: TheContext, form: Form) -> Response:
+def preview_model(context: request_context.TheContext, form: request_context.Form) -> Response:
     """Forecast a model without creating it. An open form gets only the forecast, a submitted form the whole page."""
     context.require(models.create_model)
     return _form(context, _written(form), is_preview=True)
 
 
 @router.post("/models/new")
-def create_model(context: TheContext, form: Form) -> Response:
+def create_model(context: request_context.TheContext, form: request_context.Form) -> Response:
     """Create a model and show it, or show which form field is invalid."""
     context.require(models.create_model)
     try:
@@ -93,7 +87,7 @@ def create_model(context: TheContext, form: Form) -> Response:
 
 
 def _written(form: FormData) -> dict[str, str]:
-    return {name: text(form, name) for name in form if name != "csrf"}
+    return {name: forms.text(form, name) for name in form if name != "csrf"}
 
 
 def _body(values: Mapping[str, str]) -> ModelIn:
@@ -104,13 +98,13 @@ def _body(values: Mapping[str, str]) -> ModelIn:
     if method := values.get("method"):
         fields["method"] = method
     for name in (*_SETTINGS, *_PARTS):
-        value = parse_optional_number(values.get(name, ""))
+        value = forms.parse_optional_number(values.get(name, ""))
         if value is not None:
             part = fields.setdefault(_PARTS[name], {}) if name in _PARTS else fields
             part[name] = value
     if lines := _lines(values, "class_weights"):
         pairs = [line.rpartition("=") for line in lines]
-        fields["class_weights"] = {name.strip(): parse_number(weight.strip()) for name, _, weight in pairs}
+        fields["class_weights"] = {name.strip(): forms.parse_number(weight.strip()) for name, _, weight in pairs}
     if values.get("metric") or "quality" in fields:
         gate = {"metric": values.get("metric"), "on_breach": values.get("on_breach") or OnBreach.PUBLISH_DEGRADED}
         fields["quality"] = fields.get("quality", {}) | gate
@@ -118,7 +112,7 @@ def _body(values: Mapping[str, str]) -> ModelIn:
     if values.get("network_id") or layers or "tangent" in fields:
         tangent = {"network_id": values.get("network_id") or None, "layers": layers}
         fields["tangent"] = fields.get("tangent", {}) | tangent
-    return checked(ModelIn, **fields)
+    return forms.checked(ModelIn, **fields)
 
 
 def _lines(values: Mapping[str, str], name: str) -> list[str]:
@@ -132,7 +126,11 @@ def _field_of(path: str) -> str:
 
 
 def _form(
-    context: RequestContext, values: Mapping[str, str], *, is_preview: bool = False, error: Problem | None = None
+    context: request_context.RequestContext,
+    values: Mapping[str, str],
+    *,
+    is_preview: bool = False,
+    error: Problem | None = None,
 ) -> Response:
     choices = context.ask(datasets.list_datasets, limit=_MAX_DATASETS).items
     forecast, drawing, fault = None, None, error
@@ -148,15 +146,15 @@ def _form(
         template,
         status=problems.status_of(type(error)) if error else 200,
         written=values,
-        methods=[(name if place else "", wording.words(name)) for place, name in enumerate(all_methods())],
+        methods=[(name if place else "", wording.words(name)) for place, name in enumerate(methods.all_methods())],
         objectives=[
-            ("", gettext("as the dataset has it")),
+            ("", languages.gettext("as the dataset has it")),
             *((objective, wording.words(objective)) for objective in get_args(Objective)),
         ],
         datasets=[(dataset.id, _title(dataset)) for dataset in choices],
         networks=_networks(context),
-        metrics=[("", gettext("no gate")), *((metric.value, wording.words(metric)) for metric in Metric)],
-        on_breach=[(value, gettext(label)) for value, label in ON_BREACH],
+        metrics=[("", languages.gettext("no gate")), *((metric.value, wording.words(metric)) for metric in Metric)],
+        on_breach=[(value, languages.gettext(label)) for value, label in ON_BREACH],
         faults={_field_of(error.path): error.message for error in fault.errors} if fault else {},
         error=fault,
         outlook=forecast,
@@ -164,13 +162,13 @@ def _form(
     )
 
 
-def _networks(context: RequestContext) -> list[tuple[str, str]]:
+def _networks(context: request_context.RequestContext) -> list[tuple[str, str]]:
     """Return the network field's options, including "none"; an empty list if the caller may not see networks."""
     page = context.ask_if_allowed(networks.list_networks, limit=_MAX_DATASETS)
     if page is None:
         return []
     return [
-        ("", gettext("none: a linear model")),
+        ("", languages.gettext("none: a linear model")),
         *(
             (network.id, _sized(network.name, wording.count(network.num_parameters, "weight", "weights")))
             for network in page.items
@@ -179,7 +177,9 @@ def _networks(context: RequestContext) -> list[tuple[str, str]]:
 
 
 def _title(dataset: DatasetOut) -> str:
-    of_target = gettext("counts") if dataset.target and dataset.target.counts else gettext("a target")
+    of_target = (
+        languages.gettext("counts") if dataset.target and dataset.target.counts else languages.gettext("a target")
+    )
     learned = of_target if dataset.target else wording.count(dataset.num_classes, "class", "classes")
     rows = wording.count(dataset.num_slots, "row", "rows")
     return _sized(dataset.name, f"{rows}, {learned}")
@@ -189,12 +189,14 @@ def _sized(name: str, size: str) -> str:
     return f"{name} ({size})"
 
 
-def _forecast(context: RequestContext, body: ModelIn) -> ModelForecast:
+def _forecast(context: request_context.RequestContext, body: ModelIn) -> ModelForecast:
     """Forecast a model. Raises the same errors as creating it."""
     with context.call.reading() as session:
         dataset = registered.get(session, body.dataset_id)
         # A model of the dataset with as many parameters takes as long per step; the newest ran on today's machines.
-        models = sorted(models_of(session, dataset_id=dataset.id), key=lambda model: model.created_at, reverse=True)
+        models = sorted(
+            repository.models_of(session, dataset_id=dataset.id), key=lambda model: model.created_at, reverse=True
+        )
         estimates = (runtime_estimates.of_model(session, model) for model in models)
         measured = next((estimate for estimate in estimates if estimate), None)
         tangent = registered.network_keeper().linearised(session, dataset, body.tangent) if body.tangent else None
@@ -202,7 +204,7 @@ def _forecast(context: RequestContext, body: ModelIn) -> ModelForecast:
     max_steps = context.call.installation.settings.max_steps
     mechanism = mechanisms.of(dataset, body, tangent=tangent, max_steps=max_steps)
     service.stored_gate(body.quality, mechanism, is_evaluated=body.evaluation_dataset_id is not None)
-    learned = replay(mechanism, [Run(steps=mechanism.learn_steps)])
+    learned = methods.replay(mechanism, [accountant.Run(steps=mechanism.learn_steps)])
     return ModelForecast(
         delta=delta,
         mechanism=mechanism,

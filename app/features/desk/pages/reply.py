@@ -11,14 +11,10 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app import installations, signing
 from app.api import accounting, calls, deletion_requests
-from app.features.desk import case_endpoints, rendering as pages, replies, repository, wording
-from app.features.desk.forms import checked, text
-from app.features.desk.languages import gettext
+from app.features.desk import case_endpoints, forms, languages, rendering as pages, replies, repository, wording
 from app.features.desk.request_context import Form, RequestContext, TheContext
-from lethe.contract.certificates import CertificateOut
+from lethe.contract import certificates, problems, sets
 from lethe.contract.deletion_requests import DeletionRequestOut
-from lethe.contract.problems import CertificateInvalid, Problem
-from lethe.contract.sets import RequestStatus
 from lethe.features.desk.contract import Addressing, EvidenceFormat, ReplyFormat, ReplyLanguage, ReplyQuery
 from lethe.proof.guarantees import Notion
 from lethe.verification import certificates as verification
@@ -51,17 +47,17 @@ def save_reply(
 def save_addressed_reply(context: TheContext, form: Form, request_id: str) -> Response:
     """Download the reply with recipient, place, salutation and signature, none of which is stored."""
     context.require(case_endpoints.get_reply)
-    query = checked(ReplyQuery, language=text(form, "language"), format=text(form, "format"))
+    query = forms.checked(ReplyQuery, language=forms.text(form, "language"), format=forms.text(form, "format"))
     try:
         names = ("recipient", "place", "salutation", "signed_by")
-        addressing = checked(Addressing, **{name: text(form, name) for name in names})
+        addressing = forms.checked(Addressing, **{name: forms.text(form, name) for name in names})
         return case_endpoints.reply_file(context.call, context.intake, request_id, query, addressing)
-    except Problem as error:
+    except problems.Problem as error:
         return _reply(context, request_id, query.language, error=error)
 
 
 def _reply(
-    context: RequestContext, request_id: str, language: ReplyLanguage, *, error: Problem | None = None
+    context: RequestContext, request_id: str, language: ReplyLanguage, *, error: problems.Problem | None = None
 ) -> Response:
     request = context.ask(deletion_requests.get_deletion_request, request_id=request_id)
     proof = context.ask(deletion_requests.get_certificates, request_id=request.erased_by or request_id)
@@ -85,16 +81,20 @@ def _warnings(request: DeletionRequestOut, reply: replies.Reply, *, origin: str 
     written = replies.language_of(replies.reason_of(request) or "")
     if written not in (None, reply.language):
         warnings.append(
-            gettext("The reason seems to be in another language ({reason}) than the letter ({other}).").format(
+            languages.gettext(
+                "The reason seems to be in another language ({reason}) than the letter ({other})."
+            ).format(
                 reason=replies.REPLY_LANGUAGES[written or reply.language], other=replies.REPLY_LANGUAGES[reply.language]
             )
         )
-    if request.status == RequestStatus.REJECTED and replies.article(request, reply.language) is None:
-        warnings.append(gettext("The letter names no article: none is known for this regulation and legal basis."))
+    if request.status == sets.RequestStatus.REJECTED and replies.article(request, reply.language) is None:
+        warnings.append(
+            languages.gettext("The letter names no article: none is known for this regulation and legal basis.")
+        )
     if not reply.sender:
-        warnings.append(gettext("The letter has no sender: the policy names no controller."))
+        warnings.append(languages.gettext("The letter has no sender: the policy names no controller."))
     if reply.proofs and origin is None:
-        warnings.append(gettext("The letter has no link to check certificates: dashboard_origin is not set."))
+        warnings.append(languages.gettext("The letter has no link to check certificates: dashboard_origin is not set."))
     return warnings
 
 
@@ -121,7 +121,7 @@ def check_certificate(request: Request, installation: calls.At, code: _Code = ""
     if code and certificate is None:
         state.rates.failed(address)
     guarantee = None
-    with contextlib.suppress(CertificateInvalid):
+    with contextlib.suppress(problems.CertificateInvalid):
         if certificate:
             verdict = verification.verify(certificate.jws, signing.public_keys(installation.keys))
             guarantee = wording.of_notion(verdict.guarantees, Notion.DELETION)
@@ -135,7 +135,7 @@ def check_certificate(request: Request, installation: calls.At, code: _Code = ""
     )
 
 
-def _certificate_with(installation: installations.Installation, digits: str) -> CertificateOut | None:
+def _certificate_with(installation: installations.Installation, digits: str) -> certificates.CertificateOut | None:
     """Return the certificate, of any tenant, whose code without hyphens is `digits`; None if there is none."""
     if not replies.CODE.fullmatch(digits):
         return None

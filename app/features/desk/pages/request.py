@@ -15,21 +15,16 @@ from starlette.datastructures import FormData
 
 from app.api import deletion_requests, intake, runs
 from app.deletion import deadlines, retention, status
-from app.features.desk import case_endpoints, rendering as pages, repository
+from app.features.desk import case_endpoints, glossary, rendering as pages, repository
 from app.features.desk.forms import checked, file_in, text
-from app.features.desk.glossary import labels
 from app.features.desk.languages import gettext, inside
-from app.features.desk.pages.evidence import certificate_in_words
-from app.features.desk.pages.requests import QUEUES, everybody, rejection
+from app.features.desk.pages import evidence, requests
 from app.features.desk.replies import REPLY_LANGUAGES
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import duration, legal, moment, number, regulation, state
 from app.features.identities import endpoints as identities
 from app.features.insight import endpoints as previews
-from lethe.contract import deletion_requests as contract
-from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem
-from lethe.contract.sets import ClockState, Regulation, RequestModelStatus, RequestStatus, WaitReason
-from lethe.contract.tenants import Policy, TimeLimit
+from lethe.contract import deletion_requests as contract, problems, sets, tenants
 from lethe.features.desk.contract import MAX_NOTES, AssignmentIn, NoteIn, SentReplyIn, SentReplyOut
 from lethe.features.insight.contract import ModelToForgetOut
 
@@ -81,7 +76,7 @@ async def enter_request(context: TheContext, form: Form) -> Response:
         if not is_confirmed and (doubts := await run_in_threadpool(_doubts, context, body)):
             return await run_in_threadpool(_entry_form, context, doubts=doubts, to_confirm=_to_confirm(form))
         answer = await context.ask(deletion_requests.create_deletion_request, body=body)
-    except Problem as error:
+    except problems.Problem as error:
         return await run_in_threadpool(_entry_form, context, error)
     return pages.see(f"{pages.ROOT}/requests/{json.loads(bytes(answer.body))['id']}", done="made")
 
@@ -97,14 +92,14 @@ def _request_body(form: FormData, *, zone: str) -> dict[str, Any]:
         "ground": text(form, "ground") or None,
         "external_id": text(form, "external_id") or None,
         "identity_verified": text(form, "identity_verified") == "yes",
-        "metadata": {"came_by": channel} if channel in labels("channels") else {},
+        "metadata": {"came_by": channel} if channel in glossary.labels("channels") else {},
     }
     if received := text(form, "received"):
         try:
             day = datetime.date.fromisoformat(received)
         except ValueError:
-            fault = FieldError("received", gettext("expected a date"))
-            raise InputInvalid(gettext("Check the marked fields, and send the form again."), [fault]) from None
+            fault = problems.FieldError("received", gettext("expected a date"))
+            raise problems.InputInvalid(gettext("Check the marked fields, and send the form again."), [fault]) from None
         body["submitted_at"] = deadlines.midnight(day, zone=zone)
     return body
 
@@ -138,17 +133,21 @@ def _link(request: contract.DeletionRequestOut) -> Markup:
 
 
 def _entry_form(
-    context: RequestContext, error: Problem | None = None, *, doubts: Sequence[Markup] = (), to_confirm: str = ""
+    context: RequestContext,
+    error: problems.Problem | None = None,
+    *,
+    doubts: Sequence[Markup] = (),
+    to_confirm: str = "",
 ) -> Response:
     policy = context.caller.policy
-    regulations = dict.fromkeys([*Regulation, *policy.regulations])
+    regulations = dict.fromkeys([*sets.Regulation, *policy.regulations])
     return context.page(
         "requests/new.html",
         error=error,
         doubts=doubts,
         to_confirm=to_confirm,
-        ways=list(labels("channels").items()),
-        grounds_asked=[("", gettext("Not given")), *labels("grounds").items()],
+        ways=list(glossary.labels("channels").items()),
+        grounds_asked=[("", gettext("Not given")), *glossary.labels("grounds").items()],
         regulations=[(name, regulation(name)) for name in regulations],
         today=datetime.datetime.now(deadlines.zone_named(policy.time_zone)).date(),
         zone=policy.time_zone,
@@ -162,11 +161,13 @@ def attach_file(context: TheContext, form: Form, request_id: str) -> Response:
     try:
         file = file_in(form, "file")
         if file is None:
-            raise InputInvalid(gettext("No file was chosen."), [FieldError("file", gettext("expected a file"))])
+            raise problems.InputInvalid(
+                gettext("No file was chosen."), [problems.FieldError("file", gettext("expected a file"))]
+            )
         context.ask(case_endpoints.add_request_attachment, request_id=request_id, file=file)
-    except NotFound:
+    except problems.NotFound:
         raise
-    except Problem as error:
+    except problems.Problem as error:
         return _show(context, request_id, error=error)
     return _see(form, request_id, "attached")
 
@@ -217,16 +218,16 @@ def decide_request(context: TheContext, form: Form, request_id: str, decision: D
     """Carry out a decision and show the request, or show why it was refused."""
     try:
         context.ask(_ENDPOINTS[decision], request_id=request_id, **_body(decision, form))
-    except NotFound:
+    except problems.NotFound:
         raise
-    except Problem as error:
+    except problems.Problem as error:
         return _show(context, request_id, error=error)
     return _see(form, request_id, decision)
 
 
 def _see(form: FormData, request_id: str, done: str) -> Response:
     """Redirect to the page from which the form was submitted: the request's page or the inbox."""
-    if (queue := text(form, "inbox")) in QUEUES:
+    if (queue := text(form, "inbox")) in requests.QUEUES:
         return pages.see(pages.ROOT, queue=queue, case=request_id, done=done)
     return pages.see(f"{pages.ROOT}/requests/{request_id}", done=done)
 
@@ -234,7 +235,7 @@ def _see(form: FormData, request_id: str, done: str) -> Response:
 def _body(decision: Decision, form: Form) -> dict[str, Any]:
     match decision:
         case "reject":
-            return {"body": rejection(form)}
+            return {"body": requests.rejection(form)}
         case "extend":
             return {"body": checked(contract.ExtensionIn, reason=text(form, "reason"))}
         case "pause":
@@ -251,7 +252,7 @@ def _body(decision: Decision, form: Form) -> dict[str, Any]:
 
 
 def _show(
-    context: RequestContext, request_id: str, *, done: str | None = None, error: Problem | None = None
+    context: RequestContext, request_id: str, *, done: str | None = None, error: problems.Problem | None = None
 ) -> Response:
     return context.page("requests/one.html", **case_of(context, request_id, done=done), error=error)
 
@@ -262,7 +263,7 @@ def case_of(context: RequestContext, request_id: str, *, done: str | None = None
     request = details["request"]
     notes = context.ask_if_allowed(case_endpoints.list_request_notes, request_id=request_id, limit=MAX_NOTES)
     files = context.ask_if_allowed(case_endpoints.list_request_attachments, request_id=request_id, limit=_MAX_FILES)
-    people = everybody(context, request.assignee, request.assignee_name)
+    people = requests.everybody(context, request.assignee, request.assignee_name)
     return details | {
         "notes": notes and notes.items,
         "attachments": files and files.items,
@@ -284,16 +285,16 @@ def _details(context: RequestContext, request_id: str) -> dict[str, Any]:
     running = {
         model.run_id
         for model in request.models or ()
-        if model.run_id and model.status is RequestModelStatus.RUNNING and may_see_models
+        if model.run_id and model.status is sets.RequestModelStatus.RUNNING and may_see_models
     }
     return {
         "under_way": {run_id: context.ask(runs.get_run, run_id=run_id) for run_id in sorted(running)},
         "request": request,
         "others": _others(context, request),
         "history": _history(context, request_id),
-        "channels": labels("channels"),
+        "channels": glossary.labels("channels"),
         "certificates": [
-            certificate_in_words(certificate, model=context.name_of(certificate.model_id))
+            evidence.certificate_in_words(certificate, model=context.name_of(certificate.model_id))
             for certificate in (proof.certificates if proof else ())
         ],
         "damaged_certificates": proof.damaged if proof else [],
@@ -325,22 +326,22 @@ def _others(context: RequestContext, request: contract.DeletionRequestOut) -> li
         return [intake.to_response(other, (), view=view, horizon=horizon) for other in others if other.id != request.id]
 
 
-def _sensible(request: contract.DeletionRequestOut, policy: Policy) -> set[Decision]:
+def _sensible(request: contract.DeletionRequestOut, policy: tenants.Policy) -> set[Decision]:
     """Return the decisions that a request's state and regulation allow. The API may still refuse a decision and give a
     reason."""
-    limit = deadlines.limits(policy).get(request.regulation, TimeLimit())
+    limit = deadlines.limits(policy).get(request.regulation, tenants.TimeLimit())
     decisions: set[Decision] = set()
     if request.status in status.OPEN and request.identity_unknown:
         decisions.add("approve")
-    if request.status == RequestStatus.IN_REVIEW:
+    if request.status == sets.RequestStatus.IN_REVIEW:
         decisions.add("approve")
         if request.clock.paused_since is not None:
             decisions.add("resume")
         elif limit.may_pause:
             decisions.add("pause")
-    if request.status in (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED):
+    if request.status in (sets.RequestStatus.IN_REVIEW, sets.RequestStatus.ACCEPTED):
         decisions |= {"reject", "cancel"}
-    is_late = request.extended_due_at is not None or request.clock.state is ClockState.OVERDUE
+    is_late = request.extended_due_at is not None or request.clock.state is sets.ClockState.OVERDUE
     if request.status in status.OPEN and not is_late and (limit.extension_months or limit.extension_days):
         decisions.add("extend")
     return decisions
@@ -356,21 +357,25 @@ def next_step(request: contract.DeletionRequestOut, *, may_reply: bool) -> Marku
         link = Markup('<a href="{}/requests/{}/reply">{}</a>')
         reply = link.format(pages.ROOT, request.id, gettext("Draft the reply"))
     match request.status:
-        case RequestStatus.RECEIVED | RequestStatus.IN_REVIEW if request.clock.paused_since:
+        case sets.RequestStatus.RECEIVED | sets.RequestStatus.IN_REVIEW if request.clock.paused_since:
             text = gettext("establish who the person is; then approve or reject. The clock is paused.")
-        case RequestStatus.RECEIVED | RequestStatus.IN_REVIEW:
+        case sets.RequestStatus.RECEIVED | sets.RequestStatus.IN_REVIEW:
             text = gettext("approve or reject it; it is due {due}.")
-        case RequestStatus.ACCEPTED if request.held_until and request.held_until > datetime.datetime.now(datetime.UTC):
+        case sets.RequestStatus.ACCEPTED if request.held_until and request.held_until > datetime.datetime.now(
+            datetime.UTC
+        ):
             text = gettext("none. It can be cancelled until {until}; a worker takes it up after that. It is due {due}.")
-        case RequestStatus.ACCEPTED:
+        case sets.RequestStatus.ACCEPTED:
             text = gettext("none. It goes on by itself; it is due {due}.")
-        case RequestStatus.RUNNING if {model.status for model in request.models} == {RequestModelStatus.COMPLETED}:
+        case sets.RequestStatus.RUNNING if {model.status for model in request.models} == {
+            sets.RequestModelStatus.COMPLETED
+        }:
             text = gettext("none. All models have forgotten; it ends when nothing else is open. It is due {due}.")
-        case RequestStatus.RUNNING:
+        case sets.RequestStatus.RUNNING:
             text = gettext("none. The rows are being erased, and models forget them; it is due {due}.")
-        case RequestStatus.COMPLETED:
+        case sets.RequestStatus.COMPLETED:
             text = gettext("tell the person what was done. {reply}")
-        case RequestStatus.REJECTED:
+        case sets.RequestStatus.REJECTED:
             text = gettext("tell the person why, and that they may complain. {reply}")
         case _:
             text = gettext("none. The request has ended.")
@@ -381,8 +386,8 @@ def next_step(request: contract.DeletionRequestOut, *, may_reply: bool) -> Marku
 
 def waits(model: ModelToForgetOut) -> Markup:
     """Describe what a model is waiting for before it forgets, the latest end of that wait, and its run's duration."""
-    reason = labels("reasons").get(model.reason or "none", str(model.reason))
-    if model.reason == WaitReason.BATCH:
+    reason = glossary.labels("reasons").get(model.reason or "none", str(model.reason))
+    if model.reason == sets.WaitReason.BATCH:
         of_batch = gettext("waits for a batch: {waiting} of {batch} requests so far")
         text = reason if model.batch is None else of_batch
         reason = text.format(waiting=number(model.waiting), batch=number(model.batch or 0))

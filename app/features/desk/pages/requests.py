@@ -12,19 +12,15 @@ from pydantic import BaseModel
 from starlette.datastructures import FormData
 
 from app.api import deletion_requests
-from app.features.desk import case_endpoints, filters, rendering as pages
+from app.features.desk import case_endpoints, filters, glossary, languages, lists, rendering as pages
 from app.features.desk.filters import Filters, RequestColumn
 from app.features.desk.forms import checked, text
-from app.features.desk.glossary import labels
-from app.features.desk.languages import gettext, inside, marked
-from app.features.desk.lists import SIZES, PagePosition, ThePlace
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import regulation, sentence, state, words
 from app.features.lists import endpoints as request_lists
+from lethe.contract import problems, sets
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut, RejectionIn
 from lethe.contract.fields import Moment, PageOut, SubjectIn
-from lethe.contract.problems import InputInvalid, Problem, ScopeMissing
-from lethe.contract.sets import Decision, Regulation, RequestStatus
 from lethe.features.identities.contract import EMAIL, PHONE
 from lethe.features.lists.contract import DecisionsIn
 
@@ -38,22 +34,22 @@ _BATCH_SIZE = 100
 _MAX_SECONDS = 20.0
 """Time after which a decision on all requests shows its progress and offers to continue."""
 _SEARCHES = {
-    "subject_id": marked("subject id"),
-    "subject_sha256": marked("SHA-256 of the subject id"),
-    "external_id": marked("case number"),
-    EMAIL: marked("e-mail address"),
-    PHONE: marked("phone number"),
+    "subject_id": languages.marked("subject id"),
+    "subject_sha256": languages.marked("SHA-256 of the subject id"),
+    "external_id": languages.marked("case number"),
+    EMAIL: languages.marked("e-mail address"),
+    PHONE: languages.marked("phone number"),
 }
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """First characters of cells that spreadsheets would evaluate as formulas."""
 _DUE = {
-    "soon": marked("Due soon"),
-    "overdue": marked("Overdue"),
-    "paused": marked("Clock paused"),
-    "running": marked("Neither paused nor overdue"),
+    "soon": languages.marked("Due soon"),
+    "overdue": languages.marked("Overdue"),
+    "paused": languages.marked("Clock paused"),
+    "running": languages.marked("Neither paused nor overdue"),
 }
-_UNDECIDED = (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED)
-_RESULTS = {Decision.APPROVE: "approved", Decision.REJECT: "rejected"}
+_UNDECIDED = (sets.RequestStatus.IN_REVIEW, sets.RequestStatus.ACCEPTED)
+_RESULTS = {sets.Decision.APPROVE: "approved", sets.Decision.REJECT: "rejected"}
 Done = Literal["", "approved", "rejected"]
 Queue = Literal["all", "mine", "unassigned"]
 QUEUES = get_args(Queue)
@@ -68,12 +64,12 @@ class _SeenBefore(BaseModel):
 
 @router.get("/requests")
 def list_requests(
-    context: TheContext, query: Filters, place: ThePlace, done: Done = "", decided: int = 0, refused: int = 0
+    context: TheContext, query: Filters, place: lists.ThePlace, done: Done = "", decided: int = 0, refused: int = 0
 ) -> Response:
     """List requests. The URL contains the filters, but no personal data."""
     try:
         return _list(context, query, place, result=result_of(done, decided, refused))
-    except InputInvalid as error:
+    except problems.InputInvalid as error:
         if not error.errors or error.errors[0].path == "cursor":
             raise
         return _list(context, query, place, page=PageOut(items=[], next_cursor=None), error=error)
@@ -84,12 +80,12 @@ def search_requests(context: TheContext, form: Form) -> Response:
     """List the requests about a person. The id is sent in the body, hashed in memory, and stored nowhere."""
     field, value = text(form, "by"), text(form, "sought")
     if field not in _SEARCHES or not value:
-        raise InputInvalid(gettext("Choose what to search by, and enter it."))
+        raise problems.InputInvalid(languages.gettext("Choose what to search by, and enter it."))
     sought = {"subject_id": value, "kind": field} if field in (EMAIL, PHONE) else {field: value}
     if field != "external_id":
         checked(SubjectIn, **sought)
     page = context.ask(deletion_requests.list_deletion_requests, **sought, limit=_MAX_MATCHES)
-    return _list(context, {}, None, page=page, criterion=gettext(_SEARCHES[field]))
+    return _list(context, {}, None, page=page, criterion=languages.gettext(_SEARCHES[field]))
 
 
 @router.post("/requests/decide")
@@ -104,7 +100,7 @@ def decide_requests(context: TheContext, form: Form) -> Response:
         endpoint = deletion_requests.reject_deletion_request
         try:
             done, body = "rejected", {"body": rejection(form)}
-        except InputInvalid as error:
+        except problems.InputInvalid as error:
             chosen = frozenset(map(str, form.getlist("chosen")))
             return _list(context, filters.in_form(form), _place_in(form), error=error, chosen=chosen)
     decided = refused = 0
@@ -112,9 +108,9 @@ def decide_requests(context: TheContext, form: Form) -> Response:
         try:
             context.ask(endpoint, request_id=str(request_id), **body)
             decided += 1
-        except ScopeMissing:
+        except problems.ScopeMissing:
             raise
-        except Problem:
+        except problems.Problem:
             refused += 1
     if (queue := text(form, "inbox")) in QUEUES:
         return pages.see(pages.ROOT, queue=queue, done=done, decided=decided, refused=refused)
@@ -148,11 +144,11 @@ def ask_about_all(
 @router.post("/requests/decide-all")
 def decide_about_all(context: TheContext, form: Form) -> Response:
     """Decide on all matching requests, in many transactions, by the same rules as for a single request."""
-    decision = Decision.REJECT if text(form, "decision") == Decision.REJECT else Decision.APPROVE
+    decision = sets.Decision.REJECT if text(form, "decision") == sets.Decision.REJECT else sets.Decision.APPROVE
     query, before = filters.in_form(form), checked(_SeenBefore, before=text(form, "before")).before
     try:
         decided, refused, is_finished = _decide(context, decision, query, before, form)
-    except InputInvalid as error:
+    except problems.InputInvalid as error:
         return _confirmation(context, query, before, error=error)
     result: dict[str, Any] = {"done": _RESULTS[decision], "decided": decided, "refused": refused}
     if is_finished:
@@ -170,8 +166,8 @@ def everybody(context: RequestContext, *also: str | None) -> list[tuple[str, str
         return []
     names = {assignee.id: assignee.name for assignee in page.items}
     if also and also[0] and also[0] not in names:
-        names[also[0]] = gettext("{name} (decides no longer)").format(name=also[1] or also[0])
-    return [(NOBODY, gettext("Nobody")), *sorted(names.items(), key=lambda item: item[1].casefold())]
+        names[also[0]] = languages.gettext("{name} (decides no longer)").format(name=also[1] or also[0])
+    return [(NOBODY, languages.gettext("Nobody")), *sorted(names.items(), key=lambda item: item[1].casefold())]
 
 
 def rejection(form: FormData) -> RejectionIn:
@@ -183,10 +179,10 @@ def result_of(done: str, decided: int, refused: int) -> dict[str, Any] | None:
     return {"done": done, "decided": decided, "refused": refused} if done else None
 
 
-def _place_in(form: FormData) -> PagePosition:
+def _place_in(form: FormData) -> lists.PagePosition:
     """Return the position of the first page of the list from which a form was submitted, with the same page size."""
     size = text(form, "size")
-    return PagePosition(size=int(size)) if size in SIZES else PagePosition()
+    return lists.PagePosition(size=int(size)) if size in lists.SIZES else lists.PagePosition()
 
 
 async def _without_formulas(parts: AsyncIterable[Any]) -> AsyncIterator[str]:
@@ -205,7 +201,7 @@ def _as_text(cell: str) -> str:
     return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 
-def _page(context: RequestContext, query: Mapping[str, str], place: PagePosition) -> PageOut[DeletionRequestOut]:
+def _page(context: RequestContext, query: Mapping[str, str], place: lists.PagePosition) -> PageOut[DeletionRequestOut]:
     return context.ask(
         deletion_requests.list_deletion_requests,
         **filters.matching(query, caller=context.caller),
@@ -217,7 +213,7 @@ def _page(context: RequestContext, query: Mapping[str, str], place: PagePosition
 
 
 def _total(
-    context: RequestContext, page: PageOut[DeletionRequestOut], query: Mapping[str, str], place: PagePosition
+    context: RequestContext, page: PageOut[DeletionRequestOut], query: Mapping[str, str], place: lists.PagePosition
 ) -> int | None:
     """Return the number of requests across all pages; None if there is only one page."""
     if place.has_all(page):
@@ -234,7 +230,7 @@ def _num_undecided(context: RequestContext, page: PageOut[DeletionRequestOut], q
     return sum(_undecided(context, query).values())
 
 
-def _undecided(context: RequestContext, query: Mapping[str, str], **more: Any) -> dict[RequestStatus, int]:
+def _undecided(context: RequestContext, query: Mapping[str, str], **more: Any) -> dict[sets.RequestStatus, int]:
     """Count the matching requests by status, for each status that allows a decision."""
     parameters = filters.matching(query, caller=context.caller) | more
     return {
@@ -247,21 +243,21 @@ def _undecided(context: RequestContext, query: Mapping[str, str], **more: Any) -
 def _list(
     context: RequestContext,
     query: dict[str, str],
-    place: PagePosition | None,
+    place: lists.PagePosition | None,
     *,
     page: PageOut[DeletionRequestOut] | None = None,
     criterion: str | None = None,
     result: dict[str, Any] | None = None,
-    error: Problem | None = None,
+    error: problems.Problem | None = None,
     chosen: frozenset[str] = frozenset(),
 ) -> Response:
     total = None
     if page is None:
-        place = place or PagePosition()
+        place = place or lists.PagePosition()
         page = _page(context, query, place)
         total = _total(context, page, query, place)
     people = _assigned_choices(context)
-    regulations = dict.fromkeys([*Regulation, *context.caller.policy.regulations])
+    regulations = dict.fromkeys([*sets.Regulation, *context.caller.policy.regulations])
     return context.page(
         "requests/list.html",
         error=error,
@@ -271,17 +267,22 @@ def _list(
         filtered=filters.narrowing(query),
         columns=filters.columns_of(query),
         place=place,
-        extent=(place or PagePosition(size=_MAX_MATCHES)).extent(page, "request", "requests", total=total),
+        extent=(place or lists.PagePosition(size=_MAX_MATCHES)).extent(page, "request", "requests", total=total),
         criterion=criterion,
         result=result,
-        orders=list(labels("orders").items()),
-        statuses=[("", gettext("Any")), *((status.value, state(status).label) for status in RequestStatus)],
-        regulations=[("", gettext("Any")), *((name, regulation(name)) for name in regulations)],
+        orders=list(glossary.labels("orders").items()),
+        statuses=[
+            ("", languages.gettext("Any")),
+            *((status.value, state(status).label) for status in sets.RequestStatus),
+        ],
+        regulations=[("", languages.gettext("Any")), *((name, regulation(name)) for name in regulations)],
         people=people,
         choice=[
-            (column, label) for column, label in labels("columns").items() if people or column != RequestColumn.ASSIGNEE
+            (column, label)
+            for column, label in glossary.labels("columns").items()
+            if people or column != RequestColumn.ASSIGNEE
         ],
-        searches=[(field, sentence(gettext(label))) for field, label in _SEARCHES.items()],
+        searches=[(field, sentence(languages.gettext(label))) for field, label in _SEARCHES.items()],
         may_enter=context.may(deletion_requests.create_deletion_request),
         may_decide=context.may(deletion_requests.approve_deletion_request),
         matching=None if criterion else _num_undecided(context, page, query),
@@ -301,12 +302,12 @@ def _chips(context: RequestContext, query: Mapping[str, str]) -> list[tuple[str,
 def _assigned_choices(context: RequestContext) -> list[tuple[str, str]]:
     """Return the options of the assignee filter; empty if the caller may not list people."""
     people = everybody(context)
-    mine = [(filters.ME, gettext("Me"))] if context.caller.is_person else []
-    return people and [("", gettext("Anyone")), *mine, *people]
+    mine = [(filters.ME, languages.gettext("Me"))] if context.caller.is_person else []
+    return people and [("", languages.gettext("Anyone")), *mine, *people]
 
 
 def _decide(
-    context: RequestContext, decision: Decision, query: dict[str, str], before: datetime.datetime, form: FormData
+    context: RequestContext, decision: sets.Decision, query: dict[str, str], before: datetime.datetime, form: FormData
 ) -> tuple[int, int, bool]:
     """Decide matching requests. Return how many were decided and how many could not be, and True if none remain."""
     parameters = filters.matching(query, caller=context.caller)
@@ -314,10 +315,10 @@ def _decide(
         # Completed requests cannot be decided.
         return 0, 0, True
     body: dict[str, Any] = {"decision": decision, "made_before": before, "limit": _BATCH_SIZE} | parameters
-    if decision is Decision.REJECT:
+    if decision is sets.Decision.REJECT:
         body["rejection"] = {"ground": text(form, "ground"), "explanation": text(form, "explanation")}
     ends, decided, refused = time.monotonic() + _MAX_SECONDS, 0, 0
-    for status in _UNDECIDED if decision is Decision.REJECT else _UNDECIDED[:1]:
+    for status in _UNDECIDED if decision is sets.Decision.REJECT else _UNDECIDED[:1]:
         if query.get("status", status) != status:
             continue
         cursor = None
@@ -338,7 +339,7 @@ def _confirmation(
     before: datetime.datetime,
     *,
     result: dict[str, Any] | None = None,
-    error: Problem | None = None,
+    error: problems.Problem | None = None,
 ) -> Response:
     counts = _undecided(context, query, made_before=before)
     return context.page(
@@ -346,7 +347,7 @@ def _confirmation(
         query=query,
         words=[_filter_label(context, name, value) for name, value in filters.narrowing(query).items()],
         before=before,
-        can_approve=counts.get(RequestStatus.IN_REVIEW, 0),
+        can_approve=counts.get(sets.RequestStatus.IN_REVIEW, 0),
         can_reject=sum(counts.values()),
         result=result,
         error=error,
@@ -360,9 +361,9 @@ def _filter_label(context: RequestContext, name: str, value: str) -> str:
         case "regulation":
             return regulation(value)
         case "due":
-            return gettext(_DUE[value])
+            return languages.gettext(_DUE[value])
         case "assigned":
             name = dict(_assigned_choices(context)).get(value, value)
-            return gettext("assigned to {name}").format(name=name)
+            return languages.gettext("assigned to {name}").format(name=name)
         case _:
-            return f"{inside(words(name))} {value}"
+            return f"{languages.inside(words(name))} {value}"

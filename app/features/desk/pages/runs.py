@@ -8,13 +8,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from fastapi import Depends, Query, Response
 
 from app.api import runs
-from app.features.desk import rendering as pages
+from app.features.desk import languages, lists, rendering as pages, request_context, wording
 from app.features.desk.glossary import Advice, advice, labels
-from app.features.desk.languages import gettext
-from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.pages import evidence
-from app.features.desk.request_context import RequestContext, TheContext
-from app.features.desk.wording import state
 from app.features.overview import endpoints as overview
 from app.features.queue.endpoints import get_queue
 from lethe.contract.runs import RunOut
@@ -51,44 +47,44 @@ TheFilters = Annotated[dict[str, Any], Depends(_filters)]
 
 
 @router.get("/runs")
-def list_runs(context: TheContext, place: ThePlace, filters: TheFilters) -> Response:
+def list_runs(context: request_context.TheContext, place: lists.ThePlace, filters: TheFilters) -> Response:
     """List runs, failures and workers."""
     return context.page("runs/list.html", **_listing(context, place, **filters))
 
 
 @router.get("/runs/live")
-def live_runs(context: TheContext, place: ThePlace, filters: TheFilters) -> Response:
+def live_runs(context: request_context.TheContext, place: lists.ThePlace, filters: TheFilters) -> Response:
     """Refresh an open list of runs."""
     return context.page("runs/live.html", **_listing(context, place, **filters))
 
 
 @router.get("/runs/queue")
-def show_queue(context: TheContext) -> Response:
+def show_queue(context: request_context.TheContext) -> Response:
     """Show the next runs, why each is due, and what each worker is currently doing."""
     return context.page("runs/queue.html", **_queue(context))
 
 
 @router.get("/runs/queue/live")
-def live_queue(context: TheContext) -> Response:
+def live_queue(context: request_context.TheContext) -> Response:
     """Refresh an open queue page."""
     return context.page("runs/live_queue.html", **_queue(context))
 
 
 @router.get("/runs/{run_id}")
-def show_run(context: TheContext, run_id: str, done: Literal["", "cancelled"] = "") -> Response:
+def show_run(context: request_context.TheContext, run_id: str, done: Literal["", "cancelled"] = "") -> Response:
     """Show a run's progress or outcome."""
     return context.page("runs/one.html", done=done, **_details(context, run_id))
 
 
 @router.post("/runs/{run_id}/cancel")
-def cancel_run(context: TheContext, run_id: str) -> Response:
+def cancel_run(context: request_context.TheContext, run_id: str) -> Response:
     """Cancel a run."""
     context.ask(runs.cancel_run, run_id=run_id)
     return pages.see(f"{pages.ROOT}/runs/{run_id}", done="cancelled")
 
 
 @router.get("/runs/{run_id}/live")
-def live_run(context: TheContext, run_id: str) -> Response:
+def live_run(context: request_context.TheContext, run_id: str) -> Response:
     """Refresh an open run page."""
     return context.page("runs/live_one.html", **_details(context, run_id))
 
@@ -111,7 +107,11 @@ def failures(runs: Iterable[RunOut]) -> list[Failure]:
 
 
 def _listing(
-    context: RequestContext, place: PagePosition, status: StatusFilter, model_id: str, order: RunOrder
+    context: request_context.RequestContext,
+    place: lists.PagePosition,
+    status: StatusFilter,
+    model_id: str,
+    order: RunOrder,
 ) -> dict[str, Any]:
     query = {"status": status, "model_id": model_id, "order": "" if order is RunOrder.NEWEST else order}
     is_unresolved = status == "unresolved"
@@ -139,18 +139,18 @@ def _listing(
         "query": {name: value for name, value in query.items() if value},
         "place": place,
         "statuses": [
-            ("", gettext("Any")),
-            ("unresolved", gettext("Failed, unresolved")),
-            *((status, state(status).label) for status in RunStatus),
+            ("", languages.gettext("Any")),
+            ("unresolved", languages.gettext("Failed, unresolved")),
+            *((status, wording.state(status).label) for status in RunStatus),
         ],
     }
 
 
-def _queue(context: RequestContext) -> dict[str, Any]:
+def _queue(context: request_context.RequestContext) -> dict[str, Any]:
     return {"queue": context.ask(get_queue), "rules": labels("queue_rules")}
 
 
-def _details(context: RequestContext, run_id: str) -> dict[str, Any]:
+def _details(context: request_context.RequestContext, run_id: str) -> dict[str, Any]:
     run = context.ask(runs.get_run, run_id=run_id)
     return {
         "run": run,
