@@ -21,8 +21,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_FOLDER, os.environ.get
 def __getattr__(name: str) -> Any:
     """Return all commands of the server, or those of its services, which start without loading the others."""
     if name == "services":
-        if sys.argv[1:2] != ["health"]:
-            # A re-executed program repeats what it imported before.
+        # Before anything else is imported, because a re-executed program repeats its imports.
+        if sys.argv[1:2] != ["health"] and sys.argv[1:] == sys.orig_argv[2:]:
             import_module("app.hardening").re_executed()
         return import_module("app.cli.service").commands
     if name == "commands":

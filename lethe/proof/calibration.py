@@ -189,7 +189,7 @@ def least_steps(chain: accountant.Chain, *, records: int, epsilon: float, delta:
     Edge cases: raises `InfeasibleError` if `at_most` steps do not reach the target.
 
     >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
-    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
+    >>> chain = accountant.replay(m, [accountant.Run(steps=m.learn_steps)])
     >>> least_steps(chain, records=1, epsilon=1.0, delta=1e-5, at_most=m.learn_steps)
     93
     """

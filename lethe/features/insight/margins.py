@@ -23,7 +23,7 @@ def least_epsilon(chain: accountant.Chain, *, records: int, steps: int, delta: f
 
     >>> from lethe.proof.calibration import ModelSettings, mechanism_for
     >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
-    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
+    >>> chain = accountant.replay(m, [accountant.Run(steps=m.learn_steps)])
     >>> [round(least_epsilon(chain, records=1, steps=steps, delta=1e-5), 6) for steps in (0, 92, 93)]
     [2.091521, 1.000604, 0.991887]
     """
@@ -44,7 +44,7 @@ def most_records(chain: accountant.Chain, *, steps: int, epsilon: float, delta: 
 
     >>> from lethe.proof.calibration import ModelSettings, mechanism_for
     >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
-    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
+    >>> chain = accountant.replay(m, [accountant.Run(steps=m.learn_steps)])
     >>> [most_records(chain, steps=steps, epsilon=1.0, delta=1e-5) for steps in (1, 87, 348)]
     [0, 0, 7]
     """
@@ -80,7 +80,7 @@ def releases_left(
 
     >>> from lethe.proof.calibration import ModelSettings, mechanism_for
     >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
-    >>> learned = [Exposure(mechanism=m, records=1, releases=((m.learn_steps, 1),))]
+    >>> learned = [accountant.Exposure(mechanism=m, records=1, releases=((m.learn_steps, 1),))]
     >>> [releases_left(learned, m, records=1, steps=93, epsilon=epsilon, delta=1e-5) for epsilon in (3.0, 10.0)]
     [2, 38]
     """
