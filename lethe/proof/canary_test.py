@@ -92,6 +92,8 @@ _WITNESSED = 1e6
 """Maximum number of standard deviations by which witnesses move a lane in a run. Witnesses are artificial and stay, so
 this can be large, and lanes then reveal a batch that was read one step early."""
 _LANES_OF_GROUP, _MAX_GROUPS, _DIFFERENT_BATCHES = 16, 64, 4096
+MAX_LANES = 2**18
+"""Maximum number of lanes: those of a test on request for a model with the most lanes and the most chains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +112,8 @@ class CanaryPlan:
         errors.require_count(2, lanes=self.lanes)
         errors.require_count(0, steps_before=self.steps_before)
         errors.require_count(1, steps=self.steps)
-        if self.lanes % 2:
-            raise errors.DomainError(f"Expected lanes={self.lanes} even")
+        if self.lanes % 2 or self.lanes > MAX_LANES:
+            raise errors.DomainError(f"Expected lanes={self.lanes} even and at most {MAX_LANES}")
 
     @property
     def notion(self) -> guarantees.Notion:

@@ -18,7 +18,7 @@ from lethe.proof.network import PublicNetwork
 
 NAME = "objective_perturbation"
 THEOREM = "objective-perturbation/1"
-"""Identifier of the bound in certificates: Theorem O of `docs/mathematics/objective-perturbation.md`."""
+"""Identifier of the bound in certificates: Theorems 3 and 4 of `docs/mathematics/objective-perturbation.md`."""
 
 _NOT_TAKEN = (
     "loss_width",
@@ -168,7 +168,8 @@ def _law(mechanism: Any, plan: canary_test.CanaryPlan, records: int | None) -> c
     strength, origin, groups = mechanism.regularisation, np.zeros(plan.lanes // 2), plan.groups
     slope = math.sqrt(mechanism.num_parts * (2 if mechanism.num_scores > 1 else 1))
     spread = math.hypot(mechanism.noise_scale / strength, mechanism.output_noise)
-    records = records or max(1, math.ceil(canary_test.APART * spread * strength / slope))
+    # The certified mu is above the true one, and is to be refutable by a few hundred lanes.
+    records = records or max(1, math.floor(canary_test.APART / accountant.mu(mechanism)))
     return canary_test.Law(
         records=records,
         place=origin.astype(int),

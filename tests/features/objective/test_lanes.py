@@ -68,6 +68,14 @@ def observed(plan: CanaryPlan, mechanism: Perturbed) -> Observed:
     return found
 
 
+@pytest.mark.parametrize(("objective", "classes"), KINDS)
+def test_a_few_hundred_lanes_can_refute_the_guarantee(objective: Objective, classes: int) -> None:
+    """With 256 lanes, correct guesses about all of them prove more than is certified for the records of a canary."""
+    mechanism, plan = made(objective, classes), CanaryPlan(lanes=256, steps_before=0, steps=STEPS)
+    certified = canary_test.certified_mu(mechanism, plan, records=canary_test.law(mechanism, plan).records)
+    assert canary_test.mu_of_right_guesses(256, 256, error=canary_test.ERROR) > certified
+
+
 class Prepared:
     """Noise that is prepared in advance, so that the first numbers do not depend on how many are drawn."""
 

@@ -364,6 +364,7 @@ def test_certified_mu_matches_the_accountant() -> None:
         lambda: canary_test.mu_of_right_guesses(1, 2, error=0.3),
         lambda: refuting.epsilon_at_least(guesses(1, 1, 0, 1), delta=-1.0, error=0.1),
         lambda: CanaryPlan(lanes=3, steps_before=0, steps=1),
+        lambda: CanaryPlan(lanes=canary_test.MAX_LANES + 2, steps_before=0, steps=1),
         lambda: CanaryPlan(lanes=0, steps_before=0, steps=1),
         lambda: CanaryPlan(lanes=2, steps_before=-1, steps=1),
         lambda: CanaryPlan(lanes=2, steps_before=0, steps=0),

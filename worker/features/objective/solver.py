@@ -94,7 +94,9 @@ def minimise(
             raise NotConverged("The solver did not reach its tolerance.")
         grid = mechanism.grid
         released = noise.rounded_normal(len(drawn), mechanism.output_noise / grid).numpy()
-        released += np.round(np.concatenate([point.ravel(), lanes.ravel()]) / grid)
+        np.concatenate([point.ravel(), lanes.ravel()], out=drawn)
+        drawn /= grid
+        released += np.round(drawn, out=drawn)
         released *= grid
         parameters, ended = released[:size].reshape(shape), released[size:]
         _require_variance((ended - lanes.ravel()) / mechanism.output_noise)
