@@ -36,6 +36,7 @@ from app import errors, folders, hardening, installations, main, telemetry
 from app.config import Settings
 from app.operations import periodic_jobs
 from app.unlearning import service as unlearning
+from lethe.hardening import harden
 
 _MAX_PAUSE_SECONDS = 15.0
 _MAX_PIPELINED = 16
@@ -91,7 +92,7 @@ def serve(
         timeout_graceful_shutdown=10,
     )
     _raise_descriptor_limit()
-    gc.freeze()  # collecting what exists before any personal data would take long and free nothing
+    gc.freeze()  # collecting what exists before any personal data would take long and free little
     server = _Server(config, on_ready)
     config.callback_notify = _Forgetting(server)
 
@@ -229,8 +230,10 @@ class Worker:
         """Be the worker, in the forked child. Nothing that its parent has opened stays open here."""
         _die_with_parent(parent)
         multiprocessing.current_process().daemon = False  # a worker may have children
+        harden()
         os.dup2(waiting, 0)
         os.closerange(3, _DESCRIPTORS)
+        sys.stdin = os.fdopen(0, closefd=False)
         try:
             importlib.import_module("worker.embedded")
             if os.read(0, 1):
@@ -257,6 +260,7 @@ class Worker:
             telemetry.logger().warning("worker.died", worker=self.name, status=status, again_in_seconds=pause)
             if self._stopping.wait(pause):
                 break
+            self._take_back()  # again, since the database may have been away before
             self._child = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-m", "worker", *self._arguments],
                 env=_environment(self._settings),

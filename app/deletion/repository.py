@@ -344,7 +344,7 @@ def claim_records(session: Session, *, dataset_id: str, claiming: Sequence[tuple
     Store in each erasure the number of rows claimed and the total number of the person's rows."""
     held, unclaimed = Counter[str](), Counter[str]()
     for batch in bulk.in_parts({ref for _, request in claiming for ref in request.subject_refs}):
-        for ref, num_records, num_claimed in rows(session, _HELD, {"dataset_id": dataset_id, "these": batch}):
+        for ref, num_records, num_claimed in session.execute(_HELD, {"dataset_id": dataset_id, "these": batch}):
             held[str(ref)], unclaimed[str(ref)] = num_records, num_records - num_claimed
     claims: list[dict[str, str]] = []
     for erasure, request in claiming:

@@ -61,10 +61,10 @@ def destroy_retired(installation: installations.Installation, *, stored: Collect
     progress. Record which superseded weights were destroyed."""
     with installation.database.reading() as session:
         needed, retired = catalogue_repository.needed_and_retired(session)
-    destroyed = catalogue.destroy(installation.weights, retired | (set(stored) - needed))
-    if superseded := retired.intersection(destroyed):
+    if superseded := catalogue.destroy(installation.weights, retired):
         with installation.database.writing() as session:
             catalogue_repository.mark_destroyed(session, version_ids=superseded, at=now(session))
+    catalogue.destroy(installation.weights, set(stored) - needed - retired)
 
 
 def destroy_orphans(installation: installations.Installation) -> None:

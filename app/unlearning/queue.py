@@ -105,7 +105,7 @@ def _claim(
             model, live = due_model, version if plan.kind == sets.RunKind.UNLEARN else None
             break
     else:
-        erases, _ = deletion_repository.claimed_records(session, dataset_id=dataset.id)
+        erases = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
         if not erases and not staged:
             return None
         records = 0
