@@ -53,7 +53,8 @@ def create_app(settings: config.Settings) -> FastAPI:
             gateway.state.intake = Intake(gateway.state.installation)
             installation = gateway.state.installation
             await run_in_threadpool(verification.verify_at_start, installation)
-            with contextlib.suppress(Problem, OSError, SQLAlchemyError):  # reported by the job a second later
+            # A failure here is reported by the periodic job a second later.
+            with contextlib.suppress(Problem, OSError, SQLAlchemyError):
                 await run_in_threadpool(periodic_jobs.record_tombstones, installation, tombstones.require_same_database)
             services = [start(installation) for start in sockets.plugs("app.features", "jobs", "GATEWAY_SERVICES")]
             remembering = periodic_jobs.PeriodicJobs(settings, periodic_jobs.of_gateways()).start()

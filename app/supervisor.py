@@ -50,7 +50,8 @@ def up(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     telemetry.configure(settings.log_level)
     folders.make(settings.data_dir)
     with _locked(settings.data_dir), _listening(settings) as listener:
-        gc.freeze()  # pages of objects that are never collected stay shared with the workers
+        # Pages of objects that are never collected stay shared with the forked workers.
+        gc.freeze()
         workers = [Worker(settings, number=number) for number in range(1, settings.workers + 1)]
         installations.set_up(settings)
         with installations.opened(settings) as installation:
@@ -92,7 +93,8 @@ def serve(
         timeout_graceful_shutdown=10,
     )
     _raise_descriptor_limit()
-    gc.freeze()  # collecting what exists before any personal data would take long and free little
+    # Collecting what exists before any personal data would take long and free little.
+    gc.freeze()
     server = _Server(config, on_ready)
     config.callback_notify = _Forgetting(server)
 
@@ -229,7 +231,8 @@ class Worker:
     def _be_the_first(self, waiting: int, parent: int) -> None:
         """Be the worker, in the forked child. Nothing that its parent has opened stays open here."""
         _die_with_parent(parent)
-        multiprocessing.current_process().daemon = False  # a worker may have children
+        # A daemon may not have children, and a worker has some.
+        multiprocessing.current_process().daemon = False
         harden()
         os.dup2(waiting, 0)
         os.closerange(3, _DESCRIPTORS)
@@ -248,7 +251,8 @@ class Worker:
     def _watch(self) -> None:
         pause = 0.25
         self._take_back()
-        with contextlib.suppress(BrokenPipeError):  # of a child that has died
+        # The child may have died while it waited.
+        with contextlib.suppress(BrokenPipeError):
             os.write(self._started, b"!")
         while True:
             started = time.monotonic()
@@ -260,7 +264,8 @@ class Worker:
             telemetry.logger().warning("worker.died", worker=self.name, status=status, again_in_seconds=pause)
             if self._stopping.wait(pause):
                 break
-            self._take_back()  # again, since the database may have been away before
+            # Again, since the database may have been away when the child died.
+            self._take_back()
             self._child = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-m", "worker", *self._arguments],
                 env=_environment(self._settings),

@@ -26,7 +26,8 @@ from lethe.contract.problems import DatabaseDamaged, Problem
 UTC = datetime.UTC
 
 _CLOCK = sa.select(sa.func.clock_timestamp())
-_ASKED = "clock_asked"  # in `Session.info`: time of the clock, and monotonic time at which it was read
+# Key in `Session.info` of the clock's time, and of the monotonic time at which it was read.
+_ASKED = "clock_asked"
 _UNABLE_NOW = ("25006", "25P03", "25P04")
 """PostgreSQL error codes for a read-only server, such as a standby, and for transactions ended by a timeout."""
 _DAMAGED_IN_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

@@ -56,7 +56,8 @@ def accept(
     request.reported_at = report_at(request, policy=policy)
     _ask(new, lookup)
     change(new, RequestStatus.ACCEPTED, at=at, verb=verb)
-    is_awaited = lookup.is_awaited(request)  # For all callers: response times must not reveal who is held.
+    # For all callers: response times must not reveal who is held.
+    is_awaited = lookup.is_awaited(request)
     if request.unknown_at is not None or is_in_doubt(request, lookup.doubtful):
         request.doubted_at = at
     elif not deadlines.is_held(request, at=at) and (outcome := _outcome(new, lookup)) is not None:

@@ -44,7 +44,8 @@ def main() -> None:
             raise
         _fail(f"{package} is not installed; run: pip install 'lethe-sdk[{_EXTRAS[package]}]'")
     except Exception as error:
-        if type(error).__name__ != "OperationalError":  # SQLAlchemy's or SQLite's: only a server's commands load them
+        # The class is SQLAlchemy's or SQLite's, which only a server's commands load.
+        if type(error).__name__ != "OperationalError":
             raise
         _fail(f"database_unreadable: {getattr(error, 'orig', error)}; are LETHE_DATABASE_URL and LETHE_DATA_DIR right?")
 

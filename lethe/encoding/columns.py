@@ -671,7 +671,8 @@ def of_booleans(column: Sequence[object]) -> str:
     return " (a boolean is true or false)" if any(isinstance(value, bool) for value in column) else ""
 
 
-@np.errstate(over="ignore")  # what is too large for a float is clipped
+# Values too large for a float are clipped.
+@np.errstate(over="ignore")
 def _standard(numbers: Floats, center: float | Floats, scale: float | Floats, clip: float) -> Floats:
     return np.clip((numbers - center) / scale, -clip, clip)
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # which loads scipy.special when it is first used
+
+# scipy loads scipy.special only when it is first used.
+import scipy
 
 from lethe.proof import accountant, conversion, errors, guarantees, methods
 from lethe.proof.mechanism import Adjacency, Mechanism

@@ -38,7 +38,8 @@ References: J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 84 
 import math
 from collections.abc import Callable
 
-import scipy  # which loads scipy.special when it is first used
+# scipy loads scipy.special only when it is first used.
+import scipy
 
 from lethe.proof import errors, rounding
 

@@ -22,9 +22,7 @@ def match_drop(installation: Installation) -> None:
 def drop_forgotten(installation: Installation) -> None:
     """Delete the hashes of people who have been forgotten."""
     in_batches(
-        installation,
-        service.is_anybody_forgotten,
-        lambda session: service.drop_forgotten(session, limit=AT_ONCE),
+        installation, service.is_anybody_forgotten, lambda session: service.drop_forgotten(session, limit=AT_ONCE)
     )
 
 

@@ -19,9 +19,7 @@ def identify(installation: Installation) -> None:
 def drop_forgotten(installation: Installation) -> None:
     """Delete forgotten people from identity maps."""
     in_batches(
-        installation,
-        service.is_anybody_forgotten,
-        lambda session: service.drop_forgotten(session, limit=AT_ONCE),
+        installation, service.is_anybody_forgotten, lambda session: service.drop_forgotten(session, limit=AT_ONCE)
     )
 
 

@@ -36,9 +36,7 @@ def upload_network(context: request_context.TheContext, form: request_context.Fo
                     [FieldError(name, languages.gettext("expected some text"))],
                 )
         answer = context.ask(
-            networks.create_network,
-            file=_file(form.get("file")),
-            **fields | {"dp_ledger": fields["dp_ledger"] or None},
+            networks.create_network, file=_file(form.get("file")), **fields | {"dp_ledger": fields["dp_ledger"] or None}
         )
     except Problem as error:
         return _listed(context, place=lists.PagePosition(), fields=fields, error=error)

@@ -96,11 +96,7 @@ def _is_compressed(message: pa.Message) -> bool:
     return message.type != "schema" and place_of(batch, 3) != batch
 
 
-_READERS: dict[str, Callable[[bytes], pa.Table]] = {
-    ".csv": _from_csv,
-    ".parquet": _from_parquet,
-    ".arrow": _from_arrow,
-}
+_READERS: dict[str, Callable[[bytes], pa.Table]] = {".csv": _from_csv, ".parquet": _from_parquet, ".arrow": _from_arrow}
 
 
 def read(content: bytes, filename: str, subject_column: str) -> tuple[pa.Table, list[str]]:

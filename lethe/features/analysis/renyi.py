@@ -15,7 +15,8 @@ Proposition 12. I. Mironov, "Renyi differential privacy", CSF 2017, Proposition 
 import math
 from dataclasses import dataclass
 
-import scipy  # which loads scipy.optimize when it is first used
+# scipy loads scipy.optimize only when it is first used.
+import scipy
 
 from lethe.proof import errors, rounding
 

@@ -30,8 +30,7 @@ def account_bounds() -> None:
 def account_bound(
     name: str,
     param: Annotated[
-        list[str] | None,
-        typer.Option(help="Parameter as NAME=VALUE; VALUE is JSON, inf or 1/NAME; can be repeated"),
+        list[str] | None, typer.Option(help="Parameter as NAME=VALUE; VALUE is JSON, inf or 1/NAME; can be repeated")
     ] = None,
 ) -> None:
     """Evaluate a theorem offline; without parameters, show its statement and assumptions."""

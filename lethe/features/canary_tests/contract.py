@@ -11,11 +11,7 @@ ASK = _TESTS.of_one(
     gives=models.ModelOut,
     status=202,
     repeat="keyed",
-    problems=(
-        problems.ModelNotLive,
-        problems.ModelRetired,
-        problems.PreconditionFailed,
-    ),
+    problems=(problems.ModelNotLive, problems.ModelRetired, problems.PreconditionFailed),
     does="Run a canary test: train on many canaries with the model's mechanism and forget them, separately from the "
     "model's data and versions. The result is stored in a run of kind `audit` and as the model's last canary test.",
 )

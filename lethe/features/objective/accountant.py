@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import scipy  # which loads scipy.special when it is first used
+# scipy loads scipy.special only when it is first used.
+import scipy
 
 from lethe.features.objective.losses import PrivacyLoss, Tail, of_gaussian
 from lethe.features.objective.mechanism import ObjectivePerturbation

@@ -143,13 +143,7 @@ ASK = _REHEARSALS.of_one(
     gives=RehearsalOut,
     status=202,
     repeat="keyed",
-    problems=(
-        problems.ModelNotLive,
-        problems.ModelRetired,
-        RehearsalPending,
-        RehearsalDone,
-        RehearsalTooLarge,
-    ),
+    problems=(problems.ModelNotLive, problems.ModelRetired, RehearsalPending, RehearsalDone, RehearsalTooLarge),
     does="Draw people at random who have not asked to be forgotten, forget them in a temporary copy of the live "
     "version, train another copy without them, measure all three models, and destroy both copies. No record is kept of "
     "who was drawn, and the model is not changed. After a completed rehearsal, further ones on the same rows are "

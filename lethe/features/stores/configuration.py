@@ -51,11 +51,7 @@ def load(path: Path) -> Configuration:
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = document.get("sign_with")
     return Configuration(
-        state=state,
-        stores=stores,
-        system=document.get("system"),
-        sign_with=folder / key if key else None,
-        **commands,
+        state=state, stores=stores, system=document.get("system"), sign_with=folder / key if key else None, **commands
     )
 
 

@@ -164,8 +164,7 @@ def dataset_infer(
     weight: Annotated[str | None, typer.Option(help="Column with the weight of each row")] = None,
     weight_bound: Annotated[float | None, typer.Option(help="Maximum weight of a row, chosen by you")] = None,
     ranges: Annotated[
-        list[str] | None,
-        typer.Option("--range", help="NAME=MIN..MAX, numbers or dates chosen by you; can be repeated"),
+        list[str] | None, typer.Option("--range", help="NAME=MIN..MAX, numbers or dates chosen by you; can be repeated")
     ] = None,
     names: Annotated[
         list[str] | None, typer.Option("--values", help="NAME=ONE,OTHER: values chosen by you; can be repeated")

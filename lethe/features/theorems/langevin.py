@@ -18,7 +18,8 @@ sensitivity.
 import math
 from collections.abc import Callable, Iterator
 
-import scipy  # which loads its modules when they are first used
+# scipy loads its modules only when they are first used.
+import scipy
 
 from lethe.features.analysis import work
 from lethe.features.theorems import symbols as sym

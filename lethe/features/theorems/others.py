@@ -2,7 +2,8 @@
 
 import math
 
-import scipy  # which loads scipy.special when it is first used
+# scipy loads scipy.special only when it is first used.
+import scipy
 
 from lethe.features.analysis import work
 from lethe.features.theorems import symbols as sym

@@ -7,7 +7,9 @@ Conversions between Renyi divergence, Gaussian differential privacy and (epsilon
 import math
 
 import numpy as np
-import scipy  # which loads its modules when they are first used
+
+# scipy loads its modules only when they are first used.
+import scipy
 
 from lethe.features.analysis import renyi
 from lethe.features.theorems import symbols as sym

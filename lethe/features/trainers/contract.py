@@ -135,8 +135,7 @@ class TrainerIn(fields.Body):
         "tested.",
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=60 * 86_400)] = Field(
-        default=0,
-        description="Maximum seconds that a retraining waits for more requests. Due dates take precedence.",
+        default=0, description="Maximum seconds that a retraining waits for more requests. Due dates take precedence."
     )
 
     @model_validator(mode="after")

@@ -219,7 +219,7 @@ def _relation(unlearning: certificates.GuaranteeOut, audit: AuditOut | None) -> 
     texts = [
         languages.gettext(
             "ε ≤ {epsilon} in the heading is the bound to quote: it covers everybody who had been forgotten by then."
-        ).format(epsilon=wording.at_most(unlearning.epsilon)),
+        ).format(epsilon=wording.at_most(unlearning.epsilon))
     ]
     if audit is not None:
         text = languages.gettext("The canary test is about one record in this run alone, and found {bounds}.")
