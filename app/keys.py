@@ -256,6 +256,7 @@ class KeyEncryptionFile:
     def end_rotation(self) -> None:
         if not self._next.exists():
             return
+        # Readers take zeros for a missing key and use the next one, so a crash before the rename loses nothing.
         if self._path.exists():
             _zero(self._path)
         self._next.rename(self._path)

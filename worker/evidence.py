@@ -163,6 +163,7 @@ def differs(
         if weights is not None:
             slopes *= (weights[block] / UNIT)[:, None]
         theirs += slopes.T @ x
+        # A null row has a slope but no gradient, and must not widen the tolerance.
         present = x.any(axis=1)
         lengths, records = lengths + float(np.linalg.norm(slopes, axis=1) @ present), records + int(present.sum())
         slopes.fill(0)

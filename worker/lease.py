@@ -13,8 +13,7 @@ class Lease(periodic.Periodic):
     """Lease of a run. A heartbeat renews it at least every third of its duration and reports progress.
 
     A run that has neither taken a step nor opened a block for `stall_seconds` is abandoned: this worker's disk or GPU
-    may be hanging while another worker's is not.
-    """
+    may be hanging while another worker's is not."""
 
     def __init__(self, installation: installations.Installation, run: queue.ClaimedRun) -> None:
         self._installation = installation
@@ -76,8 +75,7 @@ class PreemptibleLease:
 
     `run_deletion` carries out one deletion run, or returns False if none is due. It is called before the first step and
     every `poll_seconds`. After each deletion, the run takes steps for at least a tenth of the time that the deletion
-    took, so that learning finishes however many deletions are requested.
-    """
+    took, so that learning finishes however many deletions are requested."""
 
     _SHARE = 0.1
 

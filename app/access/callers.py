@@ -48,6 +48,7 @@ class Callers:
         """Read a key's caller from the database. Raises `Unauthenticated`."""
         if not key:
             raise access.unauthenticated()
+        # Both are taken before the database is read, so that a change committed meanwhile makes the entry stale.
         until, changes = time.monotonic() + _BELIEVED_SECONDS, access.changes()
         with self._database.reading() as session:
             try:

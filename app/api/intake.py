@@ -46,8 +46,7 @@ class Estimates:
     """Cache of estimates, one for the run that each model would need now to serve at most `max_requests` requests.
 
     An estimate is at most one second old while it is in demand and five seconds otherwise. Expensive estimates live
-    longer, so that estimating takes at most a twentieth of the time.
-    """
+    longer, so that estimating takes at most a twentieth of the time."""
 
     def __init__(self, *, max_requests: int) -> None:
         self._max_requests = max_requests

@@ -61,8 +61,7 @@ class _CallMiddleware:
 class KeyFirst(_CallMiddleware):
     """Middleware that authenticates the key and checks its scopes before the body is read and `Places` counts the call.
 
-    `guarded` lists routers with their prefixes.
-    """
+    `guarded` lists routers with their prefixes."""
 
     def __init__(self, app: ASGIApp, *, guarded: Iterable[tuple[str, APIRouter]]) -> None:
         super().__init__(app)
@@ -121,8 +120,7 @@ class BodyLimit(_CallMiddleware):
     they exceed the limit.
 
     `max_bytes` bounds multipart bodies; JSON is also bounded by `MAX_DEPTH` and by the `MAX_BYTES` and `MAX_MEMBERS` of
-    its type, and anything else by 32 MiB. `answered` renders the refusal.
-    """
+    its type, and anything else by 32 MiB. `answered` renders the refusal."""
 
     def __init__(self, app: ASGIApp, *, max_bytes: int, answered: Refused) -> None:
         super().__init__(app)
@@ -204,6 +202,7 @@ class Unhurried(_CallMiddleware):
         try:
             await self._app(scope, timed, kept)
         finally:
+            # A predictable delay could be subtracted from the response time.
             until = random.SystemRandom().uniform(1.0, 2.0) - (time.monotonic() - received_at) / _INTERVAL_SECONDS
             await asyncio.sleep(_INTERVAL_SECONDS * (until if until > 0 else until % 1.0))
         for message in answer:
@@ -213,8 +212,7 @@ class Unhurried(_CallMiddleware):
 class CallLog(_CallMiddleware):
     """Middleware that counts, logs and traces calls by route, and handles unexpected errors.
 
-    Paths, queries and error texts may name people and are not stored.
-    """
+    Paths, queries and error texts may name people and are not stored."""
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status, method = time.perf_counter(), None, telemetry.known_method(scope["method"])
@@ -307,6 +305,7 @@ def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
     headers = list(_ALWAYS)
     if not scope["path"].startswith(_FOR_ALL):
         headers.append((b"cache-control", b"no-store"))
+    # RFC 6797, 7.2, forbids this header over plain HTTP.
     if scope["scheme"] == "https":
         headers.append((b"strict-transport-security", b"max-age=31536000"))
     window: rates.RateWindow | None = scope.get(calls.WINDOW)

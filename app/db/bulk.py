@@ -129,6 +129,7 @@ def _processed(column: Sequence[Any], process: Callable[[Any], Any] | None) -> S
     values are always sealed one by one."""
     if process is None:
         return column
+    # Rows that shared one sealed value would lose it together, as soon as one of them is due to be erased.
     if len(set(map(id, column))) == 1 and not isinstance(column[0], sealed.Private):
         return [process(column[0])] * len(column)
     return [process(value) for value in column]
@@ -159,6 +160,7 @@ def _insertion(
 ) -> _Insertion:
     into = table.metadata.tables[table.__tablename__]
     insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
+    # Without inline(), PostgreSQL's statement would return the new keys, and a pipeline must get no results.
     statement = insert(into).inline()
     if unless_there:
         statement = statement.on_conflict_do_nothing()

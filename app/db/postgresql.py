@@ -78,6 +78,7 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
         reads = options.get("lethe_read_only", False)
         driver: Any = connection.connection.driver_connection
         psycopg: Any = connection.dialect.dbapi
+        # A writer's snapshot must be newer than its lock; REPEATABLE READ would take it before the wait for the lock.
         level = psycopg.IsolationLevel.REPEATABLE_READ if reads else None
         # The level takes effect with the BEGIN that the first statement sends, or fails to send on a closed connection.
         if driver.isolation_level != level and not driver.closed:

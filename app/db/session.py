@@ -25,6 +25,7 @@ from lethe.contract.problems import DatabaseDamaged, Problem
 
 UTC = datetime.UTC
 
+# PostgreSQL's now() is the start of the transaction, which may have waited for a lock since.
 _CLOCK = sa.select(sa.func.clock_timestamp())
 # Key in `Session.info` of the clock's time, and of the monotonic time at which it was read.
 _ASKED = "clock_asked"

@@ -47,6 +47,7 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
+        # Otherwise Python's sqlite3 module begins transactions itself, and only before a statement that writes.
         connection.isolation_level = None
         pragmas = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON", f"wal_autocheckpoint={_LOG_PAGES}")
         for pragma in ("temp_store=MEMORY", *(("query_only=ON",) if read_only else pragmas)):
@@ -57,6 +58,7 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         reads = connection.get_execution_options().get("lethe_read_only", False)
+        # A deferred transaction that reads before it writes can fail with SQLITE_BUSY_SNAPSHOT, whatever the timeout.
         driver.run(connection, "BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
 
     return engine

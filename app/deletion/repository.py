@@ -107,8 +107,7 @@ class Awaited:
 
     `opening` returns a predicate that is true if the feature opens work for a request on acceptance. `is_open` returns
     the condition that `request` has open work. When that work ends, the feature calls `completion.complete_done` for a
-    running request; `settle` completes an accepted request.
-    """
+    running request; `settle` completes an accepted request."""
 
     opening: Callable[[Session], Callable[[DeletionRequest], bool]]
     is_open: Callable[[type[DeletionRequest]], sa.ColumnElement[bool]]

@@ -33,8 +33,7 @@ class Sought:
     """Conjunction of filters on requests. `received_*` bounds `submitted_at`; `due_*` selects open requests by their
     deadline, paused or not; `completed_*` selects completed requests by the time of completion; `clock` selects open
     requests by the state of their clock, at risk meaning due within `horizon`; `assignee` names a person, or `NOBODY`
-    for unassigned requests; `made_before` bounds `created_at`. All `*_from` are inclusive, all `*_before` exclusive.
-    """
+    for unassigned requests; `made_before` bounds `created_at`. All `*_from` are inclusive, all `*_before` exclusive."""
 
     status: str | None = None
     subject_ref: str | None = None

@@ -74,8 +74,7 @@ class _Facts:
     """Facts needed to decide on a batch of requests.
 
     `rules` are the tenants' rules for subject ids, `earlier` the requests that the batch refers to, `issuers` the
-    statements' issuers that are still registered, and `used` the hashes of used statements.
-    """
+    statements' issuers that are still registered, and `used` the hashes of used statements."""
 
     at: datetime.datetime
     lookup: repository.Lookup
@@ -207,6 +206,7 @@ def _create(draft: RequestDraft, facts: _Facts) -> Submitted | problems.Problem:
         held = [facts.lookup.held([ref]) for ref in draft.other_cases]
         alike = sum(any(completion.asks_for(request, dataset_id) for dataset_id in of_one) for of_one in held)
         return problems.SubjectUnknown.but("Nothing is held about this subject; no request was made.", alike)
+    # `use` stores this only after the loop, and a statement must not serve two requests of one batch.
     if isinstance(draft.statement, admission.IdentityStatement):
         facts.used.add(draft.statement.hash)
     actor = draft.by.name

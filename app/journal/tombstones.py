@@ -46,6 +46,7 @@ def record(installation: installations.Installation, release: Release | None = N
         is_new = last is None
         if last is None:
             return []
+        # Reading under the file's lock keeps another process from appending the same events in between.
         with installation.database.reading() as session:
             batch: list[JournalLine] = []
             if _check(session, last):

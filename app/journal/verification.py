@@ -54,6 +54,7 @@ def verify(installation: installations.Installation, *, full: bool = True) -> Ba
     added since the last verification if its verdict still holds."""
     journal = tombstones.journal(installation)
     last = last_verdict(installation.settings)
+    # The inode is read first, so that a file replaced meanwhile counts as not verified.
     inode = _inode(journal.path)
     since = last if not full and last is not None and _holds_still(last, journal.path) else None
     verdict = _verified(journal, inode, since=since)

@@ -29,8 +29,7 @@ class ClaimedRun:
 
     `additions` are batches of rows to write into their slots before any row is erased. `root` is the recorded digest of
     the rows. A run that `gives_way` serves no deletion request and pauses while its worker serves one. `first_step` is
-    the number of steps in the model's chain before this run.
-    """
+    the number of steps in the model's chain before this run."""
 
     run_id: str
     kind: str
@@ -66,6 +65,7 @@ def claim(
     for due_dataset in due_repository.datasets_due(session, at=at, deletions_only=deletions_only):
         dataset = session.get_one(Dataset, due_dataset.dataset_id)
         try:
+            # With a savepoint, a dataset that is put off leaves nothing half claimed in this transaction.
             with session.begin_nested():
                 if due_dataset.test:
                     return _claim_test(session, dataset, worker=worker, lease_seconds=lease_seconds)

@@ -17,6 +17,7 @@ _WITH_OWNERS = (
     .outerjoin(Model, Model.id == Run.model_id)
     .where(Run.id == sa.bindparam("run_id"))
 )
+# PostgreSQL cannot lock an outer-joined row. What the session read before it waited may be stale.
 _LOCKED_WITH_OWNERS = _WITH_OWNERS.with_for_update(of=Run).execution_options(populate_existing=True)
 
 

@@ -73,6 +73,7 @@ class SealedStore:
 
     def destroy(self, name: str) -> None:
         """Overwrite and remove an object's key, then delete the object. Missing objects are ignored."""
+        # Without the lock, a concurrent `rewrap` that has read the key could write it back.
         with locked(self._keys):
             self._wipe_key(name)
         self._objects.delete(name + _SEALED)

@@ -85,10 +85,12 @@ def replace(new: Path, path: Path) -> None:
         new.rename(path)
         sync_folder(path.parent)
         return
+    # Once the old file has lost its name, it can be overwritten only through a descriptor that is already open.
     with path.open("r+b", buffering=0) as old:
         size = os.fstat(old.fileno()).st_size
         new.rename(path)
         sync_folder(path.parent)
+        # The rename must be durable first: a power failure could bring back the old name, with zeros in the file.
         _zero_and_verify(old.fileno(), [(0, size)], path)
 
 
@@ -224,8 +226,7 @@ class ObjectStore(Protocol):
 class FolderStore:
     """Folder of files with mode 0600. Replaced and deleted files are overwritten with zeros.
 
-    Files are first written to a subfolder, so that remnants of a crash are quick to find.
-    """
+    Files are first written to a subfolder, so that remnants of a crash are quick to find."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -44,6 +44,7 @@ def opened(to: str | Path | BinaryIO) -> Iterator[BinaryIO]:
         yield to
         return
     path = Path(to)
+    # In the same folder, because `os.replace` cannot cross file systems.
     descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(descriptor, "wb") as file:

@@ -356,6 +356,7 @@ _SPREAD = math.sqrt(_PARTS * (2**32 - 1) / 12) / 2**_SHIFT
 def _drawn(seed: int, features: int, inputs: int) -> tuple[Floats, Floats]:
     """Return the integer weights (d, D) and the phases (D,). They are drawn feature by feature, weights before the
     phase. A weight takes four random words of four parts each, a phase takes one word."""
+    # NumPy guarantees the stream of a bit generator, but not what a Generator's methods make of it (NEP 19).
     words = np.random.Philox(key=seed).random_raw(features * (4 * inputs + 1)).reshape(features, 4 * inputs + 1)
     parts = words[:, :-1].astype("<u8").view("<u2").reshape(features, inputs, _PARTS)
     sums = parts.sum(axis=2, dtype=np.int64) - _PARTS * (2**16 - 1) // 2

@@ -103,8 +103,7 @@ class CanaryPlan:
     """Plan of a canary test in a run of `steps` >= 1, with an even number of `lanes` (see `Law`), half with a canary.
 
     A learning run (`steps_before` = 0) starts at the origin and keeps its canaries throughout. A run that continues a
-    chain of `steps_before` steps with canaries forgets them.
-    """
+    chain of `steps_before` steps with canaries forgets them."""
 
     lanes: int
     steps_before: int
@@ -141,8 +140,7 @@ class Law:
 
     Witnesses resemble canaries but are in every lane and every batch, from the first step of the run to its last. Their
     number differs between batches and groups: a full-size step that reads batch b adds
-    `witnesses[b mod len(witnesses), g]` to all lanes of group g, which sums to `witnessed[g]` over a run.
-    """
+    `witnesses[b mod len(witnesses), g]` to all lanes of group g, which sums to `witnessed[g]` over a run."""
 
     records: int
     place: Array  # (lanes / 2,) whole numbers

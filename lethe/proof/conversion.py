@@ -67,6 +67,7 @@ def gdp_log_delta(*, epsilon: float, mu: float) -> float:
     if mu == 0:
         return -math.inf
     ratio = min(epsilon / mu, 1e100)
+    # Since delta falls as x grows, a smaller x is on the safe side.
     x = ratio - mu / 2 - rounding.ROUNDING * (ratio + mu / 2)
     log_delta, _ = _log_delta(x, mu)
     return min(log_delta * (1 - rounding.ROUNDING) - _MARGIN / 2 * math.expm1(log_delta), 0.0)

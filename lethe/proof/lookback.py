@@ -43,8 +43,7 @@ class Lookback:
     """The module's concave function H, given by its corners, nearest the end first; empty if nothing differs.
 
     `noise` holds v >= 0, increasing, and `influence` holds H(v) > 0, increasing with decreasing slope. H starts at the
-    origin and is constant after its last corner.
-    """
+    origin and is constant after its last corner."""
 
     noise: tuple[float, ...] = ()
     influence: tuple[float, ...] = ()
@@ -363,6 +362,7 @@ def _extend(corners: list[tuple[float, float]], v: float, g: float) -> None:
         return
     while corners:
         (w, h), (u, k) = corners[-1], corners[-2] if len(corners) > 1 else (0.0, 0.0)
+        # Slopes are compared by cross-multiplication, because the first corner may lie at v = 0.
         if (h - k) * (v - w) > (g - h) * (w - u):
             break
         corners.pop()

@@ -58,8 +58,7 @@ class HostRows:
     """A run's rows, prepared for repeated passes.
 
     A context manager: on exit, it overwrites every buffer and stops its threads. The caller's rows are only read, and
-    must not change until then.
-    """
+    must not change until then."""
 
     def __init__(
         self,

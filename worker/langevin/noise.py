@@ -43,8 +43,7 @@ class SystemNoise:
     `rounded_normal` is exact: each integer is the nearest to an independent draw from N(0, spread^2) (`exact.py`).
 
     Each source has its own key, so sources are independent. A source belongs to the process that created it: it cannot
-    be copied or pickled, and raises after a fork, where parent and child would draw the same noise.
-    """
+    be copied or pickled, and raises after a fork, where parent and child would draw the same noise."""
 
     __slots__ = ("_ahead", "_keystream", "_process")
 

@@ -75,6 +75,7 @@ def projected_noisy_step(
         point[size:].add_(push)
     if grid:
         point.div_(grid).round_().add_(normals).mul_(grid)
+    # With the noise, a reader of this memory could subtract it from the published iterate.
     for used in (gradient, normals):
         used.zero_()
     parameters = point[:size].view_as(state.parameters)

@@ -220,4 +220,5 @@ class Reader:
 
 
 def _nonce(number: int, *, last: bool) -> bytes:
+    # The data key seals this archive alone, so a number never repeats as a nonce.
     return number.to_bytes(11, "big") + bytes([last])

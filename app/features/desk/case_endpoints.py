@@ -130,6 +130,7 @@ def delete_request_attachment(call: calls.Call, request_id: str, attachment_id: 
     with call.reading() as session:
         deletion.get(session, request_id)
         key = service.attachment_key(session, request_id=request_id, attachment_id=attachment_id)
+    # The key goes before the row, so that a crash in between leaves nothing that can be read.
     call.installation.vault.destroy([key])
     with call.writing() as session:
         service.delete_attachment(session, request_id=request_id, attachment_id=attachment_id)

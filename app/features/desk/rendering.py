@@ -146,6 +146,7 @@ class Assets(StaticFiles):
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         answer = await super().get_response(path, scope)
+        # `asset` puts a hash of the content into the query, so such an address never names other bytes (RFC 8246).
         if answer.status_code == 200 and scope["query_string"]:
             answer.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         if answer.status_code != 200 or scope["method"] != "GET":
@@ -153,6 +154,7 @@ class Assets(StaticFiles):
         content = await run_in_threadpool(_compressed, path)
         if content is None:
             return answer
+        # The plain answer varies too, or caches would serve it to every browser (RFC 9110, 12.5.5).
         answer.headers["Vary"] = "Accept-Encoding"
         # A weak tag: it names the same file in either encoding.
         answer.headers["ETag"] = f"W/{answer.headers['etag']}"

@@ -190,6 +190,7 @@ def match(session: Session, *, after: str, limit: int) -> str | None:
     named: dict[str, tuple[str, str]] = {}
     for batch in bulk.in_parts({line.hash_ref for line in lines}):
         hashes = sa.select(DropHash.hash_ref, DropHash.subject_ref, DropHash.kind).where(DropHash.hash_ref.in_(batch))
+        # One person's identifiers may share a hash; in this order, the choice among them is always the same.
         named |= {
             ref: (subject_ref, kind)
             for ref, subject_ref, kind in session.execute(hashes.order_by(DropHash.subject_ref))

@@ -51,6 +51,7 @@ def step_of(secret: str, code: str, *, at: datetime.datetime, after: int | None 
     totp = pyotp.TOTP(secret)
     for step in range(present - _WINDOW, present + _WINDOW + 1):
         is_match = hmac.compare_digest(totp.generate_otp(step).encode(), digits.encode(errors="replace"))
+        # RFC 6238, 5.2: a code must not be accepted a second time.
         if is_match and (after is None or step > after):
             return step
     return None

@@ -161,6 +161,7 @@ def accept_code(session: Session, user: User, code: str) -> bool:
         if user.wrong_since is None or user.wrong_since <= at - credentials.COUNTED_FOR:
             user.wrong_codes, user.wrong_since = 0, at
         user.wrong_codes += 1
+        # Not >=, because later codes are counted too, and each would add an entry to the audit log.
         if user.wrong_codes == credentials.MAX_WRONG_CODES:
             audit.record(session, "user.locked", user.id)
         return False

@@ -173,6 +173,7 @@ def _cancel(session: Session, withdrawn: Mapping[str, history.Change]) -> None:
     for task, system in _open_tasks(session, withdrawn.keys()):
         change = withdrawn[task.request_id]
         task.status, task.ended_at = contract.TaskStatus.CANCELLED, change.at
+        # A system that was never called about the task must not learn of it from the cancellation.
         if task.sent_from <= change.at:
             messages += _messages(CANCELLED, task, system, change.request, at=change.at)
     webhooks_repository.drop_planned(session, request_ids=withdrawn.keys(), event=OPENED)

@@ -100,6 +100,7 @@ def run(
         output = _memory(stack, "outputs")
         size = limits.output_bytes + 2**20
         os.ftruncate(output, size)
+        # Unsealed, the file could be grown from inside the sandbox, in memory that `_usage` does not count.
         fcntl.fcntl(output, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
         order = {"command": list(command), "files": list(outputs), "max_bytes": limits.output_bytes, "output": output}
         descriptors = {name: _filled(stack, content) for name, content in files.items()}

@@ -359,6 +359,7 @@ def record(session: Session, delivery: ClaimedDelivery, outcome: SendResult, ran
     row = repository.delivery(session, delivery.id)
     if row is None or row.status != contract.DeliveryStatus.PENDING:
         return None
+    # A success counts even after the lease, because another attempt would deliver the message again.
     if outcome.verdict is not DeliveryVerdict.DELIVERED and row.next_attempt_at != delivery.lease:
         return None
     at = now(session)

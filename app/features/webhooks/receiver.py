@@ -123,6 +123,7 @@ def parse(url: str, allowed: Sequence[Network]) -> Receiver:
     if parts.userinfo:
         raise _invalid("Expected a URL without a user name and password")
     port = parts.port if parts.port is not None else 443 if encrypted else 80
+    # Most other ports below 1024 belong to protocols such as SMTP, whose servers may obey lines of a request.
     if port not in _WEB_PORTS and not _FIRST_FREE_PORT <= port <= 65535:
         raise _invalid("Expected port 80, 443, or one from 1024 to 65535")
     address = _literal(host)

@@ -45,8 +45,7 @@ class Verdict:
     `p_value` bounds the probability that an honest pipeline shows this much knowledge of the forgotten canaries; None
     if no canaries had to be forgotten. A p-value below `level` is an alarm. `power` estimates the probability of an
     alarm if the artefact knew the forgotten canaries as well as the present ones, whose own p-value is
-    `present_p_value`. `planted` and `never` are the numbers of canaries in each group.
-    """
+    `present_p_value`. `planted` and `never` are the numbers of canaries in each group."""
 
     outcome: CanaryOutcome
     p_value: float | None
@@ -127,6 +126,7 @@ def rank_test(suspects: Losses, never: Losses, rng: np.random.Generator) -> floa
     """
     _check(suspects, never)
     joined = np.concatenate([suspects, never])
+    # `lexsort` sorts by its last key first: by loss, and among equal losses at random.
     order = np.lexsort((rng.permutation(len(joined)), joined))
     ranks = np.empty(len(joined), dtype=np.int64)
     ranks[order] = np.arange(len(joined))

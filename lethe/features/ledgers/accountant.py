@@ -130,6 +130,7 @@ def bound(steps: Steps, *, rows: int, delta: float) -> float | None:
         if step.kind == "laplace":
             part = _repeated(_laplace(step.noise / rows, privacy_loss_distribution), count, rows / step.noise)
         elif step.rate == 1:
+            # Gaussian steps compose exactly: mu is the root of the summed squares (Dong, Roth, Su, Corollary 3.3).
             mu = rows * math.sqrt(count) / step.noise
             part = None if mu * mu / 2 > MAX_EPSILON else _gaussian(1 / mu, privacy_loss_distribution)
         else:

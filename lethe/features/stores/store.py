@@ -123,6 +123,7 @@ def swap(old: Path, new: Path) -> None:
     """Replace a folder with the rebuilt one, and destroy the old one. `recover` finishes a swap interrupted by a
     crash."""
     aside = old.with_name(f"{old.name}.lethe-old")
+    # After `destroy` the rebuilt files are the only copy, so they must be on the disk first.
     _sync(new)
     old.rename(aside)
     new.rename(old)

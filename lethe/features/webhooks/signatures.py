@@ -91,6 +91,7 @@ def verify(
     if not _MESSAGE_ID.fullmatch(message_id) or not _SECONDS.fullmatch(timestamp) or not signatures:
         raise HeadersMalformed(f"Expected {ID}, {TIMESTAMP} and {SIGNATURE}")
     expected = _signature(secret, message_id, timestamp, body).encode()
+    # Every signature is compared, so that the time taken does not show which one matches.
     matches = [hmac.compare_digest(expected, signature.encode(errors="replace")) for signature in signatures.split(" ")]
     if not any(matches):
         raise SignatureWrong("Expected a signature by this secret over this id, timestamp and body")
