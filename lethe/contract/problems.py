@@ -278,7 +278,7 @@ class SubjectRuleFixed(Conflict, title="The rule for subject ids can no longer b
     )
 
 
-class LastAdminKey(Conflict, title="Without this key nobody would be left to administer the tenant"):
+class LastAdminKey(Conflict, title="Without this key, the tenant could no longer be administered"):
     template = "{row_id} is the last key with the scope {scope!r} that does not expire; make another one first."
 
 

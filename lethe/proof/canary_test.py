@@ -77,7 +77,7 @@ def mu_of_right_guesses(right: int, trials: int, *, error: float) -> float:
 Array = npt.NDArray[Any]
 
 FALSE_ALARM = 1e-6
-"""Maximum probability that a correct run fails its canary test: one run in a million."""
+"""Maximum probability that the lanes of a correct run show a fault: one run in a million."""
 _TESTS = 3
 """Number of shares into which FALSE_ALARM is divided: one for the guesses, two for noise, forgetting and schedule."""
 ERROR = FALSE_ALARM / _TESTS

@@ -116,7 +116,7 @@ def restore(
     `BackupDamaged` may be raised after changes; serving then remains blocked.
     """
     if not key_file.exists():
-        raise errors.BackupRefused(f"There is no key file {key_file}: without it nobody can open the backup.")
+        raise errors.BackupRefused(f"There is no key file {key_file}, without which the backup cannot be opened.")
     with path.open("rb") as file:
         reader = archive.Reader(file, KeyEncryptionFile(key_file))
         pieces = _Pieces(reader)

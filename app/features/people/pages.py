@@ -66,7 +66,7 @@ async def come_back(
                 languages.gettext("This answer is to another login than the one that was begun in this browser.")
             )
         if error or not code:
-            raise contract.IdentityRefused(languages.gettext("The identity provider let nobody in."))
+            raise contract.IdentityRefused(languages.gettext("The identity provider refused the login."))
         identity = await anyio.to_thread.run_sync(
             lambda: oidc.finish(installation.settings, attempt, code=code, redirect_uri=_back(request, installation)),
             limiter=limits.providers,
@@ -157,7 +157,7 @@ async def accept_invitation(request: Request, installation: calls.At) -> Respons
     user, token = await run_in_threadpool(_invited_user, installation, invitation), sessions.new_token()
     try:
         if not code and installation.settings.require_totp:
-            message = languages.gettext("enrol an app: this installation asks everybody for its codes")
+            message = languages.gettext("enrol an app: this installation requires its codes from all users")
             raise InputInvalid(languages.gettext("The password was not set."), [FieldError("code", message)])
         password_hash = await anyio.to_thread.run_sync(credentials.hash_of, password, limiter=state.strangers)
         await run_in_threadpool(
@@ -262,7 +262,7 @@ async def remove_app(context: TheContext, form: Form) -> Response:
 
     try:
         if context.call.installation.settings.require_totp:
-            message = languages.gettext("this installation asks everybody for codes of an app")
+            message = languages.gettext("this installation requires codes of an app from all users")
             raise InputInvalid(languages.gettext("The app was not removed."), [FieldError("present", message)])
         await run_in_threadpool(drop, await _confirmed(context, form))
     except (InputInvalid, RateLimited) as error:

@@ -263,7 +263,7 @@ def case_of(context: RequestContext, request_id: str, *, done: str | None = None
     request = details["request"]
     notes = context.ask_if_allowed(case_endpoints.list_request_notes, request_id=request_id, limit=MAX_NOTES)
     files = context.ask_if_allowed(case_endpoints.list_request_attachments, request_id=request_id, limit=_MAX_FILES)
-    people = requests.everybody(context, request.assignee, request.assignee_name)
+    people = requests.possible_assignees(context, request.assignee, request.assignee_name)
     return details | {
         "notes": notes and notes.items,
         "attachments": files and files.items,

@@ -156,7 +156,7 @@ def decide_about_all(context: TheContext, form: Form) -> Response:
     return pages.see(f"{pages.ROOT}/requests/decide", **filters.narrowing(query), before=before.isoformat(), **result)
 
 
-def everybody(context: RequestContext, *also: str | None) -> list[tuple[str, str]]:
+def possible_assignees(context: RequestContext, *also: str | None) -> list[tuple[str, str]]:
     """Return the options for the assignee: unassigned, then people by name; empty if the caller may not list people.
 
     `also`: id and name of the current assignee, who is added even if they can no longer decide on requests.
@@ -301,7 +301,7 @@ def _chips(context: RequestContext, query: Mapping[str, str]) -> list[tuple[str,
 
 def _assigned_choices(context: RequestContext) -> list[tuple[str, str]]:
     """Return the options of the assignee filter; empty if the caller may not list people."""
-    people = everybody(context)
+    people = possible_assignees(context)
     mine = [(filters.ME, languages.gettext("Me"))] if context.caller.is_person else []
     return people and [("", languages.gettext("Anyone")), *mine, *people]
 
