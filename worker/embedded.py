@@ -35,7 +35,7 @@ def main(settings: config.Settings, *, name: str, deletions_only: bool = False) 
         with installations.opened(settings, patience_seconds=30.0) as installation:
             # An unavailable database is logged and tried again before each run.
             with contextlib.suppress(Unavailable):
-                runner.destroy_unneeded(installation)
+                periodic_jobs.destroy_orphans(installation)
             verification.verify_at_start(installation)
             heartbeat.Heartbeat(settings.data_dir).start()
             periodic_jobs.PeriodicJobs(settings).start()

@@ -49,7 +49,7 @@ def _run_next(installation: installations.Installation, *, worker: str, deletion
             return False
         _name(span, run)
         _do(installation, run, span, worker=worker)
-    destroy_unneeded(installation)
+    periodic_jobs.destroy_orphans(installation)
     return True
 
 
@@ -102,11 +102,6 @@ def _name(span: tracing.TraceSpan, run: queue.ClaimedRun) -> None:
     span.set_attribute("lethe.model_id", run.model_id or "")
     span.set_attribute("lethe.steps", run.steps)
     span.set_attribute("lethe.records", len(run.slots_to_null))
-
-
-def destroy_unneeded(installation: installations.Installation) -> None:
-    """Destroy the weights that the database records as superseded or as left by runs that ended without publishing."""
-    periodic_jobs.destroy_orphans(installation)
 
 
 def _work(installation: installations.Installation, run: queue.ClaimedRun, holder: handlers.Holder) -> None:

@@ -117,7 +117,7 @@ def _inside_destroy(act: Hop) -> None:
 def _before_destroying(act: Hop) -> None:
     """Apply `act` from the second call on, because the worker makes the first call when it starts."""
     calls = iter([lambda: None])
-    _before(runner, "destroy_unneeded", lambda: next(calls, act)())
+    _before(periodic_jobs, "destroy_orphans", lambda: next(calls, act)())
 
 
 def _one_writes_at_a_time() -> None:
@@ -163,7 +163,7 @@ def _with_writing(locked: Callable[..., Any]) -> Callable[..., Any]:
 
 
 INSTALL: dict[str, Callable[[Hop], None]] = {
-    "heard": functools.partial(_before, runner, "destroy_unneeded"),
+    "heard": functools.partial(_before, periodic_jobs, "destroy_orphans"),
     "claim not committed": functools.partial(_after, queue, "claim"),
     "claimed": functools.partial(_before, lease.Lease, "__enter__"),
     "key of a new block put": functools.partial(_after, SealedStore, "_put_key"),

@@ -13,7 +13,7 @@ from app import installations
 from app.config import Settings
 from app.journal import verification
 from app.main import create_app
-from app.operations.periodic_jobs import PeriodicJobs
+from app.operations import periodic_jobs
 from tests import statements
 from worker import chain_process, runner
 
@@ -41,9 +41,9 @@ def _lap(folder: Path) -> None:
         for path in ("runs", "models", "deletion-requests"):
             gateway.get(f"/v1/{path}").raise_for_status()
     with installations.opened(settings) as installation:
-        runner.destroy_unneeded(installation)
+        periodic_jobs.destroy_orphans(installation)
         verification.verify_at_start(installation)
-        PeriodicJobs(settings).do_due(installation)
+        periodic_jobs.PeriodicJobs(settings).do_due(installation)
         runner.run_next(installation, worker="warm")
 
 

@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from app.config import Settings
 from app.db.tables import Model, Run
 from app.installations import Installation
+from app.operations import periodic_jobs
 from app.unlearning import queue, service as unlearning
 from app.vault import sealing
 from tests.app.unlearning.held import forget_pauses
@@ -173,12 +174,12 @@ def test_weights_of_dead_runs_and_old_versions_are_destroyed(
     installation.weights.put(claimed.version_id, sealing.to_safetensors(np.zeros((1, 4))))
     installation.weights.put("ver_of_a_dead_run", b"left over")
     for _ in range(2):
-        runner.destroy_unneeded(installation)
+        periodic_jobs.destroy_orphans(installation)
         assert len(installation.weights.version_ids()) == 2
         assert claimed.version_id in installation.weights.version_ids()
     with installation.database.writing() as session:
         unlearning.take_back(session, worker="w")
-    runner.destroy_unneeded(installation)
+    periodic_jobs.destroy_orphans(installation)
     assert len(installation.weights.version_ids()) == 1
 
 

@@ -19,7 +19,6 @@ from app.operations.periodic_jobs import PeriodicJob, PeriodicJobs
 from app.vault.store import locked
 from tests.faults.processes import wait_until
 from tests.stored import flipped, rows_of
-from worker import runner
 
 Make = Callable[..., dict[str, Any]]
 DAY = datetime.timedelta(days=1)
@@ -44,8 +43,9 @@ def superseded(
     new_model(new_dataset()["id"])
     work()
     forget("p1")
-    monkeypatch.setattr(runner, "destroy_unneeded", lambda at: None)
-    work()
+    with monkeypatch.context() as dying:
+        dying.setattr(periodic_jobs, "destroy_orphans", lambda at: None)
+        work()
     assert statuses(installation) == ["retired", "live"]
     with installation.database.reading() as session:
         return session.scalars(sa.select(Version.id).where(Version.status == "retired")).one()

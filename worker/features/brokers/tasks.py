@@ -16,11 +16,12 @@ from worker.features.brokers.application import app, settings, stopping
 def work() -> None:
     # Imported late, because a beat imports this module only to send the task.
     from app import installations
+    from app.operations import periodic_jobs
     from worker import runner
 
     try:
         with installations.opened(settings, patience_seconds=30.0, again=True) as installation:
-            runner.destroy_unneeded(installation)
+            periodic_jobs.destroy_orphans(installation)
             while not stopping.is_set() and runner.run_next(
                 installation, worker=f"{socket.gethostname()}:{os.getpid()}"
             ):
