@@ -57,6 +57,11 @@ def at_most(hits: int, trials: int, *, error: float) -> float:
     return 1 - at_least(trials - hits, trials, error=error)
 
 
+def chance_of_squares(squares: float, count: int) -> float:
+    """Return the two-sided probability of a sum of squares of `count` standard normals as extreme as `squares`."""
+    return float(2 * min(scipy.special.chdtr(count, squares), scipy.special.chdtrc(count, squares)))
+
+
 def mu_of_right_guesses(right: int, trials: int, *, error: float) -> float:
     """Return a lower bound on mu, given `right` correct guesses on `trials` samples, half of which contain the record.
     The bound is >= 0 and wrong with probability at most `error` <= 1/4.
@@ -302,7 +307,7 @@ class Observed:
         of a false deviation is at most `error`."""
         groups, free = self.plan.groups, self.plan.lanes - self.plan.groups
         chances = {
-            "noise": 2 * min(scipy.special.chdtr(free, self.squares), scipy.special.chdtrc(free, self.squares)),
+            "noise": chance_of_squares(self.squares, free),
             "forgetting": 2 * scipy.special.ndtr(-abs(self.drift)),
             "schedule": scipy.special.chdtrc(groups, self.visits),
         }

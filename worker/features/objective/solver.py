@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import chdtr, chdtrc
 
 from app.errors import AuditFailed, NotConverged
 from lethe.encoding.rows import labels_in, weights_in
 from lethe.encoding.targets import UNIT
 from lethe.features.objective.mechanism import ObjectivePerturbation
+from lethe.proof.canary_test import chance_of_squares
 from lethe.proof.losses import Objective
 from worker.features.objective.certificate import gradient_norm_bound
 from worker.langevin import losses, window
@@ -109,8 +109,7 @@ def minimise(
 def _require_variance(residuals: Floats) -> None:
     """Raise `AuditFailed` if standard normal residuals have another sum of squares than expected; in a correct run,
     with probability at most `FALSE_ALARM`."""
-    squares, size = float(residuals @ residuals), len(residuals)
-    if size and not 2 * min(chdtr(size, squares), chdtrc(size, squares)) >= FALSE_ALARM:
+    if len(residuals) and not chance_of_squares(float(residuals @ residuals), len(residuals)) >= FALSE_ALARM:
         raise AuditFailed("The output noise of the lanes does not have its variance.")
 
 
