@@ -49,10 +49,10 @@ def up(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; `on_ready` receives the address. Raises `AlreadyRunning`, `AddressInUse`."""
     telemetry.configure(settings.log_level)
     folders.make(settings.data_dir)
-    with _locked(settings.data_dir), _listening(settings) as listener:
+    with _locked(settings.data_dir), _listening(settings) as listener, contextlib.ExitStack() as pipes:
         # Pages of objects that are never collected stay shared with the forked workers.
         gc.freeze()
-        workers = [Worker(settings, number=number) for number in range(1, settings.workers + 1)]
+        workers = [Worker(settings, number=number, pipes=pipes) for number in range(1, settings.workers + 1)]
         installations.set_up(settings)
         with installations.opened(settings) as installation:
             periodic_jobs.sweep_rows(installation, unclaimed_for=datetime.timedelta(0))
@@ -197,9 +197,10 @@ class Worker:
     deletions, so that deletions need not wait while a model is being trained.
 
     The first child is forked at once, before this process opens or starts anything, and waits for `start`. It need not
-    repeat the imports. Later children are new programs, because by then this process has served callers."""
+    repeat the imports. Later children are new programs, because by then this process has served callers. A child that
+    is never started exits when `pipes` is closed, even if it ignores signals."""
 
-    def __init__(self, settings: Settings, *, number: int = 1) -> None:
+    def __init__(self, settings: Settings, *, number: int, pipes: contextlib.ExitStack) -> None:
         # Unique, because the supervisor takes back all runs claimed under this name.
         suffix = "" if number == 1 else f"-{number}"
         self.name = f"embedded{suffix}@{socket.gethostname()}"
@@ -207,6 +208,7 @@ class Worker:
         self._settings = settings
         self._stopping = threading.Event()
         waiting, self._started = os.pipe()
+        pipes.callback(os.close, self._started)
         self._child: _Forked | subprocess.Popen[bytes] = _Forked(
             target=self._be_the_first, args=(waiting, os.getpid()), daemon=True
         )

@@ -28,9 +28,9 @@ from tests.threads import apart
 pytestmark = pytest.mark.service
 
 
-def _run(command: str, data: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+def _run(*command: str | Path, data: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [processes.LETHE, command],
+        command,
         env=processes.environment_of(data, **settings),
         capture_output=True,
         text=True,
@@ -70,6 +70,15 @@ def test_up_replaces_a_killed_worker_until_sigterm(tmp_path: Path) -> None:
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
 
 
+def test_a_failed_set_up_ends_workers_that_ignore_sigterm(tmp_path: Path) -> None:
+    """`lethe up` exits with code 1 when its set-up fails, even if SIGTERM is ignored where it was started, which its
+    forked worker inherits."""
+    ignoring = f'trap "" TERM; exec {processes.LETHE} up'
+    failed = _run("sh", "-c", ignoring, data=tmp_path / "data", database_url="mysql://localhost/lethe")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "LETHE_DATABASE_URL" in failed.stderr
+
+
 @pytest.mark.soak
 def test_up_restarts_on_its_data_folder(tmp_path: Path) -> None:
     """A `lethe up` with two workers, the second for deletions only, replaces both under their names when they end, and
@@ -91,7 +100,7 @@ def test_up_restarts_on_its_data_folder(tmp_path: Path) -> None:
             ["-m", "worker", f"embedded@{host}"],
         ]
         assert all(up.log.read_text().count(f'"worker": "{name[2]}", "event": "worker.started"') == 2 for name in names)
-        second = _run("up", data)
+        second = _run(processes.LETHE, "up", data=data)
         assert (second.returncode, second.stdout) == (1, "")
         assert second.stderr.startswith("error: already_running: ")
         assert second.stderr.count("\n") == 1
@@ -119,7 +128,7 @@ def test_one_process_per_data_folder(tmp_path: Path) -> None:
     """A second process for the same data folder prints a one-line error and exits with code 1."""
     lock = os.open(tmp_path / "lethe.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    done = _run("up", tmp_path)
+    done = _run(processes.LETHE, "up", data=tmp_path)
     os.close(lock)
     refusal = f"error: already_running: Another lethe serves {tmp_path}; stop it or set LETHE_DATA_DIR.\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", refusal)
@@ -130,7 +139,7 @@ def test_one_process_per_data_folder(tmp_path: Path) -> None:
 def test_a_port_in_use_is_reported(command: str, tmp_path: Path, taken_port: int) -> None:
     """If the port is in use, the start fails with exit code 1 and a one-line error that names the settings to
     change."""
-    done = _run(command, tmp_path / "data", port=str(taken_port))
+    done = _run(processes.LETHE, command, data=tmp_path / "data", port=str(taken_port))
     refusal = (
         f"error: address_in_use: Cannot listen on 127.0.0.1:{taken_port} (Address already in use);"
         " set LETHE_PORT or LETHE_HOST.\n"
