@@ -187,7 +187,8 @@ def _forked(main: Callable[..., None], connection: int, others: Sequence[int], *
         return child
     try:
         # PR_SET_PDEATHSIG has no effect if the server died before the call.
-        _prctl(1, signal.SIGKILL)
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         if os.getppid() == server:
             # The gateway must answer as fast during a run as without one.
             os.nice(_NICENESS)
@@ -214,8 +215,3 @@ def _alone_with(descriptor: int) -> int:
             with contextlib.suppress(OSError):
                 os.close(int(inherited))
     return copy
-
-
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, value)

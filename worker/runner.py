@@ -6,6 +6,7 @@ import time
 from sqlalchemy.exc import OperationalError
 
 from app import errors, installations, telemetry, tracing
+from app.db import EVER
 from app.journal import tombstones, verification
 from app.operations import periodic_jobs
 from app.unlearning import due_repository, queue, repository, service as unlearning
@@ -32,6 +33,8 @@ def run_next(installation: installations.Installation, *, worker: str, deletions
 
 
 def _run_next(installation: installations.Installation, *, worker: str, deletions_only: bool) -> bool:
+    if installation.database.is_ruled_out(due_repository.anything_to_do, deletions_only=deletions_only, at=EVER):
+        return False
     with installation.database.reading() as session:
         if not due_repository.anything_to_do(session, deletions_only=deletions_only):
             return False

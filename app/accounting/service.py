@@ -30,11 +30,6 @@ def standing(session: Session, model: Model) -> LiveAccount:
     return LiveAccount(chain=chain, guarantees=guarantees.of_chain(chain, last_run=history.runs[-1], delta=model.delta))
 
 
-def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
-    """Return the guarantees of a model's live version, relative to the current data. Raises `ModelNotLive`."""
-    return standing(session, model).guarantees
-
-
 def joint_of(session: Session, *, request_id: str) -> joint.Joint | None:
     """Return the joint guarantee for a request's person across all models trained on their rows, computed from the
     signed guarantees; None while a model still has to forget the rows, or if no model was trained on them.

@@ -196,7 +196,7 @@ def _model(session: Session, model: Model, waits: waiting.Waiting | None) -> con
     run = repository.running_run(session, model_id=model.id)
     version = repository.live_version(session, model)
     tested = repository.last_tested_run(session, model_id=model.id)
-    guarantees = accounting.guarantees_of(session, model) if version else None
+    guarantees = accounting.standing(session, model).guarantees if version else None
     return contract.ModelOut.of(
         model,
         objective=model.mechanism["objective"],

@@ -1,6 +1,6 @@
 """Database: its tables, and the sessions through which all reads and writes go."""
 
 from app.db.driver import rows
-from app.db.session import Actor, Database, actor, is_full, now
+from app.db.session import EVER, Actor, Database, actor, is_full, now
 
-__all__ = ["Actor", "Database", "actor", "is_full", "now", "rows"]
+__all__ = ["EVER", "Actor", "Database", "actor", "is_full", "now", "rows"]

@@ -7,10 +7,11 @@ import datetime
 import functools
 import re
 import sqlite3
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ from lethe import sockets
 from lethe.contract.problems import DatabaseDamaged, Problem
 
 UTC = datetime.UTC
+EVER = datetime.datetime.max.replace(tzinfo=UTC)
+"""Time by which everything is due that becomes due without a commit."""
 
 # PostgreSQL's now() is the start of the transaction, which may have waited for a lock since.
 _CLOCK = sa.select(sa.func.clock_timestamp())
@@ -68,7 +71,10 @@ class Database:
         if vault is not None:
             sealed.give(self.engine, vault)
         self.turns = _turns.setdefault(url, turns.Turns())
-        self._guard: Callable[[], None] = _let_pass
+        self._guard: Callable[[], None] = lambda: None
+        self._watch: Any = None
+        self._watching = threading.Lock()
+        self._answers: dict[Callable[..., object], tuple[object, bool]] = {}
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
         sa.event.listen(self._sessions, "do_orm_execute", _of_its_tenant)
         sa.event.listen(self.engine, "before_cursor_execute", _refuse_unowned)
@@ -107,6 +113,29 @@ class Database:
             if not exclusive:
                 session.connection(execution_options={"lethe_exclusive": False})
             yield session
+
+    def is_ruled_out(self, question: Callable[..., object], **arguments: object) -> bool:
+        """Return True if `question`, called with a session and `arguments`, returned a false value and nothing has been
+        committed since, so that a poller need not read. The answer must not depend on the time: ask for what is due at
+        `EVER`. On PostgreSQL, which does not tell of commits, nothing is ruled out."""
+        asked = self._commits(), arguments
+        known, answer = self._answers.get(question, (None, True))
+        if asked[0] is not None and known != asked:
+            with self.reading() as session:
+                answer = bool(question(session, **arguments))
+            self._answers[question] = asked, answer
+        return asked[0] is not None and not answer
+
+    def _commits(self) -> object:
+        """Return a value that changes with each commit; None if it is unknown. The connection that watches SQLite's
+        file never writes, since its own commits would not count, and takes up no place in the pool."""
+        with self._watching, suppress(sa.exc.SQLAlchemyError, sqlite3.Error):
+            if self._watch is None and self.engine.dialect.name == "sqlite":
+                borrowed = self.engine.raw_connection()
+                borrowed.detach()
+                self._watch = borrowed.dbapi_connection
+            return self._watch and self._watch.execute("PRAGMA data_version").fetchall()
+        return None
 
     def refuse_callers(self, reason: Problem | None) -> None:
         """Make this process refuse all sessions on behalf of an actor by raising `reason`, or accept them again if it
@@ -150,6 +179,8 @@ class Database:
                     sqlite.scrub(self.engine)
 
     def close(self) -> None:
+        if self._watch:
+            self._watch.close()
         self.engine.dispose()
 
     @contextmanager
@@ -191,10 +222,6 @@ def is_full(error: sa.exc.OperationalError) -> bool:
     """Return True if the database failed because it ran out of disk space."""
     code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
     return code == sqlite3.SQLITE_FULL or getattr(error.orig, "sqlstate", None) == _FULL_IN_POSTGRESQL
-
-
-def _let_pass() -> None:
-    """Guard that accepts everything, for sessions that set up a database or read behind a gateway."""
 
 
 def actor(session: Session) -> Actor:

@@ -106,8 +106,8 @@ class Awaited:
     """A feature's work that must end before a request can complete (extension socket `AWAITS`).
 
     `opening` returns a predicate that is true if the feature opens work for a request on acceptance. `is_open` returns
-    the condition that `request` has open work. When that work ends, the feature calls `completion.complete_done` for a
-    running request; `settle` completes an accepted request."""
+    the condition, independent of the time, that `request` has open work. When that work ends, the feature calls
+    `completion.complete_done` for a running request; `settle` completes an accepted request."""
 
     opening: Callable[[Session], Callable[[DeletionRequest], bool]]
     is_open: Callable[[type[DeletionRequest]], sa.ColumnElement[bool]]

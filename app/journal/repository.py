@@ -42,7 +42,7 @@ _LATER = sa.exists().where(RequestEvent.id > _EVENT, TELLING), sa.exists().where
 _PROGRESS = sa.select(_HAS_EVENT, sa.exists().where(Checkpoint.number == _SIGNED), *_LATER)
 
 
-def progress(session: Session, *, event: int, of: str | None, signed: int) -> tuple[bool, bool]:
+def progress(session: Session, event: int, of: str | None, signed: int) -> tuple[bool, bool]:
     """Return whether the database has event number `event` of request `of` and checkpoint number `signed` (0 always
     counts as present), and whether it has later events or checkpoints that belong in the journal."""
     ((has_event, has_signed, *later),) = rows(session, _PROGRESS, {"event": event, "of": of, "signed": signed})

@@ -46,10 +46,13 @@ def record(installation: installations.Installation, release: Release | None = N
         is_new = last is None
         if last is None:
             return []
+        is_done = not release and installation.database.is_ruled_out(_check, place=_place(last))
+        if is_done:
+            return []
         # Reading under the file's lock keeps another process from appending the same events in between.
         with installation.database.reading() as session:
             batch: list[JournalLine] = []
-            if _check(session, last):
+            if _check(session, _place(last)):
                 batch += [*_requests(session, after=last.number, limit=_AT_ONCE), *_heads_after(session, last.signed)]
             is_done = len(batch) < _AT_ONCE
             if is_done and release is not None:
@@ -81,8 +84,9 @@ def require_same_database(installation: installations.Installation) -> None:
     may be signed. Also raises `TombstonesDamaged` and `OSError`."""
 
     def nothing(last: JournalLine | None) -> list[JournalLine]:
-        with installation.database.reading() as session:
-            _check(session, last)
+        if last is not None:
+            with installation.database.reading() as session:
+                _check(session, _place(last))
         return []
 
     journal(installation).append(nothing)
@@ -155,12 +159,15 @@ def drop_old(installation: installations.Installation) -> None:
         journal(installation).drop(before=before)
 
 
-def _check(session: Session, last: JournalLine | None) -> bool:
-    """Return True if the database may contain anything newer than the journal's last line. Raise `DatabasePutBack` if
-    it lacks the events named in that line, as an earlier state of the database would."""
-    if last is None:
-        return True
-    knows, is_anything_later = repository.progress(session, event=last.number, of=last.of, signed=last.signed)
+def _place(last: JournalLine) -> tuple[int, str | None, int]:
+    """Return the event, its request, and the checkpoint that the journal's last line names."""
+    return last.number, last.of, last.signed
+
+
+def _check(session: Session, place: tuple[int, str | None, int]) -> bool:
+    """Return True if the database contains anything newer than the `place` of the journal's last line. Raise
+    `DatabasePutBack` if it lacks the events named in that line, as an earlier state of the database would."""
+    knows, is_anything_later = repository.progress(session, *place)
     if not knows:
         raise DatabasePutBack(
             "The tombstones tell of requests, or of signed heads, that the database does not know: somebody removed "

@@ -51,12 +51,13 @@ class BackupVerdict:
 
 def verify(installation: installations.Installation, *, full: bool = True) -> BackupVerdict:
     """Verify the journal, store the verdict and return it; damage is logged. With `full=False`, verify only the lines
-    added since the last verification if its verdict still holds."""
+    added since the last verification if its verdict still holds, which it does for an hour."""
     journal = tombstones.journal(installation)
     last = last_verdict(installation.settings)
     # The inode is read first, so that a file replaced meanwhile counts as not verified.
     inode = _inode(journal.path)
-    since = last if not full and last is not None and _holds_still(last, journal.path) else None
+    is_sound = last is not None and _is_the_same(last, journal.path) and last.fault is None
+    since = last if not full and last and is_sound and _now() - last.whole_at < _WHOLE_EVERY else None
     verdict = _verified(journal, inode, since=since)
     if verdict.fault is not None:
         telemetry.logger().error("backup.tombstones_damaged", fault=verdict.fault)
@@ -70,11 +71,6 @@ def verify_at_start(installation: installations.Installation) -> None:
         verify(installation)
     except OSError as error:
         telemetry.logger().error("backup.tombstones_not_read", error=type(error).__name__)
-
-
-def verify_on_schedule(installation: installations.Installation) -> None:
-    """Verify the journal's new lines and, once an hour, the whole journal."""
-    verify(installation, full=False)
 
 
 def require_whole(installation: installations.Installation, *, now: bool = False) -> None:
@@ -130,11 +126,6 @@ def _verified(journal: Journal, inode: int, *, since: BackupVerdict | None) -> B
     except errors.TombstonesDamaged as error:
         fault, extent = error.detail, begin
     return BackupVerdict(at=at, whole_at=whole_at, inode=inode, extent=extent, fault=fault)
-
-
-def _holds_still(last: BackupVerdict, path: Path) -> bool:
-    """Return True if verification can continue from the last verdict."""
-    return _is_the_same(last, path) and last.fault is None and _now() - last.whole_at < _WHOLE_EVERY
 
 
 def _is_the_same(last: BackupVerdict, path: Path) -> bool:

@@ -23,7 +23,7 @@ from app.access import repository as access_repository
 from app.accounting import certificates
 from app.audit import checkpoints
 from app.catalogue import repository as catalogue_repository, service as catalogue
-from app.db import now, sealed, tables
+from app.db import EVER, now, sealed, tables
 from app.deletion import completion, repository as deletion_repository, retention, service
 from app.journal import tombstones, verification
 from app.operations.service import known_damage
@@ -52,7 +52,7 @@ class PeriodicJob:
 
     name: str
     seconds: float
-    do: Callable[[installations.Installation], None]
+    do: Callable[[installations.Installation], object]
     urgent: bool = False
 
 
@@ -155,14 +155,11 @@ def verify_rows(installation: installations.Installation) -> None:
 def forget_answers(installation: installations.Installation) -> None:
     """Delete stored responses to idempotent calls once they are older than `idempotency_days`."""
     lifetime = datetime.timedelta(days=installation.settings.idempotency_days)
-
-    def older(session: Session) -> bool:
-        return access_repository.is_any_answer_older(session, than=now(session) - lifetime)
-
-    def drop(session: Session) -> int:
-        return access_repository.drop_answers(session, before=now(session) - lifetime, limit=AT_ONCE)
-
-    in_batches(installation, older, drop)
+    in_batches(
+        installation,
+        lambda session: access_repository.is_any_answer_older(session, than=now(session) - lifetime),
+        lambda session: access_repository.drop_answers(session, before=now(session) - lifetime, limit=AT_ONCE),
+    )
 
 
 def purge_requests(installation: installations.Installation) -> None:
@@ -179,25 +176,27 @@ def purge_requests(installation: installations.Installation) -> None:
 
 def settle(installation: installations.Installation) -> None:
     """Complete requests that were held up only by their grace period or by damaged records."""
-
-    def ended(session: Session) -> bool:
-        return bool(deletion_repository.settled(session, at=now(session), limit=1))
-
-    in_batches(installation, ended, lambda session: completion.settle(session, limit=AT_ONCE))
+    if installation.database.is_ruled_out(deletion_repository.settled, at=EVER, limit=1):
+        return
+    in_batches(
+        installation,
+        lambda session: deletion_repository.settled(session, at=now(session), limit=1),
+        lambda session: completion.settle(session, limit=AT_ONCE),
+    )
 
 
 def alert(installation: installations.Installation) -> None:
     """Raise an alert for each request whose deadline is near or has passed."""
     horizon = datetime.timedelta(days=installation.settings.risk_days)
-
-    def untold(session: Session) -> bool:
-        return bool(deletion_repository.to_alert(session, at=now(session), horizon=horizon, limit=1))
-
-    in_batches(installation, untold, lambda session: service.alert(session, horizon, limit=AT_ONCE))
+    in_batches(
+        installation,
+        lambda session: deletion_repository.to_alert(session, at=now(session), horizon=horizon, limit=1),
+        lambda session: service.alert(session, horizon, limit=AT_ONCE),
+    )
 
 
 def in_batches(
-    installation: installations.Installation, any_there: Callable[[Session], bool], do: Callable[[Session], int]
+    installation: installations.Installation, any_there: Callable[[Session], object], do: Callable[[Session], int]
 ) -> None:
     """Call `do`, each time in a new transaction, until it handles less than a full batch, but at most MAX_BATCHES
     times. The write lock is not taken if `any_there` finds no work."""
@@ -208,16 +207,6 @@ def in_batches(
         with installation.database.writing() as session:
             if do(session) < AT_ONCE:
                 return
-
-
-def scrub_database(installation: installations.Installation) -> None:
-    """Remove deleted and overwritten data from the database's files."""
-    installation.database.scrub()
-
-
-def check_database(installation: installations.Installation) -> None:
-    """Read the whole database, to detect a damaged page before its content reaches a caller."""
-    installation.database.check()
 
 
 def verify_records(installation: installations.Installation) -> None:
@@ -285,7 +274,7 @@ PERIODIC_JOBS = (
     PeriodicJob(name="settle", seconds=1, do=settle),
     PeriodicJob(name="destroy_retired", seconds=10, do=destroy_retired),
     PeriodicJob(name="destroy_of_retired", seconds=10, do=destroy_of_retired),
-    PeriodicJob(name="scrub_database", seconds=10, do=scrub_database),
+    PeriodicJob(name="scrub_database", seconds=10, do=lambda installation: installation.database.scrub()),
     PeriodicJob(name="alert", seconds=30, do=alert),
     PeriodicJob(name="sign_heads", seconds=30, do=sign_heads),
     PeriodicJob(name="purge_requests", seconds=30, do=purge_requests),
@@ -294,7 +283,7 @@ PERIODIC_JOBS = (
     PeriodicJob(name="destroy_orphans", seconds=300, do=destroy_orphans),
     PeriodicJob(name="forget_answers", seconds=600, do=forget_answers),
     PeriodicJob(name="drop_tombstones", seconds=6 * 3600, do=tombstones.drop_old),
-    PeriodicJob(name="check_database", seconds=3600, do=check_database),
+    PeriodicJob(name="check_database", seconds=3600, do=lambda installation: installation.database.check()),
 )
 """Periodic jobs of workers, excluding those of features."""
 
@@ -302,8 +291,8 @@ OF_GATEWAYS = (
     PeriodicJob(name="record_tombstones", seconds=1, do=record_tombstones, urgent=True),
     PeriodicJob(name="verify_records", seconds=10, do=verify_records),
     PeriodicJob(name="verify_texts", seconds=3600, do=verify_texts),
-    PeriodicJob(name="verify_tombstones", seconds=60, do=verification.verify_on_schedule),
-    PeriodicJob(name="check_database", seconds=3600, do=check_database),
+    PeriodicJob(name="verify_tombstones", seconds=60, do=partial(verification.verify, full=False)),
+    PeriodicJob(name="check_database", seconds=3600, do=lambda installation: installation.database.check()),
 )
 """Periodic jobs of every process that accepts requests; they run even if all workers are dead."""
 

@@ -41,10 +41,10 @@ def ordered(session: Session, dues: Iterable[turns.DueDataset], *, at: datetime.
     return turns.in_turn(by_id.values(), standings, at=at)
 
 
-def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
-    """Return True if `queue.claim` would find work. A read session suffices, so idle workers do not take the write
-    lock."""
-    at = now(session)
+def anything_to_do(session: Session, *, deletions_only: bool = False, at: datetime.datetime | None = None) -> bool:
+    """Return True if `queue.claim` would find work at `at`, by default now. A read session suffices, so idle workers do
+    not take the write lock."""
+    at = at or now(session)
     ((is_any_expired, is_any_batching, *applies),) = rows(session, _any_dataset(deletions_only), {"at": at})
     if is_any_expired or not is_any_batching or not any(applies):
         return is_any_expired or any(applies)

@@ -80,7 +80,8 @@ def parameters(
             info = typer.Argument(**details)
         else:
             names = [name] if len(leaf.path) == 1 or last[leaf.path[-1]] > 1 else [name, leaf.path[-1]]
-            flags = [f"--{flag}/--no-{flag}" if annotation is bool else f"--{flag}" for flag in map(_dashed, names)]
+            dashed = [name.replace("_", "-") for name in names]
+            flags = [f"--{flag}/--no-{flag}" if annotation is bool else f"--{flag}" for flag in dashed]
             also = (shape.also or {}).get(name)
             info = typer.Option(*([] if also and "/" in also else flags), *([also] if also else []), **details)
         yield inspect.Parameter(
@@ -153,10 +154,6 @@ def _plain(annotation: Any) -> Any:
 
 def _is_set(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Enum)
-
-
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")
 
 
 def _from_json(text: str) -> Any:

@@ -189,7 +189,8 @@ class Schema:
     def encode(self, columns: Mapping[str, values.Values], first_line: int = 1) -> Features:
         """Return rows (b, num_features + 1) of norm <= 1, with the bias last. Raises `RowInvalid` for a value that
         violates the schema."""
-        faults = values.Faults.in_file(range(first_line, first_line + _num_rows(columns)))
+        num_rows = len(next(iter(columns.values()), ()))
+        faults = values.Faults.in_file(range(first_line, first_line + num_rows))
         features, _ = self._features(columns, faults)
         faults.refuse()
         return unit_rows(features)
@@ -333,10 +334,6 @@ def unit_rows(features: npt.NDArray[np.float64]) -> Features:
     unit = rows.astype("<f4")
     assert (np.square(unit, dtype=np.float64).sum(axis=1) <= 1).all()
     return unit
-
-
-def _num_rows(columns: Mapping[str, values.Values]) -> int:
-    return len(next(iter(columns.values()), ()))
 
 
 MAX_RANDOM_FEATURES = 16_384

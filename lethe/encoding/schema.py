@@ -149,10 +149,6 @@ def _categorical(spec: Spec) -> columns.Categorical:
     )
 
 
-def _hashed(spec: Spec) -> columns.Hashed:
-    return columns.Hashed(features=spec.count("features"), **spec.common())
-
-
 def _text(spec: Spec) -> columns.Text:
     words, characters = spec.lengths("words", columns.WORDS), spec.lengths("characters", None)
     if words is None and characters is None:
@@ -178,7 +174,7 @@ READERS: dict[str, Callable[[Spec], columns.Column]] = {
     "standard": _standard,
     "datetime": _datetime,
     "categorical": _categorical,
-    "hashed": _hashed,
+    "hashed": lambda spec: columns.Hashed(features=spec.count("features"), **spec.common()),
     "text": _text,
     "vector": _vector,
 }

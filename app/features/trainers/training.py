@@ -74,8 +74,14 @@ def run_next(installation: installations.Installation) -> bool:
 def is_anything_kept(installation: installations.Installation) -> bool:
     """Return True if there is a training table, or a key of a former block or artefact. An idle worker checks this
     every second, and most installations have neither."""
+    if installation.database.is_ruled_out(_is_anything_kept):
+        return False
     with installation.database.reading() as session:
-        return bool(session.scalar(sa.select(sa.exists(TrainingTable.id) | sa.exists(RetiredKey.key))))
+        return _is_anything_kept(session)
+
+
+def _is_anything_kept(session: Session) -> bool:
+    return bool(session.scalar(sa.select(sa.exists(TrainingTable.id) | sa.exists(RetiredKey.key))))
 
 
 def settle_tables(installation: installations.Installation) -> None:

@@ -31,7 +31,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from app import config, periodic, telemetry
-from app.db import Database, now
+from app.db import EVER, Database, now
 from app.features.webhooks import receiver as receivers, repository, service
 from app.features.webhooks.receiver import Address, Network, Receiver, ReceiverRefused, Resolve
 from app.keys import Keys
@@ -478,6 +478,8 @@ class Dispatcher:
         return has_moved
 
     def _is_any_due(self, hosts: Mapping[str, int], tenants: Mapping[str, int], free: int) -> bool:
+        if self._database.is_ruled_out(repository.is_any_due, at=EVER, besides=()):
+            return False
         besides, besides_tenants = busy(hosts, _MAX_CALLS_PER_HOST), busy(tenants, free)
         with self._database.reading() as session:
             return repository.is_any_due(session, at=now(session), besides=besides, besides_tenants=besides_tenants)

@@ -97,7 +97,8 @@ class Chroma:
                     expected += len(kept)
                     chosen = {name: [page[name][place] for place in kept] for name in ("ids", *_INCLUDE)}
                     if kept:
-                        copy.add(**{name: column for name, column in chosen.items() if _has_values(column)})
+                        filled = [name for name, column in chosen.items() if any(value is not None for value in column)]
+                        copy.add(**{name: chosen[name] for name in filled})
                 if copy.count() != expected:
                     raise store.StoreError(
                         "rebuild_incomplete", "The new folder has not as many records as the old one"
@@ -144,10 +145,6 @@ def _overwrite_freed_memory() -> None:
 def _pages(collection: Any, *, include: list[str]) -> Iterator[Any]:
     for offset in range(0, collection.count(), _BATCH):
         yield collection.get(limit=_BATCH, offset=offset, include=include)
-
-
-def _has_values(column: Any) -> bool:
-    return any(value is not None for value in column)
 
 
 def _records(page: Any) -> list[needles.StoreRecord]:

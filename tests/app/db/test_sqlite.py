@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
 from app import installations
 from app.access import service as access
+from app.config import Settings
 from app.db import Actor, Database, sqlite
 from app.db.tables import ApiKey
 from app.installations import Installation
-from app.operations import periodic_jobs
 from lethe.contract.sets import Scope
 
 
@@ -40,7 +41,7 @@ def test_no_file_contains_deleted_or_updated_values(installation: Installation, 
     with installations.opened(installation.settings, read_only=True) as another:
         with another.database.reading() as session:
             assert session.scalars(sa.select(ApiKey.name).where(ApiKey.name == "somebody")).one()
-        periodic_jobs.scrub_database(installation)
+        installation.database.scrub()
         found = files(installation.settings.data_dir)
     assert b"somebody" in found
     assert b"deleted-by-name" not in found
@@ -64,6 +65,40 @@ def test_a_reader_delays_scrubbing_without_blocking_writers(installation: Instal
     assert sqlite.scrub(installation.database.engine)
     assert b"seen-by-a-reader" not in files(installation.settings.data_dir)
     assert b"written-meanwhile" in files(installation.settings.data_dir)
+
+
+_RENAME = """
+import sqlite3, sys
+with sqlite3.connect(sys.argv[1]) as connection:
+    connection.execute("UPDATE api_keys SET name = 'second'")
+"""
+
+
+def test_a_question_is_repeated_only_after_a_commit(installation: Installation, settings: Settings, by: Actor) -> None:
+    """A question answered with no is not asked again until this process or another one commits, or until its arguments
+    change. Reading and scrubbing do not count as commits."""
+    asked: list[str] = []
+
+    def is_any(session: Session, *, name: str) -> bool:
+        asked.append(name)
+        return bool(session.scalar(sa.select(sa.exists().where(ApiKey.name == name))))
+
+    database = installation.database
+    database.scrub()
+    for name in ("first", "first", "second", "second"):
+        assert database.is_ruled_out(is_any, name=name)
+    with database.reading() as session:
+        session.scalars(sa.select(ApiKey)).all()
+    database.scrub()
+    assert database.is_ruled_out(is_any, name="second")
+    assert asked == ["first", "second"]
+    with database.writing(by=by) as session:
+        access.add_key(session, name="third", key=access.new_key(), scopes=[Scope.ADMIN])
+    assert database.is_ruled_out(is_any, name="second")
+    subprocess.run([sys.executable, "-c", _RENAME, str(settings.data_dir / "lethe.db")], check=True)
+    assert not database.is_ruled_out(is_any, name="second")
+    assert not database.is_ruled_out(is_any, name="second")
+    assert asked == ["first", "second", "second", "second"]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.api import intake
-from app.db import now
+from app.db import EVER, now
 from app.db.tables import Dataset, DeletionRequest, Erasure, Model, Run, Tenant, Version, new_id
 from app.deletion import repository as deletion
 from app.installations import Installation
@@ -76,6 +76,7 @@ def due(installation: Installation) -> list[str]:
     with installation.database.reading() as session:
         found = [one.dataset_id for one in due_repository.datasets_due(session, at=now(session))]
         assert due_repository.anything_to_do(session) == bool(found)
+        assert due_repository.anything_to_do(session, at=EVER) or not found
         return found
 
 
@@ -103,6 +104,20 @@ def open_erasures(session: Session) -> int:
     """Count the erasures in the queue's index."""
     waits = sa.and_(Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
     return session.scalars(sa.select(sa.func.count()).select_from(Erasure).where(waits)).one()
+
+
+def test_work_is_ruled_out_only_if_none_becomes_due(installation: Installation, wait: Wait) -> None:
+    """An idle worker on SQLite need not look for work until the next commit, but it must if any request will become
+    due. On PostgreSQL it always looks."""
+
+    def is_idle() -> bool:
+        question = due_repository.anything_to_do
+        return installation.database.is_ruled_out(question, deletions_only=False, at=EVER)
+
+    assert is_idle() == (installation.database.engine.dialect.name == "sqlite")
+    wait(held_until=DAY)
+    assert due(installation) == []
+    assert not is_idle()
 
 
 def test_a_request_in_its_grace_period_is_not_due(installation: Installation, wait: Wait) -> None:

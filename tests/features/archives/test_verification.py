@@ -130,18 +130,18 @@ def test_only_new_lines_are_verified(apart: Installation, file: Path, forget: Ma
     first = verification.verify(apart)
     forget("p3")
     tombstones.record(apart)
-    verification.verify_on_schedule(apart)
+    verification.verify(apart, full=False)
     second = verdict_of(apart)
     assert second.extent.lines > first.extent.lines
     assert second.whole_at == first.whole_at
     whole = bytearray(file.read_bytes())
     whole[10] ^= 1
     file.write_bytes(whole)
-    verification.verify_on_schedule(apart)
+    verification.verify(apart, full=False)
     assert verdict_of(apart).found is BackupState.WHOLE
     file.rename(file.with_name("kept"))
     file.write_bytes(whole)
-    verification.verify_on_schedule(apart)
+    verification.verify(apart, full=False)
     assert verdict_of(apart).found is BackupState.DAMAGED
 
 
@@ -156,7 +156,7 @@ def test_the_whole_file_is_verified_every_hour(apart: Installation, file: Path) 
     said = json.loads(note.read_text())
     an_hour_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1, seconds=1)
     note.write_text(json.dumps(said | {"whole_at": an_hour_ago.isoformat()}))
-    verification.verify_on_schedule(apart)
+    verification.verify(apart, full=False)
     assert verdict_of(apart).found is BackupState.DAMAGED
 
 
@@ -215,7 +215,7 @@ def test_an_unreadable_verdict_is_ignored(apart: Installation, file: Path, kept:
     again."""
     verification.verdict_file(apart.settings).write_text(kept)
     assert verification.last_verdict(apart.settings) is None
-    verification.verify_on_schedule(apart)
+    verification.verify(apart, full=False)
     assert verdict_of(apart).extent.bytes == file.stat().st_size
 
 
