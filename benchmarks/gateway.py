@@ -1,7 +1,7 @@
 """The gateway under load, and with a million requests stored: `./dev bench gateway`.
 
 Intake is measured by wrk (Debian: `apt-get install wrk`) on SQLite and on PostgreSQL, with 1, 8 and 32 clients that
-each ask for somebody new, beside the floor: a bare FastAPI endpoint that inserts one row with SQLAlchemy, on the same
+each ask for a new person, beside the floor: a bare FastAPI endpoint that inserts one row with SQLAlchemy, on the same
 database, through the same engine and the same uvicorn, in turns in the same run. `nothing held` asks `lethe up` for
 strangers, and its processor time includes the worker; `held` asks a gateway without a worker for people whose row a
 live model carries.

@@ -182,8 +182,8 @@ def certificate_in_words(certificate: certificates.CertificateOut, *, model: str
             version=version, steps=wording.count(steps, "step", "steps")
         ),
         languages.gettext(
-            "Whoever looks at that version can hardly tell it from one learned without everybody who had been "
-            "forgotten by then: anything that it may show is at most {odds} times as probable as there, plus {chance}. "
+            "A reader of that version can hardly tell it from one learned without all people forgotten by then: "
+            "anything that it may show is at most {odds} times as probable as there, plus {chance}. "
             "This counts requests that were not chosen by what published versions look like."
         ).format(odds=odds, chance=chance),
         languages.gettext(
@@ -193,7 +193,7 @@ def certificate_in_words(certificate: certificates.CertificateOut, *, model: str
         *([of_certified_run(AuditOut(**statement["audit"]))] if statement["audit"] else []),
         languages.gettext(
             "The service checked its own conditions in that run, and signed all of this. Every number follows from "
-            "what the certificate itself contains, and anybody can compute it again."
+            "what the certificate itself contains, and every reader can compute it again."
         ),
     ]
     reached = languages.gettext("ε ≤ {epsilon} at δ = {delta}").format(
@@ -218,7 +218,7 @@ def _relation(unlearning: certificates.GuaranteeOut, audit: AuditOut | None) -> 
     """Explain how a certificate's epsilons relate to each other."""
     texts = [
         languages.gettext(
-            "ε ≤ {epsilon} in the heading is the bound to quote: it covers everybody who had been forgotten by then."
+            "ε ≤ {epsilon} in the heading is the bound to quote: it covers all people forgotten by then."
         ).format(epsilon=wording.at_most(unlearning.epsilon))
     ]
     if audit is not None:
