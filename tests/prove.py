@@ -22,6 +22,7 @@ _SERVED = (
     *("-m", "not gpu and not soak and not service and not browser and not postgres and not rabbitmq and not redis"),
     *("--deselect", "tests/app/test_telemetry.py::test_only_recent_signs_of_life_count"),
     *("--deselect", "tests/app/vault/test_store.py::test_a_group_lists_only_its_names"),
+    *("--deselect", "tests/deploy/test_compose.py::test_a_worker_is_checked_by_its_own_heartbeat"),
 )
 """Arguments of pytest that select the tests that work under libfaketime."""
 _HOUR = datetime.timedelta(hours=1)
