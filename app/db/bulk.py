@@ -138,8 +138,7 @@ def _processed(column: Sequence[Any], process: Callable[[Any], Any] | None) -> S
 def _run(session: Session, stored: Sequence[_Stored]) -> None:
     """Insert rows. For many rows, PostgreSQL uses COPY, which takes a third as long as INSERT; a pipeline cannot
     contain COPY."""
-    session.flush()
-    connection = session.connection()
+    connection = driver.connection_of(session)
     is_server = connection.dialect.name == "postgresql"
     by_copy = is_server and any(len(rows) >= _MANY for _, rows, _ in stored)
     with _pipeline(connection) if is_server and not by_copy and len(stored) > 1 else nullcontext():

@@ -13,16 +13,21 @@ from sqlalchemy.orm import Session
 
 _MAX_ELEMENTS = 128
 """Maximum length of a list for which the compiled statement is cached and reused for lists of similar length."""
+_CONNECTION = "driver.connection"
 
 
 def run(connection: sa.Connection, sql: str, values: Sequence[Any] = (), *, many: bool = False) -> list[Any]:
     """Run a statement on SQLite and return its rows; with `many`, run it once for each element of `values`."""
-    announce: Any = connection.dispatch.before_cursor_execute
+    announce: Any = connection.engine.dispatch.before_cursor_execute
     announce(connection, None, sql, values, None, many)
-    driver: Any = connection.connection.driver_connection
-    with translated(connection, sql):
-        rows: list[Any] = (driver.executemany if many else driver.execute)(sql, values).fetchall()
-        return rows
+    driver: Any = connection.connection.dbapi_connection
+    try:
+        found: list[Any] = (driver.executemany if many else driver.execute)(sql, values).fetchall()
+    # Entering the context before each statement would take as long as many a statement.
+    except Exception:
+        with translated(connection, sql):
+            raise
+    return found
 
 
 @contextmanager
@@ -39,15 +44,26 @@ def translated(connection: sa.Connection, statement: str | None) -> Iterator[Non
         raise sa.exc.DBAPIError.instance(statement, None, cause, errors.Error, hide_parameters=True) from error
 
 
+def connection_of(session: Session) -> sa.Connection:
+    """Return a session's connection after sending its pending changes. The session itself takes much longer to find the
+    connection, so it is asked once per transaction and savepoint."""
+    session.flush()
+    known: tuple[Any, sa.Connection] | None = session.info.get(_CONNECTION)
+    if known is None or known[0] is not (session.get_nested_transaction() or session.get_transaction()):
+        connection = session.connection()
+        known = session.get_nested_transaction() or session.get_transaction(), connection
+        session.info[_CONNECTION] = known
+    return known[1]
+
+
 def rows(session: Session, statement: Any, parameters: Mapping[str, Any]) -> Iterable[Any]:
     """Execute a SELECT of columns, built at import time, and return its rows like `session.execute`. Sessions without a
     tenant bypass the ORM and, on SQLite, SQLAlchemy altogether."""
     if session.info.get("actor") is not None:
         return session.execute(statement, parameters)
-    session.flush()
-    connection = session.connection()
+    connection = connection_of(session)
     padded = {name: _padded(value) if isinstance(value, list) else value for name, value in parameters.items()}
-    sizes = tuple((name, len(value) if isinstance(value, list) else -1) for name, value in padded.items())
+    sizes = tuple([(name, len(value) if isinstance(value, list) else -1) for name, value in padded.items()])
     if connection.dialect.name != "sqlite" or any(size > _MAX_ELEMENTS for _, size in sizes):
         return connection.execute(statement, parameters)
     return _compiled(statement, connection.dialect, sizes)(connection, padded)
@@ -55,7 +71,7 @@ def rows(session: Session, statement: Any, parameters: Mapping[str, Any]) -> Ite
 
 def _padded(values: list[Any]) -> list[Any]:
     """Repeat the last value until the length is a power of two, which does not change the result of IN."""
-    return values + values[-1:] * ((1 << max(len(values) - 1, 0).bit_length()) - len(values))
+    return values + values[-1:] * ((1 << (len(values) - 1).bit_length()) - len(values)) if len(values) > 1 else values
 
 
 @functools.lru_cache(maxsize=200)

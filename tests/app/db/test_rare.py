@@ -32,6 +32,6 @@ def test_all_conditions_are_queried_in_one_statement(installation: Installation)
     """The conditions of all features are queried in a single statement."""
     statements: list[str] = []
     with installation.database.reading() as session:
-        sa.event.listen(session.connection(), "before_cursor_execute", lambda *given: statements.append(given[2]))
+        sa.event.listen(session.get_bind(), "before_cursor_execute", lambda *given: statements.append(given[2]))
         rare.ask(session)
     assert len(statements) == 1
