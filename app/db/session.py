@@ -187,14 +187,22 @@ class Database:
     def _named(self) -> Iterator[None]:
         """Translate database errors. After damage, refuse all further sessions."""
         try:
-            with _named():
-                yield
-        except (sa.exc.DBAPIError, sqlite3.DatabaseError) as error:
-            if not _is_damage(error):
-                raise
-            _damaged.add(self._url)
-            telemetry.logger().critical("database.damaged")
-            raise _damage() from error
+            yield
+        # All connections of this process are in use, or other writers of this process come first.
+        except (sa.exc.TimeoutError, turns.NoTurn) as error:
+            raise sa.exc.OperationalError(None, None, error) from error
+        except (sa.exc.StatementError, sqlite3.DatabaseError) as error:
+            if _is_damage(error):
+                _damaged.add(self._url)
+                telemetry.logger().critical("database.damaged")
+                raise _damage() from error
+            cause: Any = getattr(error, "orig", None)
+            if isinstance(error, sa.exc.InternalError) and getattr(cause, "sqlstate", None) in _UNABLE_NOW:
+                raise sa.exc.OperationalError(None, None, cause) from error
+            # Column types and the vault raise their own errors, which SQLAlchemy wraps.
+            if not isinstance(error, sa.exc.DBAPIError) and isinstance(cause, Problem | OSError):
+                raise cause from None
+            raise
 
 
 _refused: dict[str, Problem | None] = {}
@@ -321,21 +329,3 @@ def _engine(url: str, *, read_only: bool, patience_seconds: float) -> sa.Engine:
             raise errors.DatabaseUnreadable(
                 f"Expected LETHE_DATABASE_URL to begin with postgresql:// or sqlite:///, not {name}."
             )
-
-
-@contextmanager
-def _named() -> Iterator[None]:
-    try:
-        yield
-    except sa.exc.InternalError as error:
-        if error.orig is None or getattr(error.orig, "sqlstate", None) not in _UNABLE_NOW:
-            raise
-        raise sa.exc.OperationalError(None, None, error.orig) from error
-    except sa.exc.StatementError as error:
-        # Column types and the vault raise their own errors, which SQLAlchemy wraps.
-        if not isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Problem | OSError):
-            raise error.orig from None
-        raise
-    # All connections of this process are in use, or other writers of this process come first.
-    except (sa.exc.TimeoutError, turns.NoTurn) as error:
-        raise sa.exc.OperationalError(None, None, error) from error
