@@ -348,7 +348,7 @@ def _new_secret() -> str:
 
 def mac(key: bytes, *parts: bytes) -> bytes:
     """Return a MAC over `parts` that also covers the length of each part."""
-    return _mac_of(key, *parts).digest()
+    return hmac.digest(key, b"".join([len(part).to_bytes(8, "big") + part for part in parts]), "sha256")
 
 
 def _mac_of(key: bytes, *parts: bytes) -> hmac.HMAC:
