@@ -6,6 +6,7 @@ change uses the offset before the change; for an ambiguous time, the first occur
 """
 
 import datetime
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -19,6 +20,7 @@ from lethe.contract import problems, sets, tenants
 BEFORE_THE_DEADLINE = datetime.timedelta(days=7)
 """Period before a request's deadline in which no grace period, batching or less urgent work may delay the request."""
 _DAY = datetime.timedelta(days=1)
+_period = functools.lru_cache(maxsize=100)(relativedelta)
 
 
 _LIMITS: dict[str, tenants.TimeLimit] = {
@@ -37,7 +39,7 @@ def limits(policy: tenants.Policy) -> Mapping[str, tenants.TimeLimit]:
 
 def due_at(limit: tenants.TimeLimit, submitted_at: datetime.datetime, *, zone: str = "UTC") -> datetime.datetime:
     """Return the end (UTC) of the time limit that began at `submitted_at` (aware)."""
-    return _later(submitted_at, relativedelta(months=limit.months, days=limit.days), zone)
+    return _later(submitted_at, _period(months=limit.months, days=limit.days), zone)
 
 
 def extended(limit: tenants.TimeLimit, end: datetime.datetime, *, zone: str = "UTC") -> datetime.datetime:
@@ -45,7 +47,7 @@ def extended(limit: tenants.TimeLimit, end: datetime.datetime, *, zone: str = "U
 
     The extension counts from `end`, so it never ends later than if the whole limit were counted from the request.
     """
-    return _later(end, relativedelta(months=limit.extension_months, days=limit.extension_days), zone)
+    return _later(end, _period(months=limit.extension_months, days=limit.extension_days), zone)
 
 
 def zone_named(name: str) -> ZoneInfo:

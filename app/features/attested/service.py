@@ -126,6 +126,8 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
     """Return a predicate for requests that will wait for a trainer once accepted. Trainers are read once per tenant."""
+    if not _ANY_IN_USE.may_hold(session):
+        return lambda _: False
     of_tenant = functools.cache(lambda tenant_id: _in_use(session, {tenant_id}))
     return lambda request: bool(_concerned(of_tenant(request.tenant_id), request))
 

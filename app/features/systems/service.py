@@ -125,6 +125,8 @@ def is_open(request: type[tables.DeletionRequest]) -> sa.ColumnElement[bool]:
 
 def opening(session: Session) -> Callable[[tables.DeletionRequest], bool]:
     """Return a predicate that tells whether accepting a request opens a task. Each tenant's register is read once."""
+    if not _ANY_IN_USE.may_hold(session):
+        return lambda _: False
     of_tenant = functools.cache(lambda tenant_id: _Register(session, {tenant_id}))
     return lambda request: bool(of_tenant(request.tenant_id).concerned(request))
 
