@@ -8,12 +8,6 @@ from fastapi import FastAPI
 from app import config, installations, telemetry, tracing
 from app.api import accounting, calls, document, gateway, middleware, operations
 
-
-def _mounts() -> list[gateway.Mount]:
-    core = [gateway.Mount(router=accounting.router), gateway.Mount(router=operations.probes, prefix="")]
-    return [*core, *(mount for mount in gateway.of_features() if mount.by_accounting)]
-
-
 DESCRIPTION = "Influence that records still have on models, the cost of the next request, and the theorems behind both."
 
 
@@ -35,8 +29,8 @@ def create_app(settings: config.Settings) -> FastAPI:
         tracing.close()
 
     service = document.new_app(title="Lethe accounting", description=DESCRIPTION, lifespan=lifespan)
-    for mount in _mounts():
-        service.include_router(mount.router, prefix=mount.prefix)
-    guarded = [(mount.prefix, mount.router) for mount in _mounts()]
-    middleware.install(service, settings, guarded=guarded)
+    core = [gateway.Mount(router=accounting.router), gateway.Mount(router=operations.probes, prefix="")]
+    mounts = [*core, *(mount for mount in gateway.of_features() if mount.by_accounting)]
+    service.router.routes += [route for mount in mounts for route in mount.routes()]
+    middleware.install(service, settings)
     return service

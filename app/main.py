@@ -69,9 +69,8 @@ def create_app(settings: config.Settings) -> FastAPI:
         tracing.close()
 
     gateway = document.new_app(title="Lethe", description=DESCRIPTION, lifespan=lifespan)
-    gateway.router.routes += _routes()
-    guarded = [(mount.prefix, mount.router) for mount in _mounts()]
-    middleware.install(gateway, settings, guarded=guarded, answered=_refused)
+    gateway.router.routes[:0] = _routes()
+    middleware.install(gateway, settings, answered=_refused)
     return gateway
 
 
@@ -80,16 +79,12 @@ def _routes() -> Sequence[BaseRoute]:
     """Return the routes, which are the same for all settings. The framework analyses them on first use, which takes
     0.25 s, so all applications in a process share them."""
     api = APIRouter(generate_unique_id_function=document.operation_id)
-    for mount in _mounts():
-        api.include_router(mount.router, prefix=mount.prefix, include_in_schema=mount.described)
+    # The core's routes are matched first.
+    core = [*(Mount(router=router) for router in _ROUTERS), Mount(router=operations.probes, prefix="")]
+    api.routes.extend(route for mount in (*core, *of_features()) for route in mount.routes())
     for install in sockets.plugs("app.features", "endpoints", "INSTALLERS"):
         install(api)
     return api.routes
-
-
-def _mounts() -> list[Mount]:
-    """Return the routers in the order in which they are matched, the core's routers first."""
-    return [*(Mount(router=router) for router in _ROUTERS), Mount(router=operations.probes, prefix=""), *of_features()]
 
 
 def _refused(request: Request, error: Problem) -> Response:

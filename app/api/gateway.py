@@ -1,5 +1,6 @@
 """Endpoints generated from the contract's operations, which declare path, scope, parameters, response and problems."""
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterator
@@ -11,9 +12,11 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, FastAPI, Path as InPath, Query as InQuery, Request
 from fastapi.params import Form
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute, compile_path
 
 from app.access.idempotency import Once
-from app.api import calls, problems
+from app.api import calls, document, problems
 from lethe import sockets
 from lethe.contract.fields import expected
 from lethe.contract.operation import Operation
@@ -33,6 +36,18 @@ class Mount:
     prefix: str = "/v1"
     described: bool = True
     by_accounting: bool = False
+
+    def routes(self) -> Iterator[BaseRoute]:
+        """Yield copies of the router's routes at their full paths. FastAPI would match an included router twice for
+        each call, and its route within it twice again."""
+        for route in self.router.routes:
+            assert isinstance(route, APIRoute)
+            placed = copy.copy(route)
+            placed.path = self.prefix + route.path
+            placed.path_regex, placed.path_format, placed.param_convertors = compile_path(placed.path)
+            placed.unique_id = document.operation_id(placed)
+            placed.include_in_schema = self.described and route.include_in_schema
+            yield placed
 
 
 def of_features() -> tuple[Mount, ...]:
@@ -92,6 +107,7 @@ def serves(
             _typed(endpoint, operation),
             methods=[operation.method],
             name=operation.name,
+            generate_unique_id_function=document.operation_id,
             description=operation.does,
             tags=[operation.tag],
             status_code=operation.status,

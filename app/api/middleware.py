@@ -2,16 +2,15 @@
 
 import asyncio
 import random
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from sqlalchemy.exc import OperationalError
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import compile_path
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import config, telemetry, tracing
@@ -38,9 +37,7 @@ _INTERVAL_SECONDS = 0.1
 class _Guard:
     """Route, with the scopes that a caller needs and the type whose limits apply to the body."""
 
-    route: str
-    pattern: re.Pattern[str]
-    methods: frozenset[str]
+    route: APIRoute
     scopes: frozenset[sets.Scope]
     body: type[fields.Body]
 
@@ -61,29 +58,22 @@ class _CallMiddleware:
 class KeyFirst(_CallMiddleware):
     """Middleware that authenticates the key and checks its scopes before the body is read and `Places` counts the call.
 
-    `guarded` lists routers with their prefixes."""
+    `routes` are all routes that may require a key."""
 
-    def __init__(self, app: ASGIApp, *, guarded: Iterable[tuple[str, APIRouter]]) -> None:
+    def __init__(self, app: ASGIApp, *, routes: Iterable[BaseRoute]) -> None:
         super().__init__(app)
         self._guards = [
-            _Guard(
-                route=prefix + route.path,
-                pattern=compile_path(prefix + route.path)[0],
-                methods=frozenset(route.methods or ()),
-                scopes=scopes,
-                body=_body_of(route),
-            )
-            for prefix, router in guarded
-            for route in router.routes
+            _Guard(route=route, scopes=scopes, body=_body_of(route))
+            for route in routes
             if isinstance(route, APIRoute) and (scopes := calls.scopes_of(route.dependant))
         ]
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         guard = self._guard(scope)
         if guard is not None:
-            scope[_ROUTE] = guard.route
+            scope[_ROUTE] = guard.route.path
             scope[_BODY] = guard.body
-            scope[_WRITES] = guard.methods != {"GET"} and not _WRITING.isdisjoint(guard.scopes)
+            scope[_WRITES] = guard.route.methods != {"GET"} and not _WRITING.isdisjoint(guard.scopes)
             try:
                 scope[calls.CALLER] = await calls.let_in(scope["app"].state.known, scope, guard.scopes)
             except Problem as refusal:
@@ -98,7 +88,9 @@ class KeyFirst(_CallMiddleware):
 
     def _guard(self, scope: Scope) -> _Guard | None:
         method, path = scope["method"], scope["path"]
-        return next((guard for guard in self._guards if method in guard.methods and guard.pattern.match(path)), None)
+        return next(
+            (g for g in self._guards if method in (g.route.methods or ()) and g.route.path_regex.match(path)), None
+        )
 
 
 def _body_of(route: APIRoute) -> type[fields.Body]:
@@ -241,13 +233,7 @@ class CallLog(_CallMiddleware):
                 span.set_attribute("http.response.status_code", status or 500)
 
 
-def install(
-    app: FastAPI,
-    settings: config.Settings,
-    *,
-    guarded: Iterable[tuple[str, APIRouter]],
-    answered: Refused | None = None,
-) -> None:
+def install(app: FastAPI, settings: config.Settings, *, answered: Refused | None = None) -> None:
     """Add all services' shared middleware to `app`, innermost first. `answered` renders refusals of large bodies."""
     app.add_middleware(
         BodyLimit,
@@ -256,7 +242,7 @@ def install(
     )
     app.add_middleware(places.Places)
     app.add_middleware(Unhurried)
-    app.add_middleware(KeyFirst, guarded=guarded)
+    app.add_middleware(KeyFirst, routes=app.routes)
     _allow_origins(app, settings.cors_origins)
     app.add_middleware(CallLog)
     app.add_middleware(Headers)

@@ -11,7 +11,7 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
 
 from app.accounting import certificates
-from app.api import calls, places, problems
+from app.api import calls, document, places, problems
 from app.db import migrate
 from app.installations import Installation
 from app.operations import service as operations
@@ -19,7 +19,7 @@ from lethe.contract.problems import Busy, Unavailable
 from lethe.contract.readiness import HealthOut, ReadyOut
 from lethe.contract.sets import Scope
 
-probes = APIRouter(tags=["Operations"])
+probes = APIRouter(tags=["Operations"], generate_unique_id_function=document.operation_id)
 
 _NOT_READY: dict[int | str, dict[str, Any]] = {
     503: problems.declared(Unavailable)[503]
