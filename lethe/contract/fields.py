@@ -122,7 +122,7 @@ def is_deep(text: bytes | bytearray) -> bool:
     # Texts without brackets are gone first, as there may be many.
     brackets = unescaped.translate(_TO_LISTS, _NO_BRACKETS).replace(b'""', b"")
     brackets = b"".join(brackets.split(b'"')[::2])
-    for _ in range(MAX_DEPTH):
+    for _ in range(min(MAX_DEPTH, len(brackets))):
         if b"[" * (MAX_DEPTH + 1) in brackets:
             return True
         brackets = brackets.replace(b"[]", b"")
