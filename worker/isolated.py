@@ -125,17 +125,14 @@ def run(
         "checkpoints": list(checkpoints.steps) if checkpoints else [],
     }
     with _FORKER.start(rows.descriptor, warm=network is not None) as child:
-        # A process that has ended is reported by _answer().
-        with contextlib.suppress(OSError):
-            child.connection.send_bytes(json.dumps(request).encode())
-            child.connection.send_bytes(np.ascontiguousarray(initial).data)
-            child.connection.send_bytes(network or b"")
+        for content in (json.dumps(request).encode(), np.ascontiguousarray(initial).data, network or b""):
+            _tell(child.connection, content)
         answer = _answer(child.connection, on_progress, show, checkpoints, initial.shape)
-        content = _received(child.connection)
+        parameters = _received(child.connection)
     if answer["records"] != records:
         raise RunDiffersFromPlan("The run read other rows than those that it was shown.")
     return IsolatedResult(
-        parameters=np.frombuffer(content).reshape(initial.shape),
+        parameters=np.frombuffer(parameters).reshape(initial.shape),
         first_step=answer["first_step"],
         steps=answer["steps"],
         mechanism=methods.read(answer["mechanism"]),
@@ -183,7 +180,7 @@ def _received_into(connection: Connection, shape: tuple[int, ...]) -> NDArray[np
     return iterate
 
 
-def _tell(connection: Connection, content: bytes) -> None:
+def _tell(connection: Connection, content: bytes | memoryview) -> None:
     # A process that has ended is reported by the next read.
     with contextlib.suppress(OSError):
         connection.send_bytes(content)

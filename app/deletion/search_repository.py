@@ -128,7 +128,9 @@ def _filters(session: Session, search: Sought, view: views.View) -> list[sa.Colu
     if search.status is not None:
         filters.append(_has_status(search.status, view))
     if search.refers_to is not None:
-        filters.append(request.subject_ref == _subject_of(search.refers_to))
+        other = aliased(DeletionRequest)
+        subject = sa.select(other.subject_ref).where(other.id == search.refers_to).scalar_subquery()
+        filters.append(request.subject_ref == subject)
     if search.assignee is not None:
         is_unassigned = search.assignee == NOBODY
         filters.append(request.assignee.is_(None) if is_unassigned else request.assignee == search.assignee)
@@ -200,11 +202,6 @@ def _is_one_of(statuses: sa.BindParameter[list[str]], view: views.View) -> sa.Co
         DeletionRequest.status == RequestStatus.COMPLETED, DeletionRequest.reported_at > view.at
     )
     return DeletionRequest.id.in_(sa.union_all(unreported, completed))
-
-
-def _subject_of(request_id: str) -> sa.ScalarSelect[str]:
-    other = aliased(DeletionRequest)
-    return sa.select(other.subject_ref).where(other.id == request_id).scalar_subquery()
 
 
 def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: str | None) -> Page[DeletionRequest]:

@@ -77,7 +77,8 @@ def due(
     tests = {rule for rule, _ in _tests()}
     for rule, query in queries.items():
         forgets = rule in _FORGETTING
-        for dataset_id, owner_id, moment in session.execute(_some(query, tenant_id, limit), {"at": at}):
+        owned = query if tenant_id is None else query.where(Dataset.tenant_id == tenant_id)
+        for dataset_id, owner_id, moment in session.execute(owned.limit(limit), {"at": at}):
             yield turns.DueDataset(
                 dataset_id=dataset_id,
                 tenant_id=owner_id,
@@ -86,12 +87,6 @@ def due(
                 test=rule in tests,
                 rule=rule,
             )
-
-
-def _some(
-    query: sa.Select[str, str, datetime.datetime], tenant_id: str | None, limit: int | None
-) -> sa.Select[str, str, datetime.datetime]:
-    return (query if tenant_id is None else query.where(Dataset.tenant_id == tenant_id)).limit(limit)
 
 
 _AT = sa.bindparam("at", type_=Run.started_at.type)

@@ -1,7 +1,7 @@
 """Requests that no run has claimed: how many people they concern per live version, and why they are waiting."""
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -97,8 +97,8 @@ def _reason(
         return sets.WaitReason.BUDGET_SPENT, None
     if is_busy:
         return sets.WaitReason.RUN_UNDER_WAY, None
-    if later := max(_later(dataset, model, at=at), default=None):
-        return sets.WaitReason.DELAYED, later
+    if later := [moment for moment in (dataset.not_before, model.not_before) if moment is not None and moment > at]:
+        return sets.WaitReason.DELAYED, max(later)
     is_full = model.max_requests is not None and unclaimed.ready >= model.max_requests
     if unclaimed.oldest_at and unclaimed.first_ready_due_at and not is_full:
         ends = turns.batch_ends(
@@ -107,7 +107,3 @@ def _reason(
         if at < ends:
             return sets.WaitReason.BATCH, ends
     return sets.WaitReason.QUEUED, None
-
-
-def _later(dataset: tables.Dataset, model: tables.Model, *, at: datetime.datetime) -> Iterator[datetime.datetime]:
-    yield from (moment for moment in (dataset.not_before, model.not_before) if moment is not None and moment > at)

@@ -123,7 +123,8 @@ class Calls:
                 yield item
             if page.next_cursor is None:
                 return
-            page = await self.call(operation, *ids, arguments=_next_page(operation, arguments, page.next_cursor))
+            arguments = (arguments or operation.query()).model_copy(update={"cursor": page.next_cursor})
+            page = await self.call(operation, *ids, arguments=arguments)
 
     async def pieces(
         self, operation: Operation[..., bytes], *ids: str | int, arguments: BaseModel | None = None
@@ -256,10 +257,6 @@ def _part(arguments: BaseModel | None, kind: type[BaseModel] | None) -> dict[str
     fields = arguments.model_dump(mode="json", by_alias=True, exclude_unset=True, include=set(kind.model_fields))
     fields |= arguments.model_dump(mode="json", by_alias=True, include=required)
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _next_page(operation: Operation[..., Any], arguments: BaseModel | None, cursor: str) -> BaseModel:
-    return (arguments or operation.query()).model_copy(update={"cursor": cursor})
 
 
 def _problem(operation: Operation[..., Any], answer: httpx.Response) -> Problem:

@@ -74,7 +74,11 @@ def run(
     window = shown_rows.look(0)
     assert window is not None
     moments = second_moment.Kept(mechanism, schedule, features)
-    _require_initial(initial, init.shape(mechanism, features.shape[1]), radius)
+    shape = init.shape(mechanism, features.shape[1])
+    if initial.shape != shape or initial.dtype != np.float64:
+        raise ValueError(f"Expected initial parameters of shape {shape} in float64")
+    if not np.linalg.norm(initial) <= radius * (1 + 1e-12):
+        raise ValueError("Expected initial parameters inside the ball")
 
     stops = checkpoints.steps if checkpoints else ()
 
@@ -103,21 +107,18 @@ def run(
                         on_progress=on_progress,
                         **settings,
                     )
-                    before.parameters.zero_()
-                    if checkpoints and state.steps_done in stops:
-                        checkpoints.reached(state.steps_done, state.parameters.numpy().copy())
-                    continue
-                state = projected_noisy_step(
-                    noise,
-                    before,
-                    rows=rows,
-                    block=step.rows,
-                    num_slots=step.rows.stop - step.rows.start,
-                    step_size=step_size * step.share,
-                    push=push.of(step.batch) * step.share if push else no_lanes(),
-                    grid=mechanism.grid if before.steps_done == steps - 1 else 0.0,
-                    **settings,
-                )
+                else:
+                    state = projected_noisy_step(
+                        noise,
+                        before,
+                        rows=rows,
+                        block=step.rows,
+                        num_slots=step.rows.stop - step.rows.start,
+                        step_size=step_size * step.share,
+                        push=push.of(step.batch) * step.share if push else no_lanes(),
+                        grid=mechanism.grid if before.steps_done == steps - 1 else 0.0,
+                        **settings,
+                    )
                 before.parameters.zero_()
                 on_progress(state.steps_done)
                 if checkpoints and state.steps_done in stops:
@@ -162,10 +163,3 @@ def _require_gradient(
     ours.zero_()
     if other:
         raise AuditFailed("The gradient that ran is not that of the rows.")
-
-
-def _require_initial(initial: NDArray[np.float64], shape: tuple[int, int], radius: float) -> None:
-    if initial.shape != shape or initial.dtype != np.float64:
-        raise ValueError(f"Expected initial parameters of shape {shape} in float64")
-    if not np.linalg.norm(initial) <= radius * (1 + 1e-12):
-        raise ValueError("Expected initial parameters inside the ball")

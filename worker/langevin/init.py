@@ -8,7 +8,7 @@ random, because a run takes at least one noisy step.
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.proof.losses import Objective, num_weight_rows
+from lethe.proof.losses import num_weight_rows
 from lethe.proof.mechanism import Mechanism
 
 
@@ -23,10 +23,3 @@ def shape(mechanism: Mechanism, num_columns: int) -> tuple[int, int]:
 def origin_of(mechanism: Mechanism, num_columns: int) -> NDArray[np.float64]:
     """Return parameters of the mechanism's `shape`, all zero."""
     return np.zeros(shape(mechanism, num_columns))
-
-
-def origin(
-    *, num_classes: int, num_features: int, objective: Objective = Objective.LOGISTIC_REGRESSION
-) -> NDArray[np.float64]:
-    """Return all-zero linear parameters  # (1, d) for two classes or a target, (C, d) for more classes or labels."""
-    return np.zeros((num_weight_rows(num_classes, objective), num_features))

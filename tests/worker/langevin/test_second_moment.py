@@ -7,7 +7,6 @@ from app.errors import SecondMomentExceeded
 from lethe.proof import calibration
 from lethe.proof.mechanism import Mechanism
 from worker.langevin import chain
-from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
 from worker.langevin.second_moment import largest
 
@@ -34,7 +33,7 @@ def run(bound: float | None, features: np.ndarray, *, first_step: int = 0) -> ch
         mechanism=mechanism,
         features=features,
         labels=np.zeros(ROWS, dtype=np.int32),
-        initial=origin(num_classes=2, num_features=COLUMNS),
+        initial=np.zeros((1, COLUMNS)),
         first_step=first_step,
         steps=mechanism.learn_steps,
         noise=SystemNoise(),
