@@ -76,6 +76,17 @@ def test_the_server_imports_libraries_once_for_all_children() -> None:
     assert warmed == [[], [server], [server]]
 
 
+def test_children_start_as_before_once_the_server_has_large_pages() -> None:
+    """Children that start before and after their server moves its memory to large pages come from the same server and
+    are hardened alike."""
+    forker = Forker("tests.worker.child")
+    answers = []
+    for _ in range(5):
+        with forker.start() as child:
+            answers.append(_asked(child, "say who you are")[1:])
+    assert answers == answers[:1] * 5
+
+
 def test_a_child_is_dead_when_its_with_block_ends(forker: Forker) -> None:
     """A child process in an infinite loop that ignores SIGTERM and SIGINT is dead as soon as its `with` block has
     ended."""
