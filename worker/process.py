@@ -35,7 +35,7 @@ _MAX_DESCRIPTORS = 128
 _COLD, _WARM = b"!", b"w"
 """Messages that request a child; with the second, the server first calls the module's `warm`."""
 _MADV_COLLAPSE = 25
-_ENDED_BEFORE_LARGE_PAGES = 3
+_ENDED_BEFORE_LARGE_PAGES = 20
 """Number of children after which a server moves to large pages, which takes it up to two seconds."""
 _NICENESS = 10
 """Niceness of children, which leaves them a tenth of a core that other processes use fully."""
