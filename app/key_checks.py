@@ -96,7 +96,8 @@ def enter(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFi
     """Store a new installation id and the keys' check values in the database, unless it already has an identity."""
     if _read(connection) is None:
         installation_id = tables.new_id("ins")
-        values = _values(keys, installation_id) | {_KEK: key_encryption.check_values(installation_id), _UNMARKED: True}
+        values: dict[str, Any] = {name: keys.check_value(name, installation_id) for name in (*keys.paths(), PUBLIC)}
+        values |= {_KEK: key_encryption.check_values(installation_id), _UNMARKED: True}
         at = datetime.datetime.now(datetime.UTC)
         connection.execute(sa.insert(_table).values(id=installation_id, check_values=values, created_at=at))
 
@@ -317,10 +318,6 @@ def _wrong_owner(name: str, owner: str | None, identity: DatabaseIdentity) -> st
 def _read(connection: sa.Connection) -> DatabaseIdentity | None:
     row = connection.execute(sa.select(_table.c.id, _table.c.check_values)).first()
     return None if row is None else DatabaseIdentity(id=row.id, check_values=row.check_values)
-
-
-def _values(keys: Keys, installation_id: str) -> dict[str, Any]:
-    return {name: keys.check_value(name, installation_id) for name in (*keys.paths(), PUBLIC)}
 
 
 def _state(path: Path) -> object:

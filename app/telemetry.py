@@ -9,7 +9,6 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -105,11 +104,8 @@ def _has_constant_message(record: logging.LogRecord) -> bool:
     frame: FrameType | None = sys._getframe()
     while frame and (frame.f_code.co_filename, frame.f_lineno) != (record.pathname, record.lineno):
         frame = frame.f_back
-    return frame is not None and record.msg in _texts(frame.f_code.co_consts)
-
-
-def _texts(constants: Iterable[object]) -> set[str]:
-    return {constant for constant in constants if isinstance(constant, str)} - {""}
+    is_text = isinstance(record.msg, str) and record.msg != ""
+    return is_text and frame is not None and record.msg in frame.f_code.co_consts
 
 
 def _process_failed(kind: type[BaseException], _error: BaseException | None, trace: TracebackType | None) -> None:

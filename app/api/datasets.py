@@ -140,12 +140,13 @@ def get_subject(call: calls.Call, dataset_id: str, subject_id: str) -> contract.
 
 
 def to_response(session: Session, dataset: tables.Dataset) -> contract.DatasetOut:
+    at, damage = dataset.damaged_at, dataset.damage
     return contract.DatasetOut.of(
         dataset,
         num_records=rows_repository.count_records(session, dataset_id=dataset.id),
         num_classes=len(dataset.classes),
         num_subjects=rows_repository.count_subjects(session, dataset_id=dataset.id),
-        damage=_damage(dataset),
+        damage=contract.DamageOut(at=at, **damage) if at and damage else None,
         schema_=dataset.schema,
     )
 
@@ -159,12 +160,6 @@ def _budget(epsilon: float | None, delta: float | None) -> Budget | None:
             "A budget is an epsilon and a delta.", [problems.FieldError(missing, "expected, with the other")]
         )
     return Budget(epsilon=epsilon, delta=delta)
-
-
-def _damage(dataset: tables.Dataset) -> contract.DamageOut | None:
-    return (
-        contract.DamageOut(at=dataset.damaged_at, **dataset.damage) if dataset.damaged_at and dataset.damage else None
-    )
 
 
 def _schema(

@@ -177,7 +177,8 @@ def law_of_steps(mechanism: Mechanism, plan: CanaryPlan, records: int | None) ->
     before, effect = _run(mechanism, steps_before, first=0), _run(mechanism, steps, first=steps_before)
     start, mean = before.moved, effect.decay * before.moved if steps_before else effect.moved
     variance = effect.decay**2 * before.variance + effect.variance
-    place = _places(mechanism.num_batches, plan.lanes // 2, worst=int(np.argmax(np.abs(mean))))
+    stride = max(1, mechanism.num_batches // (plan.lanes // 2))
+    place = (np.argmax(np.abs(mean)) + np.arange(plan.lanes // 2) * stride) % mechanism.num_batches
     start, mean = start[place], mean[place]
     witnesses, witnessed = _witnesses(effect, plan.groups)
     if records is None:
@@ -198,10 +199,6 @@ def law_of_steps(mechanism: Mechanism, plan: CanaryPlan, records: int | None) ->
         witnesses=sensitivity * witnesses,
         witnessed=witnessed,
     )
-
-
-def _places(num_batches: int, canaries: int, *, worst: int) -> Array:
-    return (worst + np.arange(canaries) * max(1, num_batches // canaries)) % num_batches
 
 
 @lru_cache(maxsize=1)

@@ -2,12 +2,11 @@
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
 from app.access import service as access
-from app.config import Settings
 from app.db.tables import DeletionRequest
 from app.deletion import admission, views
 from app.features.protocols import drp, identity, opendsr, service
@@ -41,10 +40,6 @@ def _opendsr_words(_session: Session, requests: Sequence[DeletionRequest], at: d
     return opendsr.callback_body(standing, url=url).decode()
 
 
-def _opendsr_headers(settings: Settings, body: bytes) -> Mapping[str, str]:
-    return opendsr.signer(settings).headers(body)
-
-
 def _drp_words(session: Session, requests: Sequence[DeletionRequest], at: datetime.datetime, _url: str) -> str:
     [request] = requests
     verification_url = access.policy_of(session, request.tenant_id).drp_verification_url
@@ -56,7 +51,7 @@ DIALECTS = (
     ProtocolCallbacks(
         source=opendsr.SOURCE,
         words=_opendsr_words,
-        headers=_opendsr_headers,
+        headers=lambda settings, body: opendsr.signer(settings).headers(body),
         name=_opendsr_name,
         parts=_opendsr_parts,
         is_discreet=_is_discreet,
