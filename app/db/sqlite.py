@@ -94,11 +94,8 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 
 def scrub(engine: sa.Engine) -> bool:
-    """Copy the log into the file and truncate it. Return False if a reader still needs the log."""
-    # A checkpoint would make every connection read its pages again, and tell of a commit where there was none.
-    with contextlib.suppress(FileNotFoundError):
-        if os.path.getsize(f"{engine.url.database}-wal") == 0:
-            return True
+    """Copy the log into the file and truncate it. Return False if a reader still needs the log. Afterwards, every
+    connection reads the file again, so that a file that was replaced in place is noticed."""
     with _outside_transactions(engine) as connection:
         connection.execute(f"PRAGMA busy_timeout={int(1000 * _SCRUB_SECONDS)}")
         try:
