@@ -4,6 +4,7 @@ Event listeners on the engine are still called, and errors are converted to SQLA
 """
 
 import functools
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -48,11 +49,12 @@ def connection_of(session: Session) -> sa.Connection:
     """Return a session's connection after sending its pending changes. The session itself takes much longer to find the
     connection, so it is asked once per transaction and savepoint."""
     session.flush()
+    current: Any = session.get_nested_transaction() or session.get_transaction()
     known: tuple[Any, sa.Connection] | None = session.info.get(_CONNECTION)
-    if known is None or known[0] is not (session.get_nested_transaction() or session.get_transaction()):
+    if known is None or current is None or known[0]() is not current or not current.is_active:
         connection = session.connection()
-        known = session.get_nested_transaction() or session.get_transaction(), connection
-        session.info[_CONNECTION] = known
+        current = session.get_nested_transaction() or session.get_transaction()
+        known = session.info[_CONNECTION] = weakref.ref(current), connection
     return known[1]
 
 

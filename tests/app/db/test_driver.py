@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, InvalidRequestError, OperationalError
 
 from app.access import service as access
 from app.db import Actor, bulk, driver, now, rows
@@ -71,6 +71,32 @@ def test_listeners_are_notified_of_each_statement(installation: Installation) ->
         bulk.store(session, Tenant, [tenant])
     words = [statement.split()[0] for statement in statements]
     assert words[words.index("BEGIN") :][-2:] == ["SELECT", "INSERT"]
+
+
+def test_nothing_is_written_after_a_failed_flush(installation: Installation, by: Actor) -> None:
+    """Once a flush has failed, the transaction is over. Further statements of the block are refused, because SQLite
+    would commit each of them at once."""
+    with installation.database.writing() as session:
+        assert rows(session, sa.select(Tenant.id), {})
+        session.add(Tenant(id=by.tenant_id, name="again"))
+        with pytest.raises(IntegrityError):
+            session.flush()
+        with pytest.raises(InvalidRequestError):
+            driver.connection_of(session)
+    with installation.database.reading() as session:
+        assert "again" not in session.scalars(sa.select(Tenant.name)).all()
+
+
+def test_a_savepoint_includes_statements_to_the_driver(installation: Installation) -> None:
+    """A savepoint that is rolled back takes statements sent straight to the driver with it, and leaves earlier ones."""
+    with installation.database.writing() as session:
+        for name, keeps in (("kept", True), ("dropped", False)):
+            with session.begin_nested() as savepoint:
+                driver.run(driver.connection_of(session), "UPDATE tenants SET name = ?", (name,))
+                if not keeps:
+                    savepoint.rollback()
+    with installation.database.reading() as session:
+        assert set(session.scalars(sa.select(Tenant.name)).all()) == {"kept"}
 
 
 def test_errors_are_raised_as_sqlalchemy_errors(installation: Installation) -> None:
