@@ -190,11 +190,11 @@ def _serve(control: socket.socket, main: Callable[[bytes], Callable[..., None]])
 
 def _use_large_pages() -> None:
     """Move this process's memory to pages of 2 MB, if Linux can, because each page delays a child's start and end."""
-    if sys.platform == "linux":
-        for line in Path("/proc/self/maps").read_text().splitlines():
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/maps").read_bytes().splitlines():
             addresses, access, _, _, inode, *_ = line.split()
-            if access == "rw-p" and inode == "0":
-                start, end = (int(address, 16) for address in addresses.split("-"))
+            if access == b"rw-p" and inode == b"0":
+                start, end = (int(address, 16) for address in addresses.split(b"-"))
                 ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_COLLAPSE)
 
 
