@@ -22,6 +22,7 @@ from benchmarks.rivals import chains, descent, refits
 from benchmarks.rivals.problems import Problem
 from benchmarks.rivals.removal import CertifiedRemoval
 from benchmarks.rivals.rival import Rival, Rows, State
+from lethe.proof import calibration
 
 GROUP = 20
 FAMILY_ERROR = 0.05
@@ -50,9 +51,10 @@ class Compared:
 
 
 def grouped(problem: Problem) -> Problem:
-    """With l2 = 1/n; who asks are the row that a plain fit gets most wrong, and those of its label
-    that are nearest to it."""
-    rows, l2 = problem.train, 1 / len(problem.train)
+    """The problem with the service's default l2, in which the row that a plain fit gets most wrong and its nearest
+    rows with the same label ask to be forgotten."""
+    rows = problem.train
+    l2 = calibration.default_l2(len(rows), problem.setting.epsilon)
     weights, _ = refits.fitted(rows, l2)
     worst = int(np.argmin(margins([weights], rows)[0]))
     alike = np.flatnonzero(rows.labels == rows.labels[worst])
