@@ -1,6 +1,7 @@
 """KLoM and U-LiRA of models that forgot a group."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,6 +41,15 @@ def test_a_group_has_one_label_and_distinct_rows(problem: Problem) -> None:
     assert len(set(problem.train.labels[problem.forgotten])) == 1
     weights, _ = refits.fitted(problem.train, problem.l2)
     assert problem.forgotten[0] == np.argmin(margins.margins([weights], problem.train))
+
+
+def test_deterministic_rivals_are_recognised_despite_rounding(problem: Problem) -> None:
+    """For groups of different sizes, a plain fit that ignores its requests is distinguished with certainty, even though
+    the mean of three equal sums of margins can differ from each of them in the last bit."""
+    rival = refits.nothing(problem.setting)
+    for size in range(17, margins.GROUP + 1):
+        _, plain = margins.compare(replace(problem, forgotten=problem.forgotten[:size]), [rival], models=8)
+        assert (plain.separation, plain.mu) == (math.inf, math.inf)
 
 
 @pytest.mark.soak
