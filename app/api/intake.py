@@ -200,9 +200,7 @@ class Intake:
         while calls := self._next():
             answers = self._outcomes(calls)
             self._loop.call_soon_threadsafe(_deliver, calls, answers)
-            # A request may need a worker, judging only by what its caller may know.
-            stored = (answer for answer in answers if isinstance(answer, idempotency.StoredResponse))
-            if any(answer.body["status"] == sets.RequestStatus.ACCEPTED for answer in stored):
+            if any(isinstance(answer, idempotency.StoredResponse) and _is_to_do(answer) for answer in answers):
                 self._ringing.wake()
             # Release personal data now, not at the next call.
             del calls, answers
@@ -280,6 +278,11 @@ class Intake:
     def _ring(self) -> None:
         self._installation.notifier.wake()
         self.estimates.renew(self._installation.database)
+
+
+def _is_to_do(answer: idempotency.StoredResponse) -> bool:
+    """Return True if a request may need a worker, judging only by what its caller may know."""
+    return bool(answer.body["status"] == sets.RequestStatus.ACCEPTED)
 
 
 def _unwritten(answer: idempotency.StoredResponse) -> idempotency.StoredResponse:
