@@ -32,6 +32,7 @@ from sklearn.neural_network import MLPClassifier
 from xgboost import XGBClassifier
 
 from benchmarks import data, page
+from benchmarks.origin import origin
 from lethe.encoding.rows import unit_rows
 from lethe.encoding.schema import parse_schema
 from lethe.features.tables.inferring import columns_of, infer
@@ -40,7 +41,6 @@ from lethe.proof.accountant import Run
 from lethe.proof.mechanism import Mechanism
 from worker.langevin import chain
 from worker.langevin.evaluate import of_classes
-from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
 
 EPSILONS = (1.0, 4.0)

@@ -20,6 +20,7 @@ from rich.progress import Progress
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks import data, page
+from benchmarks.origin import origin
 from benchmarks.vectors import encode_vectors
 from lethe.encoding.rows import Features, Labels
 from lethe.proof import accountant, calibration
@@ -27,7 +28,6 @@ from lethe.proof.accountant import Run
 from lethe.proof.mechanism import Mechanism
 from worker.langevin import chain
 from worker.langevin.evaluate import of_classes
-from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
 
 EPSILON = 1.0

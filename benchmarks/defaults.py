@@ -21,6 +21,7 @@ from rich.progress import track
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks import data, page
+from benchmarks.origin import origin
 from benchmarks.vectors import encode_vectors
 from lethe.encoding.rows import Features, Labels
 from lethe.proof import accountant, calibration, conversion
@@ -28,7 +29,6 @@ from lethe.proof.accountant import Run
 from lethe.proof.mechanism import MAX_COOL_DOWN, Adjacency, Mechanism
 from worker.langevin import chain
 from worker.langevin.evaluate import of_classes
-from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
 
 EPSILON = 1.0

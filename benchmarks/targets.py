@@ -21,6 +21,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import Ridge
 
 from benchmarks import data, page
+from benchmarks.origin import origin
 from examples.diabetes.regression import COLUMNS, HELD_OUT, HERE
 from lethe.encoding.rows import Features, Labels, Schema
 from lethe.encoding.schema import parse_schema
@@ -31,7 +32,6 @@ from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from worker.langevin import chain
 from worker.langevin.evaluate import of_target
-from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
 
 REPEATS = 5

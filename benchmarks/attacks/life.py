@@ -6,10 +6,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.origin import origin
 from lethe.proof import calibration
 from lethe.proof.mechanism import Mechanism
 from worker.langevin import chain, engines
-from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
 
 Version = NDArray[np.float64]

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from benchmarks.membership.problems import Problem, Rows
 from benchmarks.membership.requests import Request
+from benchmarks.origin import origin
 from worker.langevin import chain, engines
-from worker.langevin.init import origin
 from worker.langevin.noise import Noise, SystemNoise
 
 Parameters = NDArray[np.float64]  # (models, d)

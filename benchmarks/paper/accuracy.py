@@ -16,12 +16,12 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks import data
+from benchmarks.origin import origin
 from benchmarks.paper import steps
 from benchmarks.paper.printed import BATCHES, EPSILONS, MNIST, REMOVED, SIGMA, Problem
 from lethe.proof.mechanism import Mechanism
 from worker.langevin import chain, engines
 from worker.langevin.evaluate import of_classes
-from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
 
 FORGOTTEN = 0.03

@@ -21,6 +21,7 @@ from typing import Any
 
 from app.unlearning import planner
 from app.unlearning.planner import Plan, PlanReason
+from benchmarks.origin import origin
 from benchmarks.rivals.rival import Certified, Claim, Record, Rows, Setting, State, Weights
 from lethe.features.insight import margins
 from lethe.features.theorems import evaluate
@@ -28,7 +29,6 @@ from lethe.proof import accountant, calibration, conversion, methods
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.mechanism import Mechanism
 from worker.langevin import chain, engines
-from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
 
 PAPERS_NOISE = 3.0
