@@ -94,11 +94,11 @@ def test_calls_are_traced(gateway: TestClient, collector: Collector, capsys: pyt
     assert gateway.get(f"/v1/datasets/ds_0/subjects/{SUBJECT}?note={NOTE}", headers=parent).status_code == 422
     assert gateway.request("OPHELIA", "/v1/models").status_code == 405
     tracing.close()
-    span = collector.named("GET /datasets/{dataset_id}/subjects/{subject_id}")
+    span = collector.named("GET /v1/datasets/{dataset_id}/subjects/{subject_id}")
     assert (span.trace_id.hex(), span.parent_span_id.hex(), span.kind) == (trace_id, span_id, Span.SPAN_KIND_SERVER)
     assert attributes(span) == {
         "http.request.method": "GET",
-        "http.route": "/datasets/{dataset_id}/subjects/{subject_id}",
+        "http.route": "/v1/datasets/{dataset_id}/subjects/{subject_id}",
         "http.response.status_code": 422,
     }
     assert f'"trace_id": "{trace_id}"' in capsys.readouterr().err
