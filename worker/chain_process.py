@@ -11,7 +11,6 @@ import mmap
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,10 +22,9 @@ from app.rows.blocks import mapped
 from lethe import sockets
 from lethe.contract.problems import Problem
 from lethe.proof import canary_test, methods
-from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from worker import evidence
-from worker.langevin import chain, engines, init, noise
+from worker.langevin import chain, engines, noise
 from worker.langevin.window import Checkpoints, Window
 
 _SECONDS_BETWEEN_NEWS = 0.05
@@ -39,29 +37,9 @@ def _runners() -> dict[str, Callable[..., chain.Ran]]:
     return {Mechanism.method: chain.run, **dict(sockets.plugs("worker.features", "methods", "METHODS"))}
 
 
-def _rehearse(classes: int) -> None:
-    """Take two steps on null rows, so that libraries prepare in this process what each run would have to prepare.
-    The noise is zero: this process draws no random number."""
-    steps: dict[str, Any] = {"l2": 0.5, "step_size": 0.5, "noise_scale": 1.0, "radius": 1.0, "learn_steps": 1}
-    mechanism = Mechanism(objective=Objective.LOGISTIC_REGRESSION, num_slots=8, num_classes=classes, **steps)
-    chain.run(
-        mechanism=mechanism,
-        features=np.zeros((8, 1), np.float32),
-        labels=np.zeros(8, np.int32),
-        initial=init.origin_of(mechanism, 1),
-        first_step=1,
-        steps=2,
-        noise=SimpleNamespace(normal=functools.partial(torch.zeros, dtype=torch.float64)),
-        on_progress=lambda steps_done: None,
-        lanes=evidence.of(mechanism, canary_test.CanaryPlan(lanes=2, steps_before=1, steps=2)),
-    )
-
-
-# The server that forks the processes of runs imports and rehearses all this, so that no run has to.
+# Import these here, in the server that forks the processes of runs, so that no run has to.
 engines.installed()
 _runners()
-for number in (2, 3):
-    _rehearse(number)
 
 
 def warm() -> None:

@@ -79,20 +79,6 @@ def test_a_run_returns_iterate_counts_and_mechanism(rows: OpenedRows) -> None:
 
 
 @pytest.mark.slow
-def test_the_server_rehearses_without_drawing_noise() -> None:
-    """The module that the fork server imports prepares the public numbers of canary tests, without drawing noise."""
-    program = """
-from worker.langevin import noise
-noise.SystemNoise = None
-from lethe.proof import canary_test
-from worker import chain_process
-print(canary_test._amounts.cache_info().currsize)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "1\n"
-
-
-@pytest.mark.slow
 def test_concurrent_runs_are_independent(rows: OpenedRows) -> None:
     """Concurrent runs use separate processes and do not disturb each other."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))

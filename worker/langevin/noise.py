@@ -22,9 +22,6 @@ _CELLS = 2**52
 _WORDS_AT_ONCE = 512
 _NORMALS_AHEAD = 8192
 
-# A public keystream, because the library prepares the cipher for the first one that a program makes.
-Cipher(algorithms.AES(bytes(_KEY_BYTES)), modes.CTR(bytes(16))).encryptor()
-
 
 class Noise(Protocol):
     """Source of independent standard normal numbers, fresh at every call."""
