@@ -224,9 +224,9 @@ def test_a_restored_database_is_noticed(
     tombstones.journal(installation).append(lambda last: [ahead])
     with pytest.raises(DatabasePutBack):
         tombstones.record(installation)
-    assert work() == 1
+    assert work()
     with installation.database.reading() as session:
-        assert session.scalars(sa.select(Run.error_code)).one() == "database_put_back"
+        assert set(session.scalars(sa.select(Run.error_code))) == {"database_put_back"}
 
 
 def test_a_restored_database_serves_nothing(
