@@ -64,12 +64,12 @@ def test_versions_without_a_joint_guarantee_reveal_the_record(results: dict[str,
 
 def test_lethe_takes_fewer_passes_than_a_refit(results: dict[str, Any]) -> None:
     """On the three large problems, Lethe takes less than a third as many passes as a refit, both at the same l2 and at
-    scikit-learn's default. On at least two of them, it also takes less time. The warm start is faster than Lethe."""
+    scikit-learn's default. On at least two of them, it also takes less time. The warm start takes fewer passes."""
     large = [of(problem) for problem in results["problems"] if not problem["name"].startswith("digits")]
     assert len(large) == 3
     for row in large:
         assert row["langevin_shipped"]["passes"] * 3 < row["lbfgs_shipped_l2"]["passes"] < row["lbfgs_c1"]["passes"]
-        assert row["warm_shipped_l2"]["seconds"] < row["langevin_shipped"]["seconds"]
+        assert row["warm_shipped_l2"]["passes"] < row["langevin_shipped"]["passes"]
     quicker = [row["langevin_shipped"]["seconds"] < row["lbfgs_shipped_l2"]["seconds"] for row in large]
     assert sum(quicker) >= 2
 

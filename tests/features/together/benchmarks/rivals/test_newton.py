@@ -119,15 +119,15 @@ def test_newton_is_faster_on_most_problems() -> None:
 
 
 def test_newton_loses_little_accuracy_but_its_versions_cost_more() -> None:
-    """With a tenth of Lethe's noise, Newton loses at most 0.3 points of accuracy on two-class problems. With Lethe's
-    full noise, it is less accurate than Lethe. At either noise, Newton's adaptive epsilon is larger than Lethe's."""
+    """With a tenth of Lethe's noise, Newton loses at most 0.2 points of accuracy on two-class problems. With Lethe's
+    full noise, it is less accurate than Lethe, except on Adult. At either noise, its adaptive epsilon is larger."""
     for problem in page.read("newton")["problems"]:
         row = {each["rival"]: each for each in problem["rivals"]}
         ours, quiet, loud = row["langevin_shipped"], row["newton_shipped_l2"], row["newton_our_noise"]
         if "ten" not in problem["name"]:
-            assert quiet["accuracy"] >= row["lbfgs_shipped_l2"]["accuracy"] - 0.003
-            assert row["noisy_newton"]["accuracy"] >= row["retrain_lbfgs"]["accuracy"] - 0.003
+            assert quiet["accuracy"] >= row["lbfgs_shipped_l2"]["accuracy"] - 0.002
+            assert row["noisy_newton"]["accuracy"] >= row["retrain_lbfgs"]["accuracy"] - 0.002
         assert quiet["adaptive_epsilon"] > 100
         assert 1.3 < loud["adaptive_epsilon"] / ours["adaptive_epsilon"] < 5
-        assert loud["accuracy"] < ours["accuracy"]
+        assert loud["accuracy"] < ours["accuracy"] + (0.003 if problem["name"] == "Adult" else 0)
         assert ours["adaptive_epsilon"] < 8
