@@ -12,6 +12,7 @@ arXiv:2310.15526, Corollary 4.7, for sums of vectors; V. Doroshenko et al., "Con
 the discretisation, which only ever overstates the loss.
 """
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -125,8 +126,15 @@ def bound(steps: Steps, *, rows: int, delta: float) -> float | None:
     except ImportError:
         missing = "Install lethe-sdk[ledgers], which brings dp-accounting"
         raise PreconditionError("accountant_installed", missing) from None
-    total, num_steps = None, sum(steps.values())
-    for step, count in steps.items():
+    return _bound(tuple(steps.items()), rows, delta, privacy_loss_distribution)
+
+
+@functools.lru_cache(maxsize=1000)
+def _bound(
+    steps: tuple[tuple[NoisyStep, int], ...], rows: int, delta: float, privacy_loss_distribution: Any
+) -> float | None:
+    total, num_steps = None, sum(count for _, count in steps)
+    for step, count in steps:
         if step.kind == "laplace":
             part = _repeated(_laplace(step.noise / rows, privacy_loss_distribution), count, rows / step.noise)
         elif step.rate == 1:
