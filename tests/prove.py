@@ -1,9 +1,10 @@
 """Run the default suite ten times, and stop at the first red run: `./dev test --prove`.
 
 One run is in Auckland; one begins at 23:30 UTC on the last day of a month, one two minutes before clocks in Berlin are
-set back; in three, other work loads the machine; four are as usual. Arguments are passed to pytest, in every run. The
-two runs at another time leave out servers, browsers, installations, and tests of the times of files: libfaketime does
-not set the clock of the file system."""
+set back; in three, other work loads the machine; in one, all processes are paused for six seconds at a time, as a host
+pauses a virtual machine; three are as usual. Arguments are passed to pytest, in every run. The two runs at another time
+leave out servers, browsers, installations, and tests of the times of files: libfaketime does not set the clock of the
+file system."""
 
 import calendar
 import contextlib
@@ -12,10 +13,13 @@ import importlib.util
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from zoneinfo import ZoneInfo
+
+import psutil
 
 ROOT = Path(__file__).parents[1]
 _SERVED = (
@@ -27,6 +31,8 @@ _SERVED = (
 """Arguments of pytest that select the tests that work under libfaketime."""
 _HOUR = datetime.timedelta(hours=1)
 _LOAD = ("stress-ng", "--quiet", "--cpu", "4")
+_BETWEEN_PAUSES, _PAUSE = 20, 6
+"""Seconds. A pause is longer than the tests' leases of five seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +43,7 @@ class Circumstances:
     environment: dict[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
     is_loaded: bool = False
+    is_paused: bool = False
 
 
 def month_end(now: datetime.datetime) -> datetime.datetime:
@@ -82,8 +89,9 @@ def runs() -> Iterator[Circumstances]:
     yield Circumstances(name="while clocks are set back", environment=at(change, "Europe/Berlin"), arguments=_SERVED)
     for number in range(1, 4):
         yield Circumstances(name=f"beside other work, {number} of 3", is_loaded=True)
-    for number in range(1, 5):
-        yield Circumstances(name=f"as usual, {number} of 4")
+    yield Circumstances(name="with pauses", is_paused=True)
+    for number in range(1, 4):
+        yield Circumstances(name=f"as usual, {number} of 3")
 
 
 @contextlib.contextmanager
@@ -98,14 +106,51 @@ def _loading(is_loaded: bool) -> Iterator[None]:
             load.terminate()
 
 
+def pause_repeatedly(process: subprocess.Popen[bytes]) -> None:
+    """Pause `process` and its descendants every _BETWEEN_PAUSES seconds for _PAUSE seconds, until it ends."""
+    first = psutil.Process(process.pid)
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_BETWEEN_PAUSES)
+            return
+        found: dict[psutil.Process, bool] = {}
+        try:
+            while started := {first, *_descendants(first)} - found.keys():
+                found |= {one: _suspend(one) for one in started}
+            time.sleep(_PAUSE)
+        finally:
+            for one in (one for one, is_paused in found.items() if is_paused):
+                with contextlib.suppress(psutil.Error):
+                    one.resume()
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def _suspend(process: psutil.Process) -> bool:
+    """Pause a process. Return False if it has ended, or if a test has paused it, which must not be undone."""
+    with contextlib.suppress(psutil.Error):
+        if process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE):
+            process.suspend()
+            return True
+    return False
+
+
 def main(arguments: list[str]) -> None:
     """Run the suite in all circumstances, or exit at the first failure with the name of its circumstances."""
     for number, circumstances in enumerate(runs(), 1):
         print(f"Run {number} of 10: {circumstances.name}", flush=True)
         with _loading(circumstances.is_loaded):
             command = ["./dev", "test", *circumstances.arguments, *arguments]
-            done = subprocess.run(command, cwd=ROOT, env=os.environ | circumstances.environment, check=False)
-        if done.returncode != 0:
+            run = subprocess.Popen(command, cwd=ROOT, env=os.environ | circumstances.environment)
+            if circumstances.is_paused:
+                pause_repeatedly(run)
+            code = run.wait()
+        if code != 0:
             sys.exit(f"error: run {number} of 10 is red: {circumstances.name}")
 
 

@@ -1,19 +1,44 @@
 """The runs of `./dev test --prove`."""
 
 import datetime
+import subprocess
 from zoneinfo import ZoneInfo
 
+import psutil
 import pytest
 
 from tests import prove
+from tests.faults.processes import wait_until
 
 
 def test_prove_runs_the_suite_ten_times() -> None:
-    """The suite runs ten times. Three of the runs are under load, and two have their clock set to another time."""
+    """The suite runs ten times. Three of the runs are under load, in one all processes are paused repeatedly, and two
+    have their clock set to another time."""
     runs = list(prove.runs())
     assert len({run.name for run in runs}) == 10
     assert sum(run.is_loaded for run in runs) == 3
+    assert sum(run.is_paused for run in runs) == 1
     assert sum("FAKETIME" in run.environment for run in runs) == 2
+
+
+def test_a_paused_run_ends_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is paused again and again ends with its own exit code."""
+    monkeypatch.setattr(prove, "_BETWEEN_PAUSES", 0.05)
+    monkeypatch.setattr(prove, "_PAUSE", 0.05)
+    with subprocess.Popen(["sh", "-c", "sleep 0.3; exit 7"]) as run:
+        prove.pause_repeatedly(run)
+    assert run.returncode == 7
+
+
+def test_a_process_paused_by_a_test_is_left_alone() -> None:
+    """Only running processes are paused, so that a process that a test has paused is not resumed with them."""
+    with subprocess.Popen(["sleep", "600"]) as child:
+        process = psutil.Process(child.pid)
+        assert prove._suspend(process)
+        wait_until(lambda: process.status() == psutil.STATUS_STOPPED)
+        assert not prove._suspend(process)
+        child.kill()
+    assert not prove._suspend(process)
 
 
 @pytest.mark.parametrize(("day", "last"), [("2026-11-28", "2026-11-30"), ("2028-02-01", "2028-02-29")])
