@@ -26,6 +26,7 @@ from app.access.service import DEFAULT_TENANT
 from app.config import Settings
 from app.db import Actor
 from app.installations import Installation
+from app.journal import tombstones
 from app.main import create_app
 from tests import statements
 from tests.databases import OnBothDatabases
@@ -148,7 +149,10 @@ def logging_of_its_own() -> Iterator[None]:
 def set_up_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a data folder as `lethe up` creates it, for tests to copy."""
     folder = tmp_path_factory.mktemp("installation") / "data"
-    installations.set_up(Settings(data_dir=folder))
+    settings = Settings(data_dir=folder)
+    installations.set_up(settings)
+    with installations.opened(settings) as installation:
+        tombstones.record(installation)
     return folder
 
 
@@ -164,7 +168,10 @@ def postgres_set_up_once(tmp_path_factory: pytest.TempPathFactory, postgres: Ser
     """Return a database and its data folder, for tests to copy."""
     folder = tmp_path_factory.mktemp("on-postgresql") / "data"
     with postgres.database() as name:
-        installations.set_up(Settings(data_dir=folder, database_url=SecretStr(postgres.url(name))))
+        settings = Settings(data_dir=folder, database_url=SecretStr(postgres.url(name)))
+        installations.set_up(settings)
+        with installations.opened(settings) as installation:
+            tombstones.record(installation)
         yield name, folder
 
 

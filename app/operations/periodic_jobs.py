@@ -44,6 +44,8 @@ _TEXTS_AT_ONCE = 20
 """Maximum number of sealed texts, including attachments, in memory at a time."""
 _MIN_INTERVAL_FACTOR = 20.0
 """Minimum interval between two runs of a job, as a multiple of its duration, so that long jobs run less often."""
+_AFTER_START = 2.0
+"""Seconds from the start to the first run of jobs that are not due every second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +312,8 @@ def of_gateways() -> tuple[PeriodicJob, ...]:
 class PeriodicJobs(periodic.Periodic):
     """Thread that runs the periodic jobs until its `with` block or the process ends, even while a run takes hours.
 
-    A failed job is retried at its next scheduled time and does not stop the other jobs.
+    Jobs that are due every second first run at once, all others two seconds after the start. A failed job is retried at
+    its next scheduled time and does not stop the other jobs.
     """
 
     def __init__(
@@ -324,7 +327,9 @@ class PeriodicJobs(periodic.Periodic):
         self._installation: installations.Installation | None = None
 
     def start(self) -> Self:
-        # Every job is due at once.
+        # Rare jobs leave the processor to the first calls and runs.
+        later = time.monotonic() + _AFTER_START
+        self._next |= {job.name: later for job in self._jobs if job.seconds > 1}
         self.wake()
         return super().start()
 
