@@ -1,10 +1,11 @@
 """Compiled statements, kept for all databases of one kind that a process of tests opens.
 
 SQLAlchemy keeps them for one engine. A gateway opens one for years; tests open thousands, and would spend a quarter of
-their time on compiling the same statements again. What seals or opens values is compiled for each engine all the same:
-its processors have the vault of that engine.
+their time on compiling the same statements again. A statement that seals or opens values is copied for each engine,
+because its processors have the vault of that engine.
 """
 
+import copy
 import functools
 from collections import defaultdict
 from collections.abc import Iterable
@@ -12,36 +13,51 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
+from sqlalchemy.orm import Mapper
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.visitors import iterate
 
 from app.db import driver
 from app.db.sealed import Reference, Sealed
 
-_COMMON: dict[str, dict[Any, Any]] = defaultdict(dict)
-_OWN: WeakKeyDictionary[sa.Dialect, "_Statements"] = WeakKeyDictionary()
 
+class _Statements:
+    """Cache of compiled statements, as SQLAlchemy expects it: each key begins with the engine's dialect."""
 
-class _Statements(dict[Any, Any]):
-    """The cache of one engine, in front of the shared one."""
-
-    def __init__(self, dialect: sa.Dialect) -> None:
-        super().__init__()
-        self._common = _COMMON[dialect.name]
+    def __init__(self) -> None:
+        self._common: dict[str, dict[Any, Any]] = defaultdict(dict)
+        self._own: WeakKeyDictionary[sa.Dialect, dict[Any, Any]] = WeakKeyDictionary()
 
     def get(self, key: Any, default: Any = None) -> Any:
-        return super().get(key[1:]) or self._common.get(key[1:], default)
+        dialect, *rest = key
+        compiled = self._common[dialect.name].get(tuple(rest), default)
+        if compiled is default or not _seals(compiled):
+            return compiled
+        own = self._own.setdefault(dialect, {})
+        if tuple(rest) not in own:
+            own[tuple(rest)] = _copy(compiled, dialect)
+        return own[tuple(rest)]
 
     def __setitem__(self, key: Any, compiled: Any) -> None:
+        dialect, *rest = key
+        self._common[dialect.name][tuple(rest)] = compiled
         if _seals(compiled):
-            super().__setitem__(key[1:], compiled)
-        else:
-            self._common[key[1:]] = compiled
+            self._own.setdefault(dialect, {})[tuple(rest)] = compiled
 
 
+_STATEMENTS = _Statements()
+
+
+def _copy(compiled: Any, dialect: sa.Dialect) -> Any:
+    copied = copy.copy(compiled)
+    copied.dialect, copied._cached_metadata = dialect, None
+    vars(copied).pop("_bind_processors", None)
+    return copied
+
+
+@functools.cache
 def _seals(compiled: Any) -> bool:
-    if not isinstance(compiled, SQLCompiler):
-        return True
+    assert isinstance(compiled, SQLCompiler)
     types = [bound.type for bound in compiled.binds.values()] + [column.type for column in compiled._result_columns]
     return _any_seals(types)
 
@@ -53,9 +69,7 @@ def _any_seals(types: Iterable[Any]) -> bool:
 def _share_selects() -> None:
     """Share what the driver's own cache keeps for one dialect, which is one engine's."""
     of_one_engine = driver._compiled
-    seals = functools.lru_cache(
-        lambda statement: _any_seals(getattr(part, "type", None) for part in iterate(statement))
-    )
+    seals = functools.cache(lambda statement: _any_seals(getattr(part, "type", None) for part in iterate(statement)))
     common: dict[Any, Any] = {}
 
     def compiled(statement: Any, dialect: sa.Dialect, sizes: Any) -> Any:
@@ -73,10 +87,8 @@ def _share_selects() -> None:
 def share() -> None:
     """Share compiled SQL statements among all engines of this process from this call on."""
     _share_selects()
+    Mapper._compiled_cache = _STATEMENTS  # type: ignore[assignment, method-assign]
 
     @sa.event.listens_for(sa.Engine, "engine_connect")
     def _share(connection: sa.Connection) -> None:
-        statements = _OWN.get(connection.dialect)
-        if statements is None:
-            statements = _OWN[connection.dialect] = _Statements(connection.dialect)
-        connection.execution_options(compiled_cache=statements)
+        connection.execution_options(compiled_cache=_STATEMENTS)

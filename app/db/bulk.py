@@ -158,17 +158,11 @@ def _insertion(
     table: type[tables.Table], dialect: sa.Dialect, *, columns: Sequence[str] = (), unless_there: bool = False
 ) -> _Insertion:
     into = table.metadata.tables[table.__tablename__]
-    insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
-    # Without inline(), PostgreSQL's statement would return the new keys, and a pipeline must get no results.
-    statement = insert(into).inline()
-    if unless_there:
-        statement = statement.on_conflict_do_nothing()
-    keys = columns or [column.key for column in into.c if column.autoincrement is not True]
+    keys = tuple(columns or [column.key for column in into.c if column.autoincrement is not True])
     types = [into.c[key].type for key in keys]
-    same: Any = type(dialect)
-    by_place = same(paramstyle="format" if dialect.name == "postgresql" else "qmark")
+    of_driver: Any = type(dialect)
     return _Insertion(
-        sql=str(statement.compile(dialect=by_place, column_keys=keys)),
+        sql=_sql(table, of_driver, keys, unless_there=unless_there),
         columns=keys,
         of=operator.itemgetter(*keys),
         # Drivers take bytes as they are.
@@ -177,6 +171,17 @@ def _insertion(
             for kind in types
         ],
     )
+
+
+@functools.cache
+def _sql(table: type[tables.Table], of_driver: Any, keys: tuple[str, ...], *, unless_there: bool) -> str:
+    is_server = of_driver.name == "postgresql"
+    # Without inline(), PostgreSQL's statement would return the new keys, and a pipeline must get no results.
+    statement = (postgresql if is_server else sqlite).insert(table.metadata.tables[table.__tablename__]).inline()
+    if unless_there:
+        statement = statement.on_conflict_do_nothing()
+    by_place = of_driver(paramstyle="format" if is_server else "qmark")
+    return str(statement.compile(dialect=by_place, column_keys=keys))
 
 
 @functools.cache
