@@ -74,10 +74,10 @@ def test_plain_deletion_leaves_ghosts_but_rebuilding_does_not(kind: str, url: st
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS)
-def test_twenty_runs_are_never_wrongly_reported_as_clean(kind: str, url: str, tmp_path: Path) -> None:
-    """In twenty runs on different data, ghosts are always found after a plain deletion and never after Lethe's
+def test_five_runs_are_never_wrongly_reported_as_clean(kind: str, url: str, tmp_path: Path) -> None:
+    """In five runs on different data, ghosts are always found after a plain deletion and never after Lethe's
     deletion."""
-    for seed in range(1, 21):
+    for seed in range(1, 6):
         folder = tmp_path / str(seed)
         folder.mkdir()
         assert_no_false_clean(kind, folder, url, seed)
