@@ -1,5 +1,6 @@
 """The command `lethe` in tests, alone and with a running gateway: its arguments and its result."""
 
+import functools
 import json
 import os
 import sys
@@ -9,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
 from app.config import Settings
 from lethe import cli
 from tests.conftest import npz
 from tests.faults import processes
+
+# Each call would build the whole tree of commands again, as a process does once.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
