@@ -113,13 +113,14 @@ def pause_repeatedly(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_BETWEEN_PAUSES)
             return
+        # Tests watch what they start, so they pause first, and go on last.
         found: dict[psutil.Process, bool] = {}
         try:
-            while started := {first, *_descendants(first)} - found.keys():
+            while started := [one for one in (first, *_descendants(first)) if one not in found]:
                 found |= {one: _suspend(one) for one in started}
             time.sleep(_PAUSE)
         finally:
-            for one in (one for one, is_paused in found.items() if is_paused):
+            for one in reversed([one for one, is_paused in found.items() if is_paused]):
                 with contextlib.suppress(psutil.Error):
                     one.resume()
 
@@ -146,11 +147,10 @@ def main(arguments: list[str]) -> None:
         print(f"Run {number} of 10: {circumstances.name}", flush=True)
         with _loading(circumstances.is_loaded):
             command = ["./dev", "test", *circumstances.arguments, *arguments]
-            run = subprocess.Popen(command, cwd=ROOT, env=os.environ | circumstances.environment)
-            if circumstances.is_paused:
-                pause_repeatedly(run)
-            code = run.wait()
-        if code != 0:
+            with subprocess.Popen(command, cwd=ROOT, env=os.environ | circumstances.environment) as run:
+                if circumstances.is_paused:
+                    pause_repeatedly(run)
+        if run.returncode != 0:
             sys.exit(f"error: run {number} of 10 is red: {circumstances.name}")
 
 

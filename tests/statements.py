@@ -10,7 +10,6 @@ import functools
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapper
@@ -25,27 +24,28 @@ class _Statements:
     """Cache of compiled statements, as SQLAlchemy expects it: each key begins with the engine's dialect."""
 
     def __init__(self) -> None:
-        self._common: dict[str, dict[Any, Any]] = defaultdict(dict)
-        self._own: WeakKeyDictionary[sa.Dialect, dict[Any, Any]] = WeakKeyDictionary()
+        self._common: dict[str, dict[Any, tuple[Any, bool]]] = defaultdict(dict)
 
-    def get(self, key: Any, default: Any = None) -> Any:
-        dialect, *rest = key
-        compiled = self._common[dialect.name].get(tuple(rest), default)
-        if compiled is default or not _seals(compiled):
+    def get(self, key: Any) -> Any:
+        dialect, rest = key[0], key[1:]
+        compiled, seals = self._common[dialect.name].get(rest, (None, False))
+        if not seals:
             return compiled
-        own = self._own.setdefault(dialect, {})
-        if tuple(rest) not in own:
-            own[tuple(rest)] = _copy(compiled, dialect)
-        return own[tuple(rest)]
+        own = vars(dialect).setdefault(_OWN, {})
+        if rest not in own:
+            own[rest] = _copy(compiled, dialect)
+        return own[rest]
 
     def __setitem__(self, key: Any, compiled: Any) -> None:
-        dialect, *rest = key
-        self._common[dialect.name][tuple(rest)] = compiled
-        if _seals(compiled):
-            self._own.setdefault(dialect, {})[tuple(rest)] = compiled
+        dialect, rest = key[0], key[1:]
+        assert isinstance(compiled, SQLCompiler)
+        types = [bound.type for bound in compiled.binds.values()] + [column.type for column in compiled._result_columns]
+        self._common[dialect.name][rest] = compiled, _any_seals(types)
 
 
 _STATEMENTS = _Statements()
+_OWN = "_statements_of_tests"
+"""Attribute of a dialect: its copies of the statements that seal or open values."""
 
 
 def _copy(compiled: Any, dialect: sa.Dialect) -> Any:
@@ -55,13 +55,6 @@ def _copy(compiled: Any, dialect: sa.Dialect) -> Any:
     return copied
 
 
-@functools.cache
-def _seals(compiled: Any) -> bool:
-    assert isinstance(compiled, SQLCompiler)
-    types = [bound.type for bound in compiled.binds.values()] + [column.type for column in compiled._result_columns]
-    return _any_seals(types)
-
-
 def _any_seals(types: Iterable[Any]) -> bool:
     return any(isinstance(one, (Sealed, Reference)) for one in types)
 
@@ -69,8 +62,11 @@ def _any_seals(types: Iterable[Any]) -> bool:
 def _share_selects() -> None:
     """Share what the driver's own cache keeps for one dialect, which is one engine's."""
     of_one_engine = driver._compiled
-    seals = functools.cache(lambda statement: _any_seals(getattr(part, "type", None) for part in iterate(statement)))
     common: dict[Any, Any] = {}
+
+    @functools.cache
+    def seals(statement: Any) -> bool:
+        return _any_seals(getattr(part, "type", None) for part in [*iterate(statement), *statement.selected_columns])
 
     def compiled(statement: Any, dialect: sa.Dialect, sizes: Any) -> Any:
         key = (statement, dialect.name, sizes)

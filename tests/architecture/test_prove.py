@@ -22,22 +22,37 @@ def test_prove_runs_the_suite_ten_times() -> None:
 
 
 def test_a_paused_run_ends_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is paused again and again ends with its own exit code."""
+    """A run is paused with the processes that it started, goes on with them, and ends with its own exit code."""
     monkeypatch.setattr(prove, "_BETWEEN_PAUSES", 0.05)
     monkeypatch.setattr(prove, "_PAUSE", 0.05)
-    with subprocess.Popen(["sh", "-c", "sleep 0.3; exit 7"]) as run:
+    paused = []
+    suspend = prove._suspend
+
+    def suspend_then_end(process: psutil.Process) -> bool:
+        done = suspend(process)
+        paused.append(process.pid)
+        if process.pid != run.pid:
+            process.kill()
+        return done
+
+    monkeypatch.setattr(prove, "_suspend", suspend_then_end)
+    with subprocess.Popen(["sh", "-c", "sleep 600; exit 7"]) as run:
         prove.pause_repeatedly(run)
     assert run.returncode == 7
+    assert run.pid in paused
+    assert len(set(paused)) == 2
 
 
 def test_a_process_paused_by_a_test_is_left_alone() -> None:
     """Only running processes are paused, so that a process that a test has paused is not resumed with them."""
     with subprocess.Popen(["sleep", "600"]) as child:
         process = psutil.Process(child.pid)
-        assert prove._suspend(process)
-        wait_until(lambda: process.status() == psutil.STATUS_STOPPED)
-        assert not prove._suspend(process)
-        child.kill()
+        try:
+            assert prove._suspend(process)
+            wait_until(lambda: process.status() == psutil.STATUS_STOPPED)
+            assert not prove._suspend(process)
+        finally:
+            child.kill()
     assert not prove._suspend(process)
 
 

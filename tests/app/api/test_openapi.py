@@ -45,7 +45,7 @@ ONE_ANSWER = [
     checks.ignored_auth,
 ]
 """Checks of one answer. `positive_data_acceptance` is not among them: no schema states which ids exist, or what can be
-learned."""
+learned. `unsupported_method` and `missing_required_header` apply only to cases of the coverage mode."""
 SEVERAL_ANSWERS = [*ONE_ANSWER, checks.use_after_free, checks.ensure_resource_availability]
 REAL = re.compile("[a-z]+_[0-9a-f]{20}")
 """Pattern of an id from an answer."""

@@ -2,6 +2,7 @@
 
 import datetime
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -177,7 +178,23 @@ def test_due_jobs_run_in_the_background(installation: Installation, settings: Se
     before = set(threading.enumerate())
     with PeriodicJobs(settings, seconds=0.05):
         wait_until(lambda: statuses(installation) == ["destroyed", "live"], seconds=60)
-    assert "periodic-jobs" not in {thread.name for thread in set(threading.enumerate()) - before}
+    assert "periodic_jobs" not in {thread.name for thread in set(threading.enumerate()) - before}
+
+
+def test_rare_jobs_begin_after_frequent_ones(settings: Settings, installation: Installation, monkeypatch: Any) -> None:
+    """When a process starts, jobs that are due every second run at once. All others first run later."""
+    monkeypatch.setattr(periodic_jobs, "_AFTER_START", 0.2)
+    done: list[tuple[str, float]] = []
+    jobs = [
+        PeriodicJob(name=name, seconds=seconds, do=lambda at, name=name: done.append((name, time.monotonic())))
+        for name, seconds in (("rare", 3600), ("frequent", 1))
+    ]
+    began = time.monotonic()
+    with PeriodicJobs(settings, jobs, seconds=0.05):
+        wait_until(lambda: len(done) > 1)
+    (first, _), (second, at) = done[:2]
+    assert (first, second) == ("frequent", "rare")
+    assert at - began >= 0.2
 
 
 def test_an_urgent_job_always_runs_when_due(settings: Settings, installation: Installation) -> None:
