@@ -187,7 +187,7 @@ def test_rare_jobs_begin_after_frequent_ones(settings: Settings, installation: I
     done: list[tuple[str, float]] = []
     jobs = [
         PeriodicJob(name=name, seconds=seconds, do=lambda at, name=name: done.append((name, time.monotonic())))
-        for name, seconds in (("rare", 3600), ("frequent", 1))
+        for name, seconds in (("frequent", 1), ("rare", 3600))
     ]
     began = time.monotonic()
     with PeriodicJobs(settings, jobs, seconds=0.05):
