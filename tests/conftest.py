@@ -149,11 +149,15 @@ def logging_of_its_own() -> Iterator[None]:
 def set_up_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a data folder as `lethe up` creates it, for tests to copy."""
     folder = tmp_path_factory.mktemp("installation") / "data"
-    settings = Settings(data_dir=folder)
+    _set_up(Settings(data_dir=folder))
+    return folder
+
+
+def _set_up(settings: Settings) -> None:
+    """Set up an installation, and begin its tombstone journal, as its first gateway does."""
     installations.set_up(settings)
     with installations.opened(settings) as installation:
         tombstones.record(installation)
-    return folder
 
 
 @pytest.fixture(scope="session")
@@ -168,10 +172,7 @@ def postgres_set_up_once(tmp_path_factory: pytest.TempPathFactory, postgres: Ser
     """Return a database and its data folder, for tests to copy."""
     folder = tmp_path_factory.mktemp("on-postgresql") / "data"
     with postgres.database() as name:
-        settings = Settings(data_dir=folder, database_url=SecretStr(postgres.url(name)))
-        installations.set_up(settings)
-        with installations.opened(settings) as installation:
-            tombstones.record(installation)
+        _set_up(Settings(data_dir=folder, database_url=SecretStr(postgres.url(name))))
         yield name, folder
 
 
