@@ -161,7 +161,7 @@ def fill(
     tenant, dataset, day = "(SELECT id FROM tenants)", f"'ds_bench_' || ((n / 100) % {models})", 86400
     cancelled, stranger = "n % 100 = 97", "n % 100 > 97"
     if over_days is None:
-        age, took, limit, reported = "(:number - n)", "0", f"{20 * day}", "NULL"
+        age, took, limit, reported = "(:number - n)", "0", f"{20 * day}", "CAST(NULL AS timestamptz)"
         waits, model = f"n % 100 < {waiting}", "'mdl_bench_0'"
     else:
         step, part = over_days * day * 1000 // number, "(n % 1000 * 7919 % 1000)"  # milliseconds; thousandths
