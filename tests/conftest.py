@@ -39,9 +39,12 @@ from worker import runner
 hypothesis.settings.register_profile(
     "lethe",
     deadline=None,
+    derandomize=True,  # a new example, which may refute a law, must not refuse an unrelated change
     suppress_health_check=[hypothesis.HealthCheck.too_slow],  # the machine may be slow
 )
-hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("lethe"), max_examples=25)
+LETHE = hypothesis.settings.get_profile("lethe")
+hypothesis.settings.register_profile("quick", LETHE, max_examples=25)
+hypothesis.settings.register_profile("explore", LETHE, derandomize=False, max_examples=1000)
 hypothesis.settings.load_profile("lethe")
 
 ADULT = Path(__file__).parent.parent / "examples" / "adult"
