@@ -127,9 +127,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Exclude the million existing objects from later garbage collections, which makes each collection half a second
-    faster."""
+    faster, and collect less often than the default of 700 new objects."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
     gc.enable()
 
 

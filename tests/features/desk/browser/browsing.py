@@ -32,8 +32,9 @@ _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-firs
 
 
 def chromium(playwright: Playwright) -> Browser:
-    """Start Debian's Chromium, or explain how to install it."""
-    executable = _executable("chromium")
+    """Start Debian's Chromium, or explain how to install it. The headless shell has no windows of its own to draw, which
+    are half of Chromium's processor time."""
+    executable = _executable("chromium-headless-shell", "chromium")
     return playwright.chromium.launch(executable_path=executable, headless=True, args=_FLAGS)
 
 
@@ -45,9 +46,10 @@ def firefox(playwright: Playwright, folder: Path) -> Browser:
     return playwright.firefox.launch(channel="moz-firefox", executable_path=program, headless=True)
 
 
-def _executable(name: str) -> str:
-    found = shutil.which(name)
-    assert found, f"These tests need a browser: apt-get install --no-install-recommends {name}"
+def _executable(*names: str) -> str:
+    """Return the path of the first program that is installed."""
+    found = next(filter(None, map(shutil.which, names)), None)
+    assert found, f"These tests need a browser: apt-get install --no-install-recommends {names[0]}"
     return found
 
 

@@ -8,7 +8,7 @@ import signal
 import pytest
 from playwright.sync_api import expect
 
-from tests.faults import processes
+from tests.faults import hops, processes
 from tests.features.desk.browser.browsing import Visitor
 
 
@@ -19,12 +19,14 @@ def test_an_open_page_updates(officer: Visitor) -> None:
     dataset = site.upload(rows=20_000, features=30)
     site.model(dataset, name="income", l2=0.0005, learn_steps=30_000)
     officer.opens("/admin/overview")
-    with processes.worker(site.settings):
-        bar = page.get_by_role("progressbar")
+    bar = page.get_by_role("progressbar")
+    expect(bar).to_have_count(0)
+    with processes.worker(site.settings, hop="mid-chain", act=hops.halt) as worker:
+        halted = worker.halted_run()
         expect(bar).to_be_visible()
-        first = float(bar.get_attribute("value") or 0)
-        processes.wait_until(lambda: bar.count() == 0 or float(bar.get_attribute("value") or 0) > first)
+        processes.wait_until(lambda: bar.evaluate("bar => bar.value > 0"))
         officer.shows("overview-learning")
+        halted.resume()
         expect(page.get_by_text("within the target")).to_be_visible(timeout=400_000)
         site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
         made = site.forget("p2")
