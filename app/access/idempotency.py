@@ -1,6 +1,5 @@
 """Idempotency: the response to a call is stored in the same transaction that performs the call."""
 
-import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,15 +54,12 @@ def perform(session: Session, once: Once, make: Callable[[Session], StoredRespon
     return answer
 
 
-def remember_all(
-    session: Session, answered: Sequence[tuple[Once, StoredResponse]], *, at: datetime.datetime | None = None
-) -> None:
-    """Store the response to each call, to be returned when the call is repeated. The calls must be distinct. `at` is
-    the current time, if already known."""
+def remember_all(session: Session, answered: Sequence[tuple[Once, StoredResponse]]) -> None:
+    """Store the response to each call, to be returned when the call is repeated. The calls must be distinct."""
     named = [(once, answer) for once, answer in answered if once.name is not None]
     if not named:
         return
-    at = at or now(session)
+    at = now(session)
     bulk.store(
         session,
         tables.IdempotentAnswer,

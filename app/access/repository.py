@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from app.db import bulk, rows, tables
 
@@ -33,12 +33,16 @@ def tenants(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[ta
     )
 
 
-_POLICY = sa.select(tables.Tenant.policy).where(tables.Tenant.id == sa.bindparam("tenant_id"))
-
-
-def policy(session: Session, tenant_id: str) -> dict[str, Any]:
-    policies: list[dict[str, Any]] = [policy for (policy,) in rows(session, _POLICY, {"tenant_id": tenant_id})]
-    return policies[0]
+_EARLIER = aliased(tables.AuditEntry)
+_LAST = sa.select(sa.func.max(_EARLIER.sequence)).where(_EARLIER.tenant_id == tables.Tenant.id).scalar_subquery()
+TENANTS = (
+    sa.select(tables.Tenant.id, tables.Tenant.policy, tables.AuditEntry.sequence, tables.AuditEntry.hash)
+    .outerjoin(
+        tables.AuditEntry, sa.and_(tables.AuditEntry.tenant_id == tables.Tenant.id, tables.AuditEntry.sequence == _LAST)
+    )
+    .where(tables.Tenant.id.in_(sa.bindparam("tenant_ids", expanding=True)))
+)
+"""Query for tenants' policies, and the sequence and hash of each tenant's last audit entry."""
 
 
 def every_tenant(session: Session) -> list[tables.Tenant]:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.access import repository
 from app.audit import service as audit
-from app.db import Actor, actor, now, tables
+from app.db import Actor, actor, now, rare, tables
 from lethe import sockets
 from lethe.contract import problems, sets, tenants
 
@@ -258,8 +258,12 @@ def policy_of(session: Session, tenant_id: str) -> tenants.Policy:
     return tenants.Policy.stored(session.get_one(tables.Tenant, tenant_id).policy)
 
 
-def subject_rule_of(session: Session, tenant_id: str) -> str:
-    return str(repository.policy(session, tenant_id)["subject_rule"])
+def subject_rules(session: Session, tenant_ids: Iterable[str]) -> dict[str, str]:
+    """Return tenants' rules for subject ids. The same statement evaluates the conditions of `app.db.rare`, and reads
+    the last entries of the tenants' audit logs for `audit.record_all`."""
+    found = rare.ask(session, repository.TENANTS, {"tenant_ids": list(tenant_ids)})
+    audit.heads(session).update((tenant_id, (last, digest)) for tenant_id, _, last, digest in found if last)
+    return {tenant_id: policy["subject_rule"] for tenant_id, policy, _, _ in found}
 
 
 def rule_changed() -> problems.SubjectRuleFixed:

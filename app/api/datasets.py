@@ -60,7 +60,7 @@ def create_dataset(
         )
 
     def register(session: Session) -> idempotency.StoredResponse:
-        if access.subject_rule_of(session, call.caller.tenant_id) != call.caller.policy.subject_rule:
+        if access.policy_of(session, call.caller.tenant_id).subject_rule != call.caller.policy.subject_rule:
             raise access.rule_changed()
         if not search_repository.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
             raise problems.SubjectSuppressed.meanwhile()

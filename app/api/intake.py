@@ -249,21 +249,14 @@ class Intake:
             }
             new = [place for place in range(len(calls)) if place not in answers]
             outcomes = deletion.submit_all(session, [calls[place].draft for place in new]) if new else []
+            stored = []
             for place, outcome in zip(new, outcomes, strict=True):
-                discreet = calls[place].draft.discreet
-                answers[place] = (
-                    self._answer(session, outcome, discreet) if isinstance(outcome, service.Submitted) else outcome
-                )
-            new_answers = [(calls[place].once, answers[place]) for place in new]
-            at = next(
-                (outcome.request.created_at for outcome in outcomes if isinstance(outcome, service.Submitted)), None
-            )
-            stored = [
-                (once, _unwritten(answer))
-                for once, answer in new_answers
-                if isinstance(answer, idempotency.StoredResponse)
-            ]
-            idempotency.remember_all(session, stored, at=at)
+                if isinstance(outcome, service.Submitted):
+                    answers[place] = answer = self._answer(session, outcome, calls[place].draft.discreet)
+                    stored.append((calls[place].once, _unwritten(answer)))
+                else:
+                    answers[place] = outcome
+            idempotency.remember_all(session, stored)
         return [answers[place] for place in range(len(calls))]
 
     def _answer(self, session: Session, new: service.Submitted, discreet: bool) -> idempotency.StoredResponse:

@@ -47,7 +47,7 @@ def record_all(session: Session, deeds: Sequence[Deed], *, at: datetime.datetime
     if not deeds:
         return
     at = at or now(session)
-    last = _heads(session)
+    last = heads(session)
     unknown = {deed.tenant_id for deed in deeds} - last.keys()
     last |= repository.last(session, tenant_ids=unknown)
     entries = []
@@ -68,11 +68,11 @@ def record_all(session: Session, deeds: Sequence[Deed], *, at: datetime.datetime
     bulk.store(session, tables.AuditEntry, entries)
 
 
-def _heads(session: Session) -> dict[str, tuple[int, str]]:
-    """Return the sequence and hash of the last entry that this transaction wrote for each tenant. The stored values are
-    discarded at each savepoint, because it may be rolled back."""
+def heads(session: Session) -> dict[str, tuple[int, str]]:
+    """Return the sequence and hash of the last entry that this transaction wrote or read for each tenant. The stored
+    values are discarded at each savepoint, because it may be rolled back."""
     if session.in_nested_transaction():
         session.info.pop("audit.heads", None)
         return {}
-    heads: dict[str, tuple[int, str]] = session.info.setdefault("audit.heads", {})
-    return heads
+    known: dict[str, tuple[int, str]] = session.info.setdefault("audit.heads", {})
+    return known

@@ -4,6 +4,7 @@ A deletion request may concern many features, few of them in use. Without `ask`,
 """
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,13 +29,16 @@ class Rare:
         return answers.get(self, True)
 
 
-def ask(session: Session) -> None:
-    """Evaluate the conditions of all features. Changes that `session` makes later must not make any of them true."""
+def ask(session: Session, query: sa.Select[*tuple[Any, ...]], parameters: Mapping[str, Any]) -> list[Any]:
+    """Return the rows of `query`, built at import time, and evaluate the conditions of all features in its statement.
+    Changes that `session` makes later must not make any of them true."""
     conditions = tuple(_conditions)
-    answers: Any = rows(session, _statement(conditions), {})
-    session.info[_ASKED] = dict(zip(conditions, next(iter(answers)), strict=True))
+    found: list[Any] = list(rows(session, _with(query, conditions), parameters))
+    if found:
+        session.info[_ASKED] = dict(zip(conditions, found[0][-len(conditions) :], strict=True))
+    return [row[: -len(conditions)] for row in found]
 
 
-@functools.lru_cache(maxsize=1)
-def _statement(conditions: tuple[Rare, ...]) -> sa.Select[*tuple[Any, ...]]:
-    return sa.select(*[condition.exists for condition in conditions])
+@functools.lru_cache(maxsize=10)
+def _with(query: sa.Select[*tuple[Any, ...]], conditions: tuple[Rare, ...]) -> sa.Select[*tuple[Any, ...]]:
+    return query.add_columns(*[condition.exists for condition in conditions])

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.db import Actor, bulk, now, rare, sealed, tables
+from app.db import Actor, bulk, now, sealed, tables
 from app.deletion import admission, completion, deadlines, history, repository, retention, status, suppression, views
 from app.deletion.completion import Submitted as Submitted
 from app.deletion.history import Change
@@ -92,10 +92,10 @@ def submit_all(session: Session, drafts: Sequence[RequestDraft]) -> list[Submitt
     `DatasetUnknown`, `InputInvalid`, `SubjectUnknown`, `RequestUnknown`, `RequestOpen`, `IdentityStatementRequired` or
     `IdentityStatementInvalid`.
     """
-    rare.ask(session)
+    rules = access.subject_rules(session, {draft.by.tenant_id for draft in drafts})
     for resolve in sockets.plugs("app.features", "hooks", "RESOLVES"):
         drafts = resolve(session, drafts)
-    facts = _look_up(session, drafts)
+    facts = _look_up(session, drafts, rules)
     results = [_create(draft, facts) for draft in drafts]
     submitted = [result for result in results if isinstance(result, Submitted)]
     completion.store(session, submitted, at=facts.at, new=True)
@@ -153,8 +153,7 @@ def run_on(request: tables.DeletionRequest, *, at: datetime.datetime) -> None:
     request.paused_at, request.alerted = None, None
 
 
-def _look_up(session: Session, drafts: Sequence[RequestDraft]) -> _Facts:
-    tenant_ids = {draft.by.tenant_id for draft in drafts}
+def _look_up(session: Session, drafts: Sequence[RequestDraft], rules: dict[str, str]) -> _Facts:
     referred = {draft.refers_to for draft in drafts if draft.refers_to is not None}
     statements = [draft.statement for draft in drafts if isinstance(draft.statement, admission.IdentityStatement)]
     at = now(session)
@@ -166,7 +165,7 @@ def _look_up(session: Session, drafts: Sequence[RequestDraft]) -> _Facts:
             since=min((draft.submitted_at or at for draft in drafts), default=at),
             tenant_ids={draft.by.tenant_id for draft in drafts if draft.dataset_ids},
         ),
-        rules={tenant_id: access.subject_rule_of(session, tenant_id) for tenant_id in tenant_ids},
+        rules=rules,
         earlier=repository.requests_by_id(session, referred) if referred else {},
         issuers=admission.judge().existing(session, {s.issuer_id for s in statements}) if statements else set(),
         used=admission.judge().used(session, {s.hash for s in statements}) if statements else set(),

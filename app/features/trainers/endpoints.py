@@ -70,7 +70,7 @@ def create_training_table(
         blocks = [service.sealed_block(vault, number, block) for number, block in enumerate(columns.in_blocks(present))]
 
         def register(session: Session) -> idempotency.StoredResponse:
-            if access.subject_rule_of(session, call.caller.tenant_id) != call.caller.policy.subject_rule:
+            if access.policy_of(session, call.caller.tenant_id).subject_rule != call.caller.policy.subject_rule:
                 raise access.rule_changed()
             if not search_repository.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
                 raise problems.SubjectSuppressed.meanwhile()

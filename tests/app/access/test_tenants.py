@@ -1,3 +1,4 @@
+import datetime
 from typing import Any, Literal
 
 import pytest
@@ -5,14 +6,15 @@ import sqlalchemy as sa
 from joserfc.jwk import KeySet
 
 from app.access import service as access, tenants
-from app.audit import repository
+from app.audit import repository, service as audit
 from app.audit.checkpoints import AUDIT
 from app.db import Actor
 from app.db.tables import ApiKey
 from app.installations import Installation
 from lethe.contract.problems import InputInvalid, TenantExists, TenantUnknown
-from lethe.contract.sets import Scope
+from lethe.contract.sets import Scope, SubjectRule
 from lethe.contract.tenants import Policy
+from tests.counted import statements_to
 
 
 def test_a_new_tenant_has_one_admin_key(installation: Installation, by: Actor) -> None:
@@ -29,6 +31,30 @@ def test_a_new_tenant_has_one_admin_key(installation: Installation, by: Actor) -
         assert len(session.scalars(sa.select(ApiKey).where(ApiKey.tenant_id == tenant.id)).all()) == 1
         with pytest.raises(TenantUnknown):
             tenants.get(session, "ten_0")
+
+
+def test_one_statement_reads_what_a_batch_needs_to_know_of_tenants(installation: Installation, by: Actor) -> None:
+    """One statement reads the rules of several tenants and the last entries of their logs, so that appending to each
+    log reads nothing further, and both logs verify."""
+    database = installation.database
+    with database.writing(by=by) as session:
+        policy = Policy(subject_rule=SubjectRule.EMAIL)
+        other = tenants.create(session, name="shop", policy=policy, admin_key="k").id
+        audit.record(session, "thing.made", "th_1")
+    with database.writing() as session, statements_to(database.engine) as statements:
+        assert access.subject_rules(session, [by.tenant_id, other]) == {by.tenant_id: "text", other: "email"}
+        deeds = [
+            audit.Deed(tenant_id=tenant_id, actor="key", action="thing.made", object_id="th_2")
+            for tenant_id in (other, by.tenant_id, other)
+        ]
+        audit.record_all(session, deeds, at=datetime.datetime.now(datetime.UTC))
+    assert len([statement for statement in statements if "SELECT" in statement and "lock" not in statement]) == 1
+    with database.reading() as session:
+        logs = {id_: list(repository.all_entries(session, tenant_id=id_)) for id_ in (by.tenant_id, other)}
+        for tenant_id, log in logs.items():
+            AUDIT.verify(tenant_id, log, [], KeySet([]))
+    assert [entry.object_id for entry in logs[other][-2:]] == ["th_2", "th_2"]
+    assert [entry.object_id for entry in logs[by.tenant_id][-2:]] == ["th_1", "th_2"]
 
 
 def test_both_logs_record_a_new_tenant(installation: Installation, by: Actor) -> None:
