@@ -5,8 +5,9 @@ from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
+from app.audit import repository as audit_repository
 from app.db import bulk, rows, tables
 
 
@@ -33,16 +34,7 @@ def tenants(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[ta
     )
 
 
-_EARLIER = aliased(tables.AuditEntry)
-_LAST = sa.select(sa.func.max(_EARLIER.sequence)).where(_EARLIER.tenant_id == tables.Tenant.id).scalar_subquery()
-TENANTS = (
-    sa.select(tables.Tenant.id, tables.Tenant.policy, tables.AuditEntry.sequence, tables.AuditEntry.hash)
-    .outerjoin(
-        tables.AuditEntry, sa.and_(tables.AuditEntry.tenant_id == tables.Tenant.id, tables.AuditEntry.sequence == _LAST)
-    )
-    .where(tables.Tenant.id.in_(sa.bindparam("tenant_ids", expanding=True)))
-)
-"""Query for tenants' policies, and the sequence and hash of each tenant's last audit entry."""
+TENANTS = audit_repository.LAST.add_columns(tables.Tenant.policy)
 
 
 def every_tenant(session: Session) -> list[tables.Tenant]:

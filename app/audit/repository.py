@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from app.db import rows
 from app.db.tables import AuditEntry, Checkpoint, Tenant
@@ -12,23 +12,21 @@ from app.db.tables import AuditEntry, Checkpoint, Tenant
 if TYPE_CHECKING:
     from app.audit.checkpoints import StoredChain
 
-_OF_TENANT = sa.bindparam("tenant_id", type_=sa.String)
-_LAST = (
-    sa.select(AuditEntry.sequence, AuditEntry.hash)
-    .where(AuditEntry.tenant_id == _OF_TENANT)
-    .order_by(AuditEntry.sequence.desc())
-    .limit(1)
+_OTHER = aliased(AuditEntry)
+_HIGHEST = sa.select(sa.func.max(_OTHER.sequence)).where(_OTHER.tenant_id == Tenant.id).scalar_subquery()
+LAST = (
+    sa.select(Tenant.id, AuditEntry.sequence, AuditEntry.hash)
+    .outerjoin(AuditEntry, sa.and_(AuditEntry.tenant_id == Tenant.id, AuditEntry.sequence == _HIGHEST))
+    .where(Tenant.id.in_(sa.bindparam("tenant_ids", expanding=True)))
 )
+"""Query for the sequence and hash of each tenant's last audit entry, which are null for a tenant without entries."""
 _BATCH = 1000
 
 
 def last(session: Session, *, tenant_ids: Collection[str]) -> dict[str, tuple[int, str]]:
     """Map each tenant id to the sequence and hash of the tenant's last audit entry; omit tenants without entries."""
-    last_entries: dict[str, tuple[int, str]] = {}
-    for tenant_id in sorted(tenant_ids):
-        for sequence, digest in rows(session, _LAST, {"tenant_id": tenant_id}):
-            last_entries[tenant_id] = sequence, digest
-    return last_entries
+    found = rows(session, LAST, {"tenant_ids": list(tenant_ids)}) if tenant_ids else ()
+    return {tenant_id: (sequence, digest) for tenant_id, sequence, digest in found if sequence}
 
 
 def checkpoints(
