@@ -18,7 +18,9 @@ _CONNECTION = "driver.connection"
 
 
 def run(connection: sa.Connection, sql: str, values: Sequence[Any] = (), *, many: bool = False) -> list[Any]:
-    """Run a statement on SQLite and return its rows; with `many`, run it once for each element of `values`."""
+    """Run a statement and return its rows. On SQLite only, `many` runs it once for each element of `values`."""
+    if connection.dialect.name != "sqlite":
+        return list(connection.exec_driver_sql(sql, tuple(values)))
     announce: Any = connection.engine.dispatch.before_cursor_execute
     announce(connection, None, sql, values, None, many)
     driver: Any = connection.connection.dbapi_connection
@@ -60,13 +62,13 @@ def connection_of(session: Session) -> sa.Connection:
 
 def rows(session: Session, statement: Any, parameters: Mapping[str, Any]) -> Iterable[Any]:
     """Execute a SELECT of columns, built at import time, and return its rows like `session.execute`. Sessions without a
-    tenant bypass the ORM and, on SQLite, SQLAlchemy altogether."""
+    tenant bypass the ORM and SQLAlchemy's statements and, on SQLite, SQLAlchemy altogether."""
     if session.info.get("actor") is not None:
         return session.execute(statement, parameters)
     connection = connection_of(session)
     padded = {name: _padded(value) if isinstance(value, list) else value for name, value in parameters.items()}
     sizes = tuple([(name, len(value) if isinstance(value, list) else -1) for name, value in padded.items()])
-    if connection.dialect.name != "sqlite" or any(size > _MAX_ELEMENTS for _, size in sizes):
+    if any(size > _MAX_ELEMENTS for _, size in sizes):
         return connection.execute(statement, parameters)
     return _compiled(statement, connection.dialect, sizes)(connection, padded)
 
@@ -78,7 +80,8 @@ def _padded(values: list[Any]) -> list[Any]:
 
 @functools.lru_cache(maxsize=200)
 def _compiled(statement: Any, dialect: sa.Dialect, sizes: tuple[tuple[str, int], ...]) -> Callable[..., list[Any]]:
-    compiled = statement.compile(dialect=dialect)
+    by_place: Any = type(dialect)
+    compiled = statement.compile(dialect=by_place(paramstyle="qmark" if dialect.name == "sqlite" else "format"))
     state = compiled.construct_expanded_state({name: None if size < 0 else [None] * size for name, size in sizes})
     elements = [(name, state.parameter_expansion[name]) for name, size in sizes if size >= 0]
     list_of = {element: name for name, expanded in state.parameter_expansion.items() for element in expanded}
