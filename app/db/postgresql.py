@@ -1,5 +1,6 @@
 """PostgreSQL, for several hosts: snapshot reads, one writer at a time, and retries while the server is unreachable."""
 
+import datetime
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ from app import errors, telemetry
 _WRITE_LOCK = int.from_bytes(b"lethe")
 """Advisory lock of writers, held to the end of the transaction, so that the next writer sees its commit."""
 
+_CLOCK = "lethe.clock"
 _CONNECTION = {
     "application_name": "lethe",
     "client_encoding": "utf8",
@@ -74,6 +76,7 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
+        connection.info.pop(_CLOCK, None)
         options = connection.get_execution_options()
         reads = options.get("lethe_read_only", False)
         driver: Any = connection.connection.driver_connection
@@ -89,9 +92,19 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
             connection.exec_driver_sql("SET LOCAL lock_timeout TO DEFAULT")
         elif not reads and options.get("lethe_exclusive", True):
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
+            clock(connection, source=f"FROM pg_advisory_xact_lock({_WRITE_LOCK})")
 
     return engine
+
+
+def clock(connection: sa.Connection, *, source: str = "") -> tuple[datetime.datetime, float]:
+    """Return the server's time and the monotonic time, read once per transaction; writers read it with their lock."""
+    if _CLOCK not in connection.info:
+        # now() is the start of the transaction, which may have waited for the lock since.
+        at: datetime.datetime = connection.exec_driver_sql(f"SELECT clock_timestamp() {source}").scalar_one()
+        connection.info[_CLOCK] = at.astimezone(datetime.UTC), time.monotonic()
+    known: tuple[datetime.datetime, float] = connection.info[_CLOCK]
+    return known
 
 
 def _check_options(connection: Any, safe: str) -> None:

@@ -28,10 +28,6 @@ UTC = datetime.UTC
 EVER = datetime.datetime.max.replace(tzinfo=UTC)
 """Time by which everything is due that becomes due without a commit."""
 
-# PostgreSQL's now() is the start of the transaction, which may have waited for a lock since.
-_CLOCK = sa.select(sa.func.clock_timestamp())
-# Key in `Session.info` of the clock's time, and of the monotonic time at which it was read.
-_ASKED = "clock_asked"
 _UNABLE_NOW = ("25006", "25P03", "25P04")
 """PostgreSQL error codes for a read-only server, such as a standby, and for transactions ended by a timeout."""
 _DAMAGED_IN_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -306,13 +302,11 @@ def _mentions() -> re.Pattern[str]:
 
 def now(session: Session) -> datetime.datetime:
     """Return the current time (aware UTC) by the database's clock, which all hosts use to compare leases. The clock is
-    read once per session and advanced by this host's monotonic clock. SQLite uses the host's clock."""
+    read once per transaction and advanced by this host's monotonic clock. SQLite uses the host's clock."""
     if session.get_bind().dialect.name == "sqlite":
         return datetime.datetime.now(UTC)
-    if _ASKED not in session.info:
-        session.info[_ASKED] = session.scalars(_CLOCK).one().astimezone(UTC), time.monotonic()
-    asked: tuple[datetime.datetime, float] = session.info[_ASKED]
-    return asked[0] + datetime.timedelta(seconds=time.monotonic() - asked[1])
+    at, read_at = postgresql.clock(session.connection())
+    return at + datetime.timedelta(seconds=time.monotonic() - read_at)
 
 
 def _engine(url: str, *, read_only: bool, patience_seconds: float) -> sa.Engine:
