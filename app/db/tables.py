@@ -24,6 +24,8 @@ class Moment(sa.TypeDecorator[datetime.datetime]):
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
+    # The columns of a call store few different times.
+    _formatted = staticmethod(functools.lru_cache(maxsize=16)(lambda at: at and at.isoformat(" ", "microseconds")[:26]))
 
     def process_bind_param(self, value: datetime.datetime | None, dialect: sa.Dialect) -> datetime.datetime | None:
         if value is not None and value.tzinfo is None:
@@ -34,12 +36,10 @@ class Moment(sa.TypeDecorator[datetime.datetime]):
         """Format times for SQLite without SQLAlchemy, which takes several times as long."""
         if dialect.name != "sqlite":
             return super().bind_processor(dialect)
-        return lambda value: (at := self.process_bind_param(value, dialect)) and at.isoformat(" ", "microseconds")[:26]
+        return lambda value: self._formatted(self.process_bind_param(value, dialect))
 
     def process_result_value(self, value: datetime.datetime | None, dialect: sa.Dialect) -> datetime.datetime | None:
-        return value and (
-            value.replace(tzinfo=datetime.UTC) if value.tzinfo is None else value.astimezone(datetime.UTC)
-        )
+        return value and (value if value.tzinfo else value.replace(tzinfo=datetime.UTC)).astimezone(datetime.UTC)
 
 
 class StorableText(sa.TypeDecorator[str]):
