@@ -71,6 +71,7 @@ def test_notifying_without_a_listener_succeeds(tmp_path: Path) -> None:
     PipeNotifier(tmp_path / "missing").wake()
 
 
+@pytest.mark.slow
 def test_notifications_are_delayed_to_the_next_tick(tmp_path: Path, listener: int) -> None:
     """Notifications sent at any time wake the listener only once, and not before the next multiple of the interval on
     the clock."""

@@ -69,6 +69,7 @@ def _run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_program_re_executes_itself_once() -> None:
     """The program re-executes itself once with the same arguments. After that, its process overwrites freed memory,
     writes no core file and is not dumpable."""
@@ -89,6 +90,7 @@ def test_other_allocator_settings_are_kept() -> None:
     assert tunables == f"{given['GLIBC_TUNABLES']}:{hardening.OVERWRITING['GLIBC_TUNABLES']}"
 
 
+@pytest.mark.slow
 def test_an_allocator_that_leaves_the_last_bytes_is_replaced() -> None:
     """If the allocator overwrites all but the last bytes of freed memory, as glibc's allocator does, the program
     re-executes itself with another allocator."""
@@ -97,6 +99,7 @@ def test_an_allocator_that_leaves_the_last_bytes_is_replaced() -> None:
     assert (first.split()[1], second.split()[1]) == ("False", "True")
 
 
+@pytest.mark.slow
 def test_an_unusable_allocator_is_reported() -> None:
     """A program that still does not overwrite freed memory after re-executing itself reports this once and
     continues."""

@@ -5,7 +5,7 @@ import pytest
 from tests.architecture.ceilings import ceilings, feature_of
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_ceiling_is_kept() -> None:
     """The core, the product, features, files, signatures and imports are within the ceilings that `./dev lint`
     also enforces."""

@@ -7,6 +7,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.architecture.sources import ROOT, SOURCES, facts
 
 RETIRED = {
@@ -127,6 +129,7 @@ def test_retired_words_are_not_used() -> None:
     assert needed == {(one, path) for one, paths in ALLOWED.items() for path in paths if (ROOT / path).exists()}
 
 
+@pytest.mark.slow
 def test_functions_are_named_after_what_they_return() -> None:
     """No function is called `told`, `shown` or `said`; functions are named after their results."""
     functions = (

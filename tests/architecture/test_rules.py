@@ -5,6 +5,7 @@ import graphlib
 import re
 import subprocess
 
+import pytest
 from fastapi.testclient import TestClient
 
 from app import errors
@@ -20,6 +21,7 @@ def callers(name: str) -> set[str]:
     return {str(path.relative_to(ROOT)) for path in SOURCES if name in facts(path).called}
 
 
+@pytest.mark.slow
 def test_modules_can_be_imported_in_any_order() -> None:
     """Modules can be imported in any order, because no module needs one that is still being imported."""
     modules = {

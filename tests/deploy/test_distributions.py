@@ -117,6 +117,7 @@ def environment(tmp_path: Path, wheels: dict[str, Path]) -> Callable[..., Path]:
     return made
 
 
+@pytest.mark.slow
 def test_distributions_have_no_generic_package_names(wheels: dict[str, Path]) -> None:
     """The top-level packages of the distributions are `lethe` and `lethe_server`, never `app`, `worker` or
     `migrations`."""

@@ -154,6 +154,7 @@ def at_large() -> Settings:
     return Settings()
 
 
+@pytest.mark.soak
 def test_calls_on_a_full_disk_return_503(full: tuple[Settings, Path]) -> None:
     """On a full disk, requests and uploads return 503 with Retry-After, and the readiness check fails. A call that is
     repeated later takes effect once, and nothing else has been stored."""

@@ -93,6 +93,7 @@ def test_freed_memory_is_searched() -> None:
         assert memory.search(process.pid, {"start": needle[16:40]})["start"] > 10
 
 
+@pytest.mark.slow
 def test_hardened_processes_overwrite_freed_memory() -> None:
     """In a hardened process, the search finds none of the freed content, not even a single number."""
     with _victim(hardened=True) as (process, needle):

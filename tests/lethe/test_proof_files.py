@@ -12,6 +12,8 @@ from fastapi.testclient import TestClient
 from lethe import verification
 from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid
 
+pytestmark = pytest.mark.service
+
 Make = Callable[..., dict[str, Any]]
 
 

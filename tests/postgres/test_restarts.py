@@ -107,6 +107,7 @@ def test_a_gateway_may_start_before_its_database(settings: Settings, admin_key: 
         assert gateway.get("/v1/models").status_code == 200
 
 
+@pytest.mark.soak
 def test_setting_up_waits_for_the_database(settings: Settings, mortal: Server) -> None:
     """`lethe migrate` can be started before the database server and waits for it."""
     assert settings.database_url

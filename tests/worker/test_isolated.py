@@ -197,6 +197,7 @@ def test_an_unknown_device_is_refused(device: str) -> None:
         Settings(device=device)
 
 
+@pytest.mark.soak
 @pytest.mark.service
 @pytest.mark.parametrize(
     ("command", "device"), [(("-m", "worker", "w"), "cuda:99"), (("-c", "import worker.celery_app"), "gpu")]

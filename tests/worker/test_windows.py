@@ -180,6 +180,7 @@ def test_a_step_outside_its_window_ends_the_run(missing: str, data: tuple[Any, A
         )
 
 
+@pytest.mark.slow
 def test_a_run_that_counts_other_rows_fails(data: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A run fails if its process reports a number of rows that differs from the number it was given."""
     show = OpenedRows.show

@@ -96,6 +96,7 @@ def forgotten(
     return forget
 
 
+@pytest.mark.soak
 def test_requests_do_not_lengthen_write_transactions(forgotten: Callable[[list[str]], Counted]) -> None:
     """A run for thirty requests, whether about one person or thirty, executes about as many statements under the write
     lock as a run for ten. A run for a single request executes fewer, and its certificate is signed in the publishing

@@ -17,6 +17,8 @@ from lethe.verification import ledgers
 from lethe.verification.chains import GENESIS, canonical, link_hash
 from tests.stored import versions_in
 
+pytestmark = pytest.mark.service
+
 Make = Callable[..., dict[str, Any]]
 
 

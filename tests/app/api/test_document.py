@@ -36,6 +36,7 @@ def test_the_document_is_encoded_once(gateway: TestClient, monkeypatch: pytest.M
     assert gateway.head("/openapi.json").headers["content-length"] == str(len(first.content))
 
 
+@pytest.mark.slow
 @each("route", operations)
 def test_operations_have_a_title_a_description_and_a_tag(route: str) -> None:
     """Every operation has a title, exactly one of the tags that group operations on the page, and a description that

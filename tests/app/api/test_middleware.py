@@ -18,6 +18,7 @@ STRICT = {
 }
 
 
+@pytest.mark.soak
 @each(
     "path",
     [

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 
 from lethe.contract.sets import Scope
@@ -78,6 +79,7 @@ def test_other_paths_accept_any_parameters(gateway: TestClient) -> None:
         assert asked.status_code == plain.status_code == 200, path
 
 
+@pytest.mark.slow
 def test_the_document_mentions_query_parameters() -> None:
     """The /docs page describes how query parameters are handled."""
     assert "query parameter" in document()["info"]["description"]

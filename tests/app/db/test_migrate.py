@@ -119,6 +119,7 @@ def test_tables_match_the_migrated_schema(database: Database) -> None:
         assert compare_metadata(context, Table.metadata) == []
 
 
+@pytest.mark.soak
 @pytest.mark.service
 def test_concurrent_migrations_succeed(database: Database, new_url: str, tmp_path: Path) -> None:
     """If several processes migrate a new database at the same moment, all succeed and the database is then up to

@@ -26,6 +26,7 @@ Worker = Callable[..., Service]
 Broker = processes.Redis | processes.RabbitMQ
 
 
+@pytest.mark.soak
 @BOTH_AT_LENGTH
 def test_a_notified_worker_completes_a_request(
     settings: Settings,

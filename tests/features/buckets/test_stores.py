@@ -13,6 +13,7 @@ from lethe.contract.problems import InputInvalid
 from tests.features.buckets.server import Server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [{"versioning": "Enabled"}, {"object_lock": True}])
 def test_a_versioned_bucket_is_refused(s3: Server, kept: dict[str, object]) -> None:
     """A bucket with versioning or object lock fails the check and every write. The message names the feature to switch

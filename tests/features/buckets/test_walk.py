@@ -27,6 +27,7 @@ Get = Callable[[str], Any]
 Make = Callable[..., dict[str, Any]]
 
 
+@pytest.mark.soak
 def test_learn_forget_and_certify(
     s3: Server,
     bucket: str,

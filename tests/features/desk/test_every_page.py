@@ -17,6 +17,7 @@ def ids(installation: Installation, gateway: TestClient, work: Callable[[], int]
     return addresses.happened(installation, gateway, work)
 
 
+@pytest.mark.soak
 def test_every_page_in_german(officer: Browser, ids: dict[str, str]) -> None:
     """Every URL returns a page or a file. No page contains inline scripts or styles. No page shows English text that
     has a German translation, except for API terms, which are marked up as English."""

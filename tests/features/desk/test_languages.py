@@ -101,6 +101,7 @@ def test_a_choice_redirects_only_to_the_dashboard(officer: Browser) -> None:
     assert answer.headers["location"] == "/admin"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("language", OTHERS)
 def test_every_text_is_translated(language: str) -> None:
     """Each catalogue contains exactly the extracted texts, and none of its translations is empty or fuzzy."""
@@ -115,6 +116,7 @@ def test_every_text_is_translated(language: str) -> None:
             assert len(said) == (1 if isinstance(one.id, str) else found.num_plurals)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", OTHERS)
 def test_translations_keep_placeholders_and_tags(language: str) -> None:
     """Each translation has the same placeholders and HTML tags as its English text, and no special HTML character that
@@ -220,6 +222,7 @@ def test_problems_are_translated(officer: Browser) -> None:
     assert 'lang="en">' not in settings.split('<main id="main"')[1]
 
 
+@pytest.mark.slow
 @each("name", TEMPLATES)
 def test_every_template_text_is_marked_for_translation(name: str) -> None:
     """Every text in a template is marked for translation, whether it is between tags, in an attribute that is read

@@ -48,6 +48,7 @@ def test_each_template_creates_its_problem(kind: str, name: str, template: str) 
     assert inspect.signature(condition).parameters.keys().isdisjoint(facts)
 
 
+@pytest.mark.slow
 def test_every_raised_problem_uses_a_template() -> None:
     """Every place in the code that raises a problem uses a template, directly or through its class, and passes exactly
     the template's facts."""

@@ -35,6 +35,7 @@ def shell(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[dict[s
         }
 
 
+@pytest.mark.soak
 def test_the_recipe_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None:
     """The commands of the documentation page, copied in order into one shell, succeed and print what the page shows."""
     blocks = BLOCK.findall(PAGE)

@@ -209,6 +209,7 @@ def test_progress_chunks_grow(random_rows: Rows) -> None:
     assert all(1 <= later <= 8 * earlier for earlier, later in pairwise(chunks))
 
 
+@pytest.mark.slow
 def test_progress_is_frequent_if_steps_are_slow(random_rows: Rows) -> None:
     """Progress is reported at least every half second if a step takes a tenth of a second."""
 
@@ -283,6 +284,7 @@ def test_rows_are_overwritten_on_close(device: str, random_rows: Rows) -> None:
     np.testing.assert_array_equal(features, before)
 
 
+@pytest.mark.slow
 def test_rows_are_read_from_a_read_only_file(tmp_path: Any, random_rows: Rows) -> None:
     """Rows in a read-only memory map that is larger than one upload are copied bit for bit."""
     features = np.tile(random_rows(1000, 32)[0], (700, 1))

@@ -343,6 +343,7 @@ def keeping(mlflow_once: Path, tmp_path: Path) -> Iterator[Store]:
         server.shutdown()
 
 
+@pytest.mark.soak
 def test_a_store_that_keeps_weights_is_reported(
     client: Client, keeping: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
@@ -389,6 +390,7 @@ def proxied(mlflow_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     server.shutdown()
 
 
+@pytest.mark.soak
 def test_logged_models_behind_a_proxy_are_searched(
     client: Client, proxied: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def test_the_end_matches_the_certificate(steps, records, at_most):
     assert last.epsilon.deletion == deletion.epsilon
 
 
+@pytest.mark.slow
 @given(records=st.integers(1, 50), at_most=st.integers(2, 300))
 def test_residual_influence_only_falls(records, at_most):
     """After a deletion, the deleted records' residual influence falls with every step, while the budget spent by the

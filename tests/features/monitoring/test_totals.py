@@ -20,6 +20,7 @@ Make = Callable[..., dict[str, Any]]
 Sample = Callable[..., float]
 
 
+@pytest.mark.soak
 def test_regulation_and_tenant_labels_are_limited(
     sample: Sample, installation: Installation, new_dataset: Make, forget: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,6 +49,7 @@ def test_regulation_and_tenant_labels_are_limited(
     assert sample("lethe_requests_open", status="accepted", regulation="(others)") == 0
 
 
+@pytest.mark.soak
 def test_runs_are_counted_once(
     settings: Settings,
     admin_key: str,

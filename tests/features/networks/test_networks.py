@@ -99,6 +99,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.soak
 @each("case", REFUSED)
 def test_an_unsuitable_file_is_refused(gateway: TestClient, case: str) -> None:
     """A file that contains code, unknown operators or random operators, or is truncated, is refused with an

@@ -17,7 +17,7 @@ def upload(gateway: TestClient, content: bytes, **headers: str) -> Any:
     return gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", content)}, headers=headers)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_one_tenants_uploads_do_not_delay_other_tenants(gateway: TestClient) -> None:
     """While one tenant uploads fourteen slow networks, another tenant gets responses and can register a network before
     the first of those uploads ends. Uploads beyond the limit get a 503 response with Retry-After and are not stored."""

@@ -66,6 +66,7 @@ def test_a_row_does_not_depend_on_another() -> None:
         np.testing.assert_allclose(encoder.encode(large), 100 * WEIGHTS.sum(0, keepdims=True) + 98.5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_restarted_network_computes_identical_results() -> None:
     """A restarted process computes bit-identical results."""
     with process.examined(nets.linear(), LIMITS) as encoder:
@@ -77,6 +78,7 @@ def test_a_restarted_network_computes_identical_results() -> None:
             again.encode(ROWS[:, :5])
 
 
+@pytest.mark.slow
 def test_time_and_memory_are_limited() -> None:
     """If a network takes too much time or memory, its process is killed and the error states which limit was
     exceeded."""
@@ -93,6 +95,7 @@ def test_time_and_memory_are_limited() -> None:
         encoder.encode(ROWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

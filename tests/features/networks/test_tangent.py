@@ -69,6 +69,7 @@ def rows_of(mechanism: Mechanism, content: bytes, features: Any, labels: Any) ->
     return TangentRows(features, labels, mechanism=mechanism, network=content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", [Objective.LOGISTIC_REGRESSION, Objective.MULTILABEL_LOGISTIC_REGRESSION])
 def test_the_gradient_matches_each_record(objective: Objective) -> None:
     """A batch's gradient equals the sum, over its records, of the scaled Jacobian times the derivative of the textbook

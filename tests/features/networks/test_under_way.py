@@ -29,6 +29,7 @@ def listed(gateway: TestClient) -> Any:
     return gateway.get("/v1/datasets:encodings").raise_for_status().json()["items"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["csv", "npz"])
 def test_an_upload_reports_its_progress(gateway: TestClient, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """While a network is encoding an upload, other calls see the number of encoded rows and the total. Afterwards the

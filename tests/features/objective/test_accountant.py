@@ -61,7 +61,7 @@ def test_replaced_records_move_by_the_stated_distance():
     assert [mu for _, mu in ten.vertices] == [pytest.approx(math.sqrt(k) / 2) for k in (2, 6, 8)]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @settings(max_examples=12, deadline=None)
 @given(strength=strengths, noise_scale=noises, factor=st.floats(1.01, 3), versions=st.integers(1, 20))
 def test_epsilon_is_monotone_in_every_parameter(strength, noise_scale, factor, versions):

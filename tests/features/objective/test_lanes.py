@@ -103,6 +103,7 @@ class Scaled(SystemNoise):
 # --- the law ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("objective", "classes"), KINDS)
 @pytest.mark.parametrize("newton", [0, 512])
 def test_each_lane_ends_at_the_root_of_its_own_problem(
@@ -162,6 +163,7 @@ def test_lanes_differ_by_at_most_what_is_certified(objective: Objective, classes
 # --- correct runs ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_correct_runs_rarely_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 300 correct runs, tested at an error of 5 % for the guarantee, for the lanes' law and for the output noise, no
     more fail each test than an exact binomial of that rate allows with probability 1e-6."""
@@ -182,6 +184,7 @@ def test_correct_runs_rarely_fail(monkeypatch: pytest.MonkeyPatch) -> None:
         assert stats.binom.sf(count - 1, runs, error) > 1e-6, (name, count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("objective", "classes"), KINDS)
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING])
 def test_a_requested_test_of_a_correct_method_passes(plan: CanaryPlan, objective: Objective, classes: int) -> None:
@@ -292,6 +295,7 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "gradient_norm_bound", lambda *given, **named: 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(("objective", "classes"), KINDS)
@@ -304,6 +308,7 @@ def test_a_fault_in_a_run_is_found(
     assert observed(LEARNING, mechanism).findings(mechanism)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.0, 0.5, 2.0])
 def test_wrong_output_noise_is_found(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The output noise is so small that it does not show in the lanes' positions. A run in which it is missing, halved
@@ -322,6 +327,7 @@ def test_a_fault_after_a_deletion_is_found(fault: str, monkeypatch: pytest.Monke
     assert "forgetting" in found.findings(made())
 
 
+@pytest.mark.slow
 def test_a_deleted_canary_that_stays_refutes_the_guarantee(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 4,096 lanes, guesses about deleted canaries that stay refute the certified deletion epsilon of 0."""
     _canary_stays(monkeypatch)

@@ -66,6 +66,7 @@ def test_different_grids_compose():
     assert 1e-6 * (1 - 1e-8) <= law.delta(epsilon) <= 1.01e-6
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(mu=st.floats(0.01, 3), kappa=st.floats(0, 0.5), factor=st.floats(1.0, 3.7))
 def test_coarser_grids_only_raise_delta(mu, kappa, factor):
@@ -77,6 +78,7 @@ def test_coarser_grids_only_raise_delta(mu, kappa, factor):
     assert coarse.masses.sum() + coarse.infinite == pytest.approx(law.masses.sum() + law.infinite, rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(mu=st.floats(0.01, 3), count=st.integers(1, 50), kappa=st.floats(0, 0.5), back=st.floats(0, 0.5))
 def test_hull_stays_below_its_bound(mu, count, kappa, back):

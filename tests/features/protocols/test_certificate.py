@@ -56,6 +56,7 @@ def given(folder: Path, certificates: str | None, key: str | None) -> Settings:
     return settings
 
 
+@pytest.mark.slow
 def test_a_missing_certificate_is_generated_once(tmp_path: Path) -> None:
     """If no certificate is given, one is generated for the domain. It can only be used for signing, is the same for
     every process, and its key can be read only by the owner of the file."""

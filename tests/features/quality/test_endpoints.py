@@ -36,6 +36,7 @@ def actions(get: Get, model_id: str) -> list[str]:
     return [one["action"] for one in reversed(found)]
 
 
+@pytest.mark.soak
 def test_a_held_version_forgets_but_is_not_served(
     gateway: TestClient,
     gated: Callable[..., str],

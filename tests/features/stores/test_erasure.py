@@ -149,6 +149,7 @@ def test_a_blind_search_is_not_graded_as_searched(url: str, tmp_path: Path) -> N
     assert grade_of(finding.to_json()) == "acknowledged"
 
 
+@pytest.mark.soak
 @pytest.mark.postgres
 def test_dead_rows_that_a_transaction_still_sees_are_ghosts(url: str, tmp_path: Path) -> None:
     """While an old transaction keeps dead rows in the rewritten table, the finding names the table's file. After the
@@ -175,6 +176,7 @@ def test_a_locked_table_is_refused(url: str, tmp_path: Path, monkeypatch: pytest
     assert refusal(type("Of", (), {"store": other}), name, tmp_path) == "identifier_missing"
 
 
+@pytest.mark.slow
 def test_a_store_that_another_process_has_open_is_refused(tmp_path: Path) -> None:
     """A Chroma folder that a running application has open is refused with a specific error, and so is a second
     concurrent run of Lethe."""
@@ -192,6 +194,7 @@ def test_a_store_that_another_process_has_open_is_refused(tmp_path: Path) -> Non
     assert erased(one, name, tmp_path).records == 30
 
 
+@pytest.mark.slow
 def test_unusable_stores_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that is missing, has no identifier field or has an untested version is refused before anything
     changes."""
@@ -211,6 +214,7 @@ def test_unusable_stores_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert refusal(one, name, tmp_path) == "store_version_untested"
 
 
+@pytest.mark.slow
 def test_indices_of_lancedb_are_rebuilt(tmp_path: Path) -> None:
     """A rebuilt LanceDB table has the same indices as the old table and uses them."""
     from lancedb.index import FTS, BTree, IvfPq

@@ -46,6 +46,7 @@ def _left_of_person(folder: Path) -> list[str]:
     ]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("hop", "call"),
     [

@@ -274,6 +274,7 @@ def test_a_task_is_part_of_the_transaction_of_its_request(
 STEPS = ("acknowledge", "close", "cancel", "settle", "remind", "later", "overdue")
 
 
+@pytest.mark.soak
 @hypothesis.settings(max_examples=20, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(grace=st.booleans(), steps=st.lists(st.sampled_from(STEPS), max_size=8))
 def test_requests_complete_in_any_order_of_events(

@@ -67,6 +67,7 @@ def test_rows_match_the_gateway(gateway: TestClient, network: Path, tmp_path: Pa
     assert found.scikit_learn is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "given", "error", "said"),
     [

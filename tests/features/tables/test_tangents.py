@@ -29,6 +29,7 @@ def network(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_scores_match_a_served_model(network: Path) -> None:
     """A dry run computes the same scores and gradients as the tangent model on the same encoded rows, and each row has
     norm at most 1."""
@@ -51,7 +52,7 @@ def test_scores_match_a_served_model(network: Path) -> None:
     assert (np.linalg.norm(found.numbers, axis=1) <= 1).all()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_dry_run_trains_a_tangent_model(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run trains a network's tangent in the named layers, with the same noise and passes as a linear model. A
     network that does not fit the dataset, unknown layers, a numeric target, a second moment and too many parameters are

@@ -103,6 +103,7 @@ def test_unread_rows_have_no_influence():
     assert result["mu_least"] == 0 < result["mu"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("q", [1, 500])
 def test_work_grows_with_the_cool_down(q):
     """The work needed to find the worst position grows with the number of cool-down steps, but not with the number of

@@ -62,6 +62,7 @@ def test_figure_3b_of_langevin_unlearning_is_reproduced(data, L, totals):
         assert evaluate("alg6_K_list", at)["total"] == total
 
 
+@pytest.mark.slow
 def test_figure_3b_is_reproduced_for_single_removals():
     """A hundred single removals on MNIST with smoothness 1/4 + lambda take 418827 steps."""
     at = MNIST | {"L": STATED, "eps_target": 1.0, "sigma": 0.03, "total": 100, "batch": 1}

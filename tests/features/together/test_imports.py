@@ -8,7 +8,7 @@ import pytest
 HEAVY = {"matplotlib", "onnx", "onnxruntime", "pandas", "scipy.optimize", "scipy.special", "sklearn", "torch"}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_gateway_starts_without_rarely_used_libraries() -> None:
     """Libraries that are slow to import are loaded by the first call that needs them, not when the gateway starts."""
     program = f"import sys; from app import main; main._routes(); print(*({HEAVY!r} & sys.modules.keys()))"

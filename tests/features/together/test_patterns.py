@@ -65,6 +65,7 @@ def _fields() -> dict[str, tuple[str, TypeAdapter[str]]]:
 FIELDS = _fields()
 
 
+@pytest.mark.slow
 @given(data=strategies.data())
 def test_patterns_refuse_a_trailing_line_feed(data: strategies.DataObject) -> None:
     """A text that ends with a line feed is refused unless the pattern explicitly permits a final line feed."""

@@ -41,6 +41,7 @@ def ratings() -> pa.Table:
     return pa.table({"item": [f"item {one}" for one in item], "rating": rating, "lethe_group": person})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rows", "artefacts", "metric", "minimum"),
     [

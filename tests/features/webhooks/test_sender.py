@@ -192,6 +192,7 @@ def test_the_next_address_is_tried() -> None:
     assert outcomes == [SendResult(verdict=DeliveryVerdict.DELIVERED, status=200), failed("not_connected")]
 
 
+@pytest.mark.slow
 def test_a_silent_address_leaves_time_for_the_next() -> None:
     """Each address of a host name gets a share of the time limit, so that a silent address leaves time for the next
     one."""
@@ -276,6 +277,7 @@ def test_a_dripping_receiver_is_cut_off(start: bytes, stop: threading.Event) -> 
     assert took < 100
 
 
+@pytest.mark.slow
 def test_a_silent_receiver_times_out(stop: threading.Event) -> None:
     """A call to a receiver that accepts the connection but never answers ends at the time limit."""
     with serving(servers.silent(stop)) as server:
@@ -309,6 +311,7 @@ def test_name_resolution_counts_towards_the_deadline(stop: threading.Event) -> N
     assert time.monotonic() - begun < 100
 
 
+@pytest.mark.slow
 def test_a_2xx_status_is_final(stop: threading.Event) -> None:
     """A 2xx status counts as success even if the rest of the response is slow or is cut off."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"

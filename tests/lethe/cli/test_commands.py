@@ -242,6 +242,7 @@ def test_refusals_of_the_gateway_are_reported(live: Lethe, tmp_path: Path, monke
     refused(live("dataset", "list"), "unauthenticated")
 
 
+@pytest.mark.slow
 def test_an_unreachable_gateway_is_reported(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing key, an unreachable gateway and the address of another service are each reported in one line."""
     monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "none"))

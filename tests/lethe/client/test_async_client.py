@@ -122,6 +122,7 @@ def test_repeatable_calls_are_retried(script: Script) -> None:
     told(script.url, "k", story)
 
 
+@pytest.mark.slow
 def test_retries_end(script: Script) -> None:
     """If the gateway is unreachable, the client gives up after the time limit. Other tasks run in the meantime."""
     script.says(problem(503))

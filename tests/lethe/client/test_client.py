@@ -251,6 +251,7 @@ def test_accounts_plans_and_theorems_are_returned(client: Client, model: ModelOu
     assert refused.value.errors[0].path == "params"
 
 
+@pytest.mark.slow
 def test_importing_the_sdk_is_cheap() -> None:
     """Importing the SDK imports neither the service nor numpy, which is needed only to verify certificates."""
     heavy = {"numpy", "scipy", "sqlalchemy", "fastapi", "celery", "torch", "app"}

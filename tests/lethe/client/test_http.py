@@ -147,6 +147,7 @@ def test_refusals_are_final(script: Script, scripted_client: Client, status: int
     assert len(script.calls) == 1
 
 
+@pytest.mark.slow
 def test_retry_after_is_respected(script: Script, scripted_client: Client) -> None:
     """If the server asks for a one-second pause, the client waits for at least one second."""
     script.says(problem(429, headers={"Retry-After": "1"}), EMPTY)
@@ -166,6 +167,7 @@ def test_retry_after_beyond_the_deadline_raises(script: Script, scripted_client:
     assert len(script.calls) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", [DROP, problem(503)])
 def test_retries_end(script: Script, failure: Reply) -> None:
     """If a server never responds, the client gives up once the client's time limit has elapsed or, without a time

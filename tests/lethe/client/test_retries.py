@@ -50,6 +50,7 @@ def test_any_retry_after_is_parsed_or_ignored(text: str | None) -> None:
     assert found is None or found >= 0.0
 
 
+@pytest.mark.slow
 def test_attempts_end_with_the_time_limit() -> None:
     """The client makes several attempts but starts none after the time limit. It then raises the last failure without
     pausing again."""

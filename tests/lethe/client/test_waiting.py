@@ -89,6 +89,7 @@ def test_waiting_times_out(script: Script, scripted_client: Client, monkeypatch:
         scripted_client.deletion_requests.wait("dr_1", timeout_seconds=0.0)
 
 
+@pytest.mark.slow
 def test_an_unreachable_gateway_does_not_prolong_waiting(script: Script) -> None:
     """If the gateway is unreachable, waiting exceeds its timeout by at most one last poll."""
     script.says(Reply(drop=True))
@@ -98,6 +99,7 @@ def test_an_unreachable_gateway_does_not_prolong_waiting(script: Script) -> None
     assert time.monotonic() - began < 40.0
 
 
+@pytest.mark.slow
 def test_pauses_grow(script: Script, scripted_client: Client) -> None:
     """The pause between polls grows to as much as a quarter of the time waited so far, so that long runs are polled
     rarely."""

@@ -91,6 +91,7 @@ def test_the_bound_is_exact_for_every_kind_of_edit(edit, pull, l2):
     assert accountant.unlearning_mu(chain) / exact == pytest.approx(1, rel=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(seed=st.integers(0, 2**32), share=st.floats(0.1, 1.9), l2=st.floats(1e-3, 1.0))
 def test_no_quadratic_exceeds_the_bound_for_random_edits(seed, share, l2):

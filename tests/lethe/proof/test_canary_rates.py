@@ -24,6 +24,7 @@ def test_rate_bounds_match_scipy(trials: int, share: float, error: float) -> Non
     assert canary_test.at_most(hits, trials, error=error) == pytest.approx(above, rel=1e-6, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hits", "trials", "error"), [(1, 1, 0.05), (250, 256, 3e-7), (3, 4096, 1e-9), (128, 128, 1e-6)]
 )

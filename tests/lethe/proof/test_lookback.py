@@ -69,6 +69,7 @@ def deleted(made: Mechanism, present: list[int], after: list[int]) -> float:
 # --- compared with every position ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(made=mechanisms(), present=lengths, after=st.lists(st.integers(1, 25), max_size=2))
 def test_the_bound_holds_for_every_batch(made, present, after):

@@ -35,6 +35,7 @@ def expected(loss: Loss, weights: Any, parameters: Any, features: Any, labels: A
     return torch.autograd.grad((factors * losses).sum(), parameters)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [TWO, FOUR, FIVE, HINGE], ids=["two", "four", "five", "hinge"])
 def test_gradients_are_scaled_by_class_weights(loss: Loss) -> None:
     """Over several blocks, the kernel and every engine compute the gradient of the weighted losses. The second gradient

@@ -61,6 +61,7 @@ def test_a_fine_grid_approaches_the_normal_law() -> None:
     assert (draws == np.rint(draws)).all()
 
 
+@pytest.mark.slow
 def test_building_blocks_have_their_probabilities() -> None:
     """In 50,000 trials each, the sampler's building blocks return True with the probabilities exp(-1/2) and
     exp(-x(2k+x)/(2k+2)), and the integers that it draws below a limit are uniform."""
@@ -72,6 +73,7 @@ def test_building_blocks_have_their_probabilities() -> None:
     assert stats.chisquare(np.bincount([_below(words, 6) for _ in range(trials)], minlength=6)).pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_whole_part_has_its_probability() -> None:
     """The whole part of a draw equals k with the probability that |N(0, 1)| lies between k and k + 1."""
     trials = 50_000

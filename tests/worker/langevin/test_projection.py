@@ -44,6 +44,7 @@ def test_projection_is_nonexpansive(one: torch.Tensor, two: torch.Tensor, radius
     assert after <= before + 1e-9 * radius
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(points, radii)
 def test_projection_is_idempotent(point: torch.Tensor, radius: float) -> None:

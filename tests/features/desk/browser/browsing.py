@@ -32,8 +32,8 @@ _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-firs
 
 
 def chromium(playwright: Playwright) -> Browser:
-    """Start Debian's Chromium, or explain how to install it. The headless shell has no windows of its own to draw, which
-    are half of Chromium's processor time."""
+    """Start Debian's Chromium, or explain how to install it. Its headless shell draws no window and takes half the
+    processor time."""
     executable = _executable("chromium-headless-shell", "chromium")
     return playwright.chromium.launch(executable_path=executable, headless=True, args=_FLAGS)
 

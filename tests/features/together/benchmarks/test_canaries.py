@@ -71,6 +71,7 @@ def test_faults_in_the_code_are_found():
         assert all(share == 0 if row["fault"] == "none" else share > 0.9 for share in shares)
 
 
+@pytest.mark.slow
 def test_bounds_are_tight_and_valid():
     """With 256 canary lanes, the median lower bound is at least 0.6 of the certified bound, and with 4,096 at least
     0.89. If steps read batches, the median is at most a seventh lower. A bound is wrong with a probability of at most

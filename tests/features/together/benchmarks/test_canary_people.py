@@ -35,6 +35,7 @@ def test_honest_pipelines_raise_no_alarm() -> None:
         assert row["accuracy"] == pytest.approx(row["accuracy_without"], abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_run_matches_the_results() -> None:
     """A new run gives the outcomes that the page states."""
     found = canary_people.run(canary_people.invented(0), "XGBoost", 0, canary_people.KINDS)

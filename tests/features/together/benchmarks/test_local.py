@@ -44,6 +44,7 @@ def test_the_best_mechanism_depends_on_epsilon(results: dict[str, Any]) -> None:
     assert found["one bit", 100] > found["local Laplace", 100]
 
 
+@pytest.mark.slow
 def test_clipped_means_stay_within_their_bound(results: dict[str, Any]) -> None:
     """The error of clipped means is smaller than its bound, which falls in proportion to 1/sqrt(n)."""
     few, many = results["unbounded"]

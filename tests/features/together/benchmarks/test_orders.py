@@ -118,6 +118,7 @@ def test_theorem_1_is_attained_by_distinct_batches(epsilon: float) -> None:
         assert at_amplified > orders.mean_delta(np.array([mu]), np.array([0.25]), epsilon) * 1.05
 
 
+@pytest.mark.slow
 @given(st.integers(1, 6), st.data())
 def test_no_schedule_reads_fewer_records_than_the_minimum(steps: int, data: st.DataObject) -> None:
     """In any schedule, the number of records read is at least the minimum implied by the most exposed record's mu."""

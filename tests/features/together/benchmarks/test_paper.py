@@ -82,6 +82,7 @@ def test_two_noises_of_figure_3a_are_far_too_small(recomputed):
     assert all(row["needs"] > 1_000 for row in recomputed["noise_mistakes"])
 
 
+@pytest.mark.slow
 def test_each_tightening_saves_steps(recomputed):
     """None of the successive changes from the paper's bound to Lethe's increases the number of steps, and the first
     change accounts for most of the saving."""

@@ -16,7 +16,7 @@ def test_page_tables_match_the_stored_results(name):
     assert scaling.tables(RESULTS)[name] in PAGE
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_stored_plans_match_the_planner():
     """The planner reproduces the stored steps and epsilons."""
     today = {"plans": scaling.plans(), "requests": scaling.requests()}

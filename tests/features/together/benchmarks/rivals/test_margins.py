@@ -43,6 +43,7 @@ def test_a_group_has_one_label_and_distinct_rows(problem: Problem) -> None:
     assert problem.forgotten[0] == np.argmin(margins.margins([weights], problem.train))
 
 
+@pytest.mark.slow
 def test_deterministic_rivals_are_recognised_despite_rounding(problem: Problem) -> None:
     """For groups of different sizes, a plain fit that ignores its requests is distinguished with certainty, even though
     the mean of three equal sums of margins can differ from each of them in the last bit."""
