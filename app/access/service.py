@@ -262,7 +262,8 @@ def subject_rules(session: Session, tenant_ids: Iterable[str]) -> dict[str, str]
     """Return tenants' rules for subject ids. The same statement evaluates the conditions of `app.db.rare`, and reads
     the last entries of the tenants' audit logs for `audit.record_all`."""
     found = rare.ask(session, repository.TENANTS, {"tenant_ids": list(tenant_ids)})
-    audit.heads(session).update((tenant_id, (last, digest)) for tenant_id, last, digest, _ in found if last)
+    known = audit.heads(session)
+    known.update({id_: (last, digest) for id_, last, digest, _ in found if last and id_ not in known})
     return {tenant_id: policy["subject_rule"] for tenant_id, *_, policy in found}
 
 

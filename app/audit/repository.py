@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.db import rows
 from app.db.tables import AuditEntry, Checkpoint, Tenant
@@ -12,12 +12,15 @@ from app.db.tables import AuditEntry, Checkpoint, Tenant
 if TYPE_CHECKING:
     from app.audit.checkpoints import StoredChain
 
-_OTHER = aliased(AuditEntry)
-_HIGHEST = sa.select(sa.func.max(_OTHER.sequence)).where(_OTHER.tenant_id == Tenant.id).scalar_subquery()
-LAST = (
-    sa.select(Tenant.id, AuditEntry.sequence, AuditEntry.hash)
-    .outerjoin(AuditEntry, sa.and_(AuditEntry.tenant_id == Tenant.id, AuditEntry.sequence == _HIGHEST))
-    .where(Tenant.id.in_(sa.bindparam("tenant_ids", expanding=True)))
+
+def _last(column: InstrumentedAttribute[Any]) -> sa.ScalarSelect[Any]:
+    of_tenant = sa.select(column).where(AuditEntry.tenant_id == Tenant.id).correlate(Tenant)
+    return of_tenant.order_by(AuditEntry.sequence.desc()).limit(1).scalar_subquery()
+
+
+# A join could read a whole log, if PostgreSQL's statistics are old.
+LAST = sa.select(Tenant.id, _last(AuditEntry.sequence), _last(AuditEntry.hash)).where(
+    Tenant.id.in_(sa.bindparam("tenant_ids", expanding=True))
 )
 """Query for the sequence and hash of each tenant's last audit entry, which are null for a tenant without entries."""
 _BATCH = 1000

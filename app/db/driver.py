@@ -1,4 +1,4 @@
-"""Statements sent straight to the driver, because SQLAlchemy's overhead exceeds SQLite's own running time.
+"""Statements sent straight to the driver, because SQLAlchemy's overhead exceeds the database's own running time.
 
 Event listeners on the engine are still called, and errors are converted to SQLAlchemy's.
 """
@@ -62,7 +62,8 @@ def connection_of(session: Session) -> sa.Connection:
 
 def rows(session: Session, statement: Any, parameters: Mapping[str, Any]) -> Iterable[Any]:
     """Execute a SELECT of columns, built at import time, and return its rows like `session.execute`. Sessions without a
-    tenant bypass the ORM and SQLAlchemy's statements and, on SQLite, SQLAlchemy altogether."""
+    tenant bypass the ORM and SQLAlchemy's statements and, on SQLite, SQLAlchemy altogether. Columns cannot be of types
+    `Numeric` or `Float`, whose results depend on the server's type."""
     if session.info.get("actor") is not None:
         return session.execute(statement, parameters)
     connection = connection_of(session)

@@ -34,8 +34,7 @@ def ask(session: Session, query: sa.Select[*tuple[Any, ...]], parameters: Mappin
     Changes that `session` makes later must not make any of them true."""
     conditions = tuple(_conditions)
     found: list[Any] = list(rows(session, _with(query, conditions), parameters))
-    if found:
-        session.info[_ASKED] = dict(zip(conditions, found[0][-len(conditions) :], strict=True))
+    session.info[_ASKED] = dict(zip(conditions, found[0][-len(conditions) :], strict=True)) if found else {}
     return [row[: -len(conditions)] for row in found]
 
 

@@ -39,7 +39,9 @@ class Moment(sa.TypeDecorator[datetime.datetime]):
         return lambda value: self._formatted(self.process_bind_param(value, dialect))
 
     def process_result_value(self, value: datetime.datetime | None, dialect: sa.Dialect) -> datetime.datetime | None:
-        return value and (value if value.tzinfo else value.replace(tzinfo=datetime.UTC)).astimezone(datetime.UTC)
+        return value and (
+            value.replace(tzinfo=datetime.UTC) if value.tzinfo is None else value.astimezone(datetime.UTC)
+        )
 
 
 class StorableText(sa.TypeDecorator[str]):

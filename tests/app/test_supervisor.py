@@ -47,7 +47,6 @@ def taken_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-@pytest.mark.soak
 def test_up_replaces_a_killed_worker_until_sigterm(tmp_path: Path) -> None:
     """`lethe up` prints its address, accepts calls there, replaces a killed worker, and on SIGTERM exits with code 0
     after its worker has exited. Its data folder is closed to other users."""

@@ -101,7 +101,6 @@ def test_threads_share_the_work(
     assert_all_done_once(installation)
 
 
-@pytest.mark.soak
 def test_processes_share_the_work(
     settings: Settings, installation: Installation, two_by_two: list[dict[str, Any]], forget: Make, get: Get
 ) -> None:

@@ -122,7 +122,6 @@ def claim(installation: Installation, *, lease_seconds: float) -> ClaimedRun | N
         return queue.claim(session, worker="honest", lease_seconds=lease_seconds, max_requests=10)
 
 
-@pytest.mark.soak
 @WITH_LIBFAKETIME
 @CLOCKS
 def test_a_host_with_a_skewed_clock_respects_leases(

@@ -18,7 +18,6 @@ STRICT = {
 }
 
 
-@pytest.mark.soak
 @each(
     "path",
     [

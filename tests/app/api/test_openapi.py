@@ -55,7 +55,7 @@ OF_PROBES = {"GET /healthz", "GET /readyz", "GET /metrics"}
 CALLED = sorted(OF_PROBES | {str(operation) for operation in OPERATIONS})
 
 on_every_run = hypothesis_settings(max_examples=2, derandomize=True, suppress_health_check=list(HealthCheck))
-at_length = hypothesis_settings(max_examples=8, derandomize=True, suppress_health_check=list(HealthCheck))
+at_length = hypothesis_settings(max_examples=8, suppress_health_check=list(HealthCheck))
 
 
 def but(answer: Any) -> list[Any]:

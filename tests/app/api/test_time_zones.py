@@ -46,7 +46,6 @@ def other(gateway: TestClient) -> dict[str, str]:
     return {"Authorization": f"Bearer {made['admin_key']}"}
 
 
-@pytest.mark.soak
 def test_legacy_time_zones_are_known_on_every_host(
     gateway: TestClient, installation: Installation, other: dict[str, str], admin_key: str
 ) -> None:

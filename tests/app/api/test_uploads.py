@@ -45,7 +45,6 @@ def open_files(folder: Path) -> list[bytes]:
     return found
 
 
-@pytest.mark.soak
 def test_uploads_are_never_on_disk_unencrypted(gateway: TestClient, settings: Settings) -> None:
     """At every moment of an upload, its rows are on disk only in encrypted, unnamed files, and no file remains
     afterwards."""

@@ -157,7 +157,6 @@ class Story:
                 assert not [r for r in insertions if r is not None and began < r <= run.revision]
 
 
-@pytest.mark.soak
 @hypothesis.settings(max_examples=12, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(data=st.data())
 def test_any_order_of_events_is_consistent(

@@ -113,7 +113,6 @@ def test_a_missing_field_is_named(officer: Browser, without: str, says: str) -> 
     assert says in answer.text
 
 
-@pytest.mark.soak
 def test_uploaded_files_are_never_stored_unencrypted(
     officer: Browser, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,7 +101,7 @@ def test_a_choice_redirects_only_to_the_dashboard(officer: Browser) -> None:
     assert answer.headers["location"] == "/admin"
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 @pytest.mark.parametrize("language", OTHERS)
 def test_every_text_is_translated(language: str) -> None:
     """Each catalogue contains exactly the extracted texts, and none of its translations is empty or fuzzy."""

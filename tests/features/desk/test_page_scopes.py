@@ -4,8 +4,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from app.features.desk.menu import entries
 from lethe.contract.sets import Scope
 from tests.features.desk import addresses
@@ -70,7 +68,6 @@ def all_but(scope: Scope) -> set[Scope]:
     return {*Scope} - {scope, ADMIN} - ({REVIEW} if scope is ACCOUNT else set())
 
 
-@pytest.mark.soak
 def test_each_page_needs_its_scopes(
     somebody_with: Callable[..., Browser], new_dataset: Callable[..., Any], new_model: Callable[..., Any], forget: Any
 ) -> None:

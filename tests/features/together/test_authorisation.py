@@ -217,7 +217,6 @@ def _opening(route: str) -> set[Scope]:
             return {scope, Scope.ADMIN, *with_it}
 
 
-@pytest.mark.soak
 @each("route", sorted(NEEDS))
 def test_a_key_may_call_the_routes_of_its_scope(world: World, refused: Refused, route: str) -> None:
     """A key can call exactly those routes of its tenant that need its scope. An admin's key can call all routes except

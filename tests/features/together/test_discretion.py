@@ -134,7 +134,6 @@ def pairs(
     return (Pair(gateway, app, f"p{number}", f"stranger {number}") for number in itertools.count())
 
 
-@pytest.mark.soak
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(acts=st.lists(ACTS, min_size=2, max_size=6), verified=st.booleans(), works=st.sampled_from([1, 2, 9]))
 def test_held_and_unknown_people_look_the_same(

@@ -117,7 +117,6 @@ def test_artefacts_below_the_minimum_are_held_until_released(
     assert len(names(trainer["id"])) == PEOPLE
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(
     "hop",
     [
@@ -157,7 +156,6 @@ def test_worker_killed_at_any_point_is_replaced(
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
 
 
-@pytest.mark.soak
 def test_trainer_ends_with_its_worker(
     installation: Installation,
     new_table: New,
