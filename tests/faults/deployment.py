@@ -65,8 +65,7 @@ class Service:
         url = broker_url.get_secret_value()
         if url.startswith("amqp:"):
             with kombu.Connection(url) as connection:
-                channel = connection.default_channel
-                wait_until(lambda: channel.queue_declare("celery", passive=True).consumer_count)
+                wait_until(lambda: _consumers(connection))
             return
         with redis.Redis.from_url(url) as client:
             wait_until(lambda: self._ports() & {_port(one) for one in client.client_list() if "b" in one["flags"]})
@@ -90,6 +89,18 @@ class Service:
             socket.create_connection(("127.0.0.1", self.port), 1).close()
             return True
         return False
+
+
+def _consumers(connection: kombu.Connection) -> int:
+    """Return the number of workers that are waiting for messages; 0 before the first of them has declared the queue,
+    when RabbitMQ closes the channel."""
+    channel = connection.channel()
+    try:
+        return int(channel.queue_declare("celery", passive=True).consumer_count)
+    except connection.channel_errors:
+        return 0
+    finally:
+        channel.close()
 
 
 def _port(client: dict[str, str]) -> int:
